@@ -1,18 +1,20 @@
-"""Views of a known position in the log: sessions open them while the replica's applier is stopped.
+"""Opens views of a known position in the log: the replica's applier is stopped for a moment.
 
-A session cannot take over another session's view here. So all sessions that read a table open their
-views at the same time:
+A session of MySQL or MariaDB cannot import the view of another session. So all sessions that read a
+table open their views at the same time:
 
-1. Each session logs in, signals that it has come, and waits at a gate.
-2. Once all have come, the replica's applier is stopped. What it has executed is S.
-3. The gate opens, and each session takes its view.
+1. Each session logs in, signals its arrival, and waits at a gate.
+2. When all sessions have arrived, the replica's applier is stopped. The set of transactions that
+   the replica has then executed is S.
+3. The gate opens, and each session opens its view.
 4. The applier is started again.
 
-The applier is stopped for a moment, however long the sessions took to come.
+The wait for the sessions does not lengthen the time for which the applier is stopped.
 
-The gate and the signals are named locks of the server (``GET_LOCK``). They need no right, and end
-with the session that holds them. If this process dies, the end of its session opens the gate. A
-session that passes the gate then does not find the lock that marks the pause, and gives up.
+The gate and the signals are named locks of the server (``GET_LOCK``). A login needs no right for
+named locks. The server releases a lock when the session that holds the lock ends. If this process
+dies, the end of its session opens the gate. A session that then passes the gate finds no lock for
+the pause, and fails.
 """
 
 from __future__ import annotations
@@ -39,9 +41,9 @@ from cdc.sources.views import View
 from schemas.errors import TributaryError
 
 ARRIVALS_S = 300.0
-"""How long the sessions that have come are kept waiting for the others, in seconds.
+"""Bound of the wait for all sessions to arrive at the gate, in seconds.
 
-It is shorter than the time for which a session itself waits at the gate.
+It is shorter than the bound of a session's own wait at the gate.
 """
 
 _POLL_S = 0.01
@@ -50,12 +52,13 @@ _RIGHT = {"mysql": "REPLICATION_SLAVE_ADMIN", "mariadb": "REPLICATION SLAVE ADMI
 
 _log = logging.getLogger(__name__)
 
-# Without turns, two groups of sessions could wait for each other's tasks to end, for ever.
+# Two copies that wait at once may each hold task slots that the other one needs, and wait for ever.
+# So one copy of this process opens its sessions at a time.
 _TURN = threading.Lock()
 
 
 def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
-    """Why a view of a known position cannot be opened, and what to do; None if it can."""
+    """Return why a view of a known position cannot be opened, and the remedy; None if it can."""
     kind = connections.config.kind
     if not on_replica:
         return (
@@ -93,7 +96,7 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
 
 @dataclass(frozen=True)
 class Fenced:
-    """A replica that already shows a marker.
+    """A replica that has already replicated a marker.
 
     Args:
         marker: The marker.
@@ -114,15 +117,16 @@ def replica_view(
     timeout_s: float,
     progress: Progress,
 ) -> Iterator[View]:
-    """A view of the replica at one position, which is known once its sessions have opened.
+    """Open a view of the replica at one position, which is known after all sessions have opened.
 
     Args:
         connections: The source's servers.
-        fenced: The replica behind the fence.
-        sessions: How many sessions read, each once; they open while the block runs.
-        resuming: Makes sure that the applier runs after its block, even if this process dies in the
-            block. The block contains only the pause.
-        timeout_s: Bound of the wait for the sessions to come, in seconds.
+        fenced: The replica and the marker that it has replicated.
+        sessions: Number of sessions, each of which reads once. The sessions open while the block of
+            this context manager runs.
+        resuming: Returns a context manager that makes sure that the applier runs after its block,
+            even if this process dies in the block. The block contains only the pause.
+        timeout_s: Bound of the wait for the sessions to arrive, in seconds.
         progress: Shows the waits.
 
     Raises:
@@ -150,7 +154,7 @@ def replica_view(
 
 @contextmanager
 def _turn(timeout_s: float) -> Iterator[None]:
-    """The right of one copy of this process to open its sessions, while a block runs."""
+    """Let only one copy of this process open its sessions while a block runs."""
     if not _TURN.acquire(timeout=timeout_s):
         raise ReplicaError(
             f"another copy in this process has waited for {timeout_s:.0f} s for its sessions on a"
@@ -164,7 +168,7 @@ def _turn(timeout_s: float) -> Iterator[None]:
 
 
 class _Opening(threading.Thread):
-    """Opens the gate once all sessions have come, while the applier is stopped; a `Split`."""
+    """A `Split` that stops the applier and opens the gate when all sessions have arrived."""
 
     def __init__(
         self,
@@ -187,15 +191,15 @@ class _Opening(threading.Thread):
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Start the thread; returns once the gate is closed, or there is a `failure`."""
+        """Start the thread; return when the gate is closed or a `failure` is known."""
         super().start()
         self._closed.wait()
 
     def known(self) -> GtidSet:
-        """S; waits for the sessions that are opening.
+        """Wait until all sessions have opened, and return S.
 
         Raises:
-            TributaryError: The sessions could not be opened, or not all of them came.
+            TributaryError: The sessions could not be opened, or not all of them arrived.
         """
         self.join(self._timeout_s + 2 * replica_applier.PAUSE_LIMIT_S)
         if self._split is not None:
@@ -203,7 +207,7 @@ class _Opening(threading.Thread):
         raise self.failure() or self._not_all(0)
 
     def failure(self) -> TributaryError | None:
-        """Why S will never be known; None while no failure is known."""
+        """Return the error because of which S cannot be known; None without an error so far."""
         if isinstance(self._error, TributaryError):
             return self._error
         if self._error is not None:
@@ -214,12 +218,12 @@ class _Opening(threading.Thread):
         return None
 
     def end(self) -> None:
-        """Stop waiting for sessions that have not come yet."""
+        """Stop the wait for sessions that have not arrived."""
         self._given_up.set()
         self.join(2 * replica_applier.PAUSE_LIMIT_S)
 
     def run(self) -> None:
-        """Wait for the sessions, stop the applier, open the gate for all, start the applier."""
+        """Wait for the sessions, stop the applier, open the gate, and start the applier again."""
         try:
             with _turn(self._turn_timeout_s):
                 self._split = self._open()
@@ -240,7 +244,7 @@ class _Opening(threading.Thread):
                 split = self._stopped(session)
                 self.gate.open(session)
                 self._wait_until_all_have_views(session)
-                # S must not have changed: otherwise the applier was started in between.
+                # If S has changed, the applier ran after it was stopped.
                 if replica_applier.runs(self._connections, session) or not self._stands(
                     session, split
                 ):
@@ -268,7 +272,7 @@ class _Opening(threading.Thread):
             raise self._not_all(come)
 
     def _stopped(self, session: Session) -> GtidSet:
-        """Stop the applier; returns what it has executed."""
+        """Stop the applier; return the transactions that the replica has executed."""
         replica_applier.stop(self._connections, session)
         split = applied(session, self._connections.config.kind)
         self._require_whole(split)
@@ -278,10 +282,10 @@ class _Opening(threading.Thread):
         """Check that the replica has executed the beginning of the primary's log without gaps.
 
         Raises:
-            ReplicaError: The replica lacks a transaction that lies before others that it has.
+            ReplicaError: The replica lacks a transaction, and has a later one of the same server.
         """
         if not isinstance(split, MysqlGtidSet):
-            return  # a position in one domain has no gaps
+            return  # a MariaDB position in one GTID domain has no gaps
         with self._connections.open("marker") as session:
             everything = executed(session, self._connections.config.kind)
         if not isinstance(everything, MysqlGtidSet):
@@ -328,7 +332,7 @@ class _Opening(threading.Thread):
 
 
 def _may(session: Session, right: str) -> bool:
-    """Whether the session's login itself has a right; a right through a role does not count."""
+    """Whether the session's login itself has a right; rights of its roles do not count."""
     name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     held = session.rows(
         "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s"

@@ -1,4 +1,4 @@
-"""Stops and starts the applier of a replica, which executes the primary's logged transactions."""
+"""Stops and starts a replica's applier, the thread that executes the primary's transactions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from cdc.sources.mysql.checks import replication_status
 from cdc.sources.mysql.connection import Connections, Session
 
 PAUSE_LIMIT_S = 20.0
-"""Maximum duration of a stop of the applier, in seconds. After it, the server itself starts the
-applier.
-"""
+"""Longest stop of the applier, in seconds; the server then starts the applier by itself."""
 
 _STATE_S = 10.0
 _POLL_S = 0.01
@@ -66,12 +64,12 @@ def stop(connections: Connections, session: Session) -> None:
 
 @contextmanager
 def server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
-    """Let the server start its applier by itself, in case this process dies before it does so.
+    """Make the server start its applier by itself if this process dies while a block runs.
 
-    The countdown is a session that runs two statements: wait, then start the applier. The server
-    runs the second one even if the client is gone after the first. The end of the block ends this
-    session, and with it both statements. If the block fails and the applier is not known to run,
-    the session is not killed, so that the server starts the applier.
+    A session of the server runs two statements, the countdown: the first waits `PAUSE_LIMIT_S`, and
+    the second starts the applier. The server runs the second statement even if the client is gone.
+    The end of the block kills the session, and so ends the countdown. If the block fails and the
+    applier is not known to run, the session is not killed, so the server starts the applier.
 
     Yields:
         A function that begins the countdown.
@@ -103,7 +101,7 @@ def server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
 
 
 def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
-    """Wait until a session's countdown has begun; the applier is not stopped before.
+    """Wait until the countdown of a session has begun. The applier must not be stopped earlier.
 
     Raises:
         ReplicaError: The countdown has not begun in time.
@@ -129,17 +127,17 @@ def _goes_on(connections: Connections) -> bool:
 
 
 def _end(connections: Connections, number: int) -> None:
-    """End the session of a countdown that is not needed any more."""
+    """Kill the session of a countdown."""
     try:
         with connections.open("snapshot", on_replica=True) as control:
             control.rows(f"KILL {number}")
     except SourceError as error:
-        # The applier already runs, so the countdown does not change anything when it ends.
+        # The applier already runs, so the start of the applier at the end has no effect.
         _log.warning("cannot end the countdown's session on the replica: %s", error)
 
 
 def _quietly(session: Session, statements: str) -> None:
-    """Run statements in a session that is ended while it waits."""
+    """Run statements in a session that another session may kill; ignore the error of the kill."""
     try:
         session.rows(statements)
     except Exception:  # noqa: BLE001 - the session was ended on purpose

@@ -1,4 +1,4 @@
-"""Changes that reach the primary by replication, and are not in its own binlog."""
+"""Changes that the primary itself replicates from another server and does not write to its log."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ REMEDY = (
     "Set log_slave_updates = ON (MySQL: log_replica_updates) in the primary's option file and"
     " restart it, or end its replication: STOP REPLICA, RESET REPLICA ALL."
 )
-"""What to do about changes that come by replication."""
+"""The remedy for replicated changes that the primary does not write to its binlog."""
 
 _APPLIED = "SELECT if(@@global.log_slave_updates, '', @@global.gtid_slave_pos)"
 
 
 def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str | None:
-    """Why the primary's tables get changes that its binlog lacks; None when they do not.
+    """Return why the primary's binlog lacks some changes of its tables; None if it has them all.
 
     Args:
-        session: The admin's, on the primary.
+        session: A session of the admin login on the primary.
         kind: ``mysql`` or ``mariadb``.
         variables: The server's settings by name.
     """
@@ -40,20 +40,21 @@ def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str |
 
 
 def applied(session: Session, kind: str) -> str:
-    """What replication has brought to a MariaDB primary that does not log it; empty otherwise.
+    """Return the GTIDs that a MariaDB primary has replicated without writing them to its binlog.
 
-    The value changes with each transaction, even of a channel that is gone by now. MySQL does not
-    have such a value: without GTIDs there is no trace, and with GTIDs no copy gets past a
-    transaction that is not logged.
+    The text changes with each such transaction, and stays after a channel is deleted. It is empty
+    if the primary writes replicated transactions to its binlog. It is always empty for MySQL, which
+    has no such variable: without GTIDs nothing shows these transactions, and with GTIDs a copy
+    cannot complete after one.
     """
     return str(session.value(_APPLIED) or "") if kind == "mariadb" else ""
 
 
 def _replicates(session: Session, kind: str) -> bool:
-    """Whether transactions of another server are applied, or may be applied at any moment."""
+    """Whether the server applies transactions of another server, or may start to do so."""
     if kind == "mysql":
         return bool(session.rows("SHOW REPLICA STATUS"))
-    # MariaDB shows its channels only to a login with REPLICA MONITOR. A channel that is stopped
-    # does not bring anything, and once it runs, `applied` shows that.
+    # MariaDB shows its channels only to a login with REPLICA MONITOR. A stopped channel replicates
+    # nothing. When it runs again, `applied` changes.
     running = session.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
     return bool(running) and int(running[0][1]) > 0

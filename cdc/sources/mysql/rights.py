@@ -1,7 +1,8 @@
-"""Whether the logins have the rights that they need, proven by statements that need these rights.
+"""Checks that the logins have the rights that they need, with statements that need these rights.
 
-Grants would prove less: a right may come through a role or a pattern of names, or cover only some
-of a table's columns. The server prints a definition only for a login that may read the whole table.
+The grants of a login prove less. A login may have a right by a role or by a pattern of names, and a
+right may cover only some columns of a table. The server prints the definition of a table only for a
+login that may read all its columns.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from schemas.table import TableId
 _READERS: tuple[tuple[Role, bool], ...] = (
     ("admin", False),
     ("capture", False),
-    # Rows with values that events lack are read from the primary.
+    # The snapshot login reads values that events lack from the primary.
     ("snapshot", False),
     ("snapshot", True),
 )
@@ -34,10 +35,11 @@ _NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 
 
 def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
-    """Which logins may not read all columns of a table, and what grants it; None when all may.
+    """Return the logins that may not read all columns of a table, and the remedy; None if all may.
 
-    The catalog silently leaves out what a login may not see. A connector never learns the
-    definition of a table that its login could not see when the connector first started.
+    The catalog leaves out columns and tables that a login may not read, without an error. If the
+    capture login could not read a table when the connector first started, the connector never gets
+    the definition of the table.
     """
     lacking: dict[str, str] = {}
     for role, on_replica in _logins(connections):
@@ -55,7 +57,7 @@ def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
 
 
 def of_server(connections: Connections) -> Iterator[Check]:
-    """The server-wide rights that logins lack; the capture login's are checked elsewhere."""
+    """Yield the server-wide rights that the admin and snapshot logins lack, one check each."""
     binlog, *replica = watch(connections.config.kind)
     probes: list[tuple[Role, bool, str, str]] = [
         ("admin", False, "SELECT 1 FROM information_schema.INNODB_METRICS LIMIT 1", "PROCESS"),
@@ -78,7 +80,7 @@ def of_server(connections: Connections) -> Iterator[Check]:
 
 
 def of_tables(connections: Connections) -> Iterator[Check]:
-    """Tables of the source's databases that the admin sees and another login does not."""
+    """Yield, for each login, the tables that the admin login sees and this login does not."""
     patterns = connections.config.databases
     with connections.open("admin") as session:
         known = catalog.read_names(session, patterns)
@@ -89,8 +91,8 @@ def of_tables(connections: Connections) -> Iterator[Check]:
         hidden = sorted(known - seen)
         if not hidden:
             continue
-        # If the login does not see any table of a database, the grant was forgotten. Single tables
-        # may be left out on purpose.
+        # A login that sees no table of a database lacks a grant by mistake. A grant on only some
+        # tables of a database may be intended.
         whole = {database for database, _ in hidden} - {database for database, _ in seen}
         names = ", ".join(".".join(name) for name in hidden[:_SHOWN])
         more = f" and {len(hidden) - _SHOWN} more" if len(hidden) > _SHOWN else ""
@@ -114,7 +116,7 @@ def _logins(connections: Connections) -> Iterator[tuple[Role, bool]]:
 
 
 def _allowed(session: Session, statement: str) -> bool:
-    """Whether a login may run a statement; also true if what the statement reads is missing."""
+    """Whether a login may run a statement; also true if the object of the statement is missing."""
     try:
         session.rows(statement)
     except pymysql.MySQLError as error:

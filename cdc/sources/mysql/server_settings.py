@@ -17,10 +17,10 @@ class Wanted:
 
     Args:
         value: The value, as the server shows it.
-        remedy: How to set it.
-        of_sessions: Whether a session keeps the value that it began with.
+        remedy: The statement or step that sets the value.
+        of_sessions: Whether an open session keeps the old value after the setting is changed.
         loses: Whether changes are lost or unusable with another value. If not, only `check`
-            reports it.
+            reports another value.
     """
 
     value: str
@@ -72,11 +72,11 @@ WANTED: Mapping[str, Wanted] = {
         of_sessions=True,
     ),
 }
-"""The settings by name; a server of the other kind, or of another version, lacks some."""
+"""The wanted values by the settings' names. A server may lack some of these settings."""
 
 
 def losing(variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield the settings with which changes are lost or unusable, one sentence each.
+    """Yield a message for each setting because of which changes are lost or unusable.
 
     Args:
         variables: The server's settings by name.

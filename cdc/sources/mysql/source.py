@@ -79,15 +79,15 @@ class MysqlSource:
 
     shares_views = False
     partition_files = None
-    """Partitions come and go by statements that the log contains."""
+    """None, since the log contains the statements that add and drop partitions."""
 
     def tables(self) -> list[TableStats]:
-        """All tables of its databases, without our own, sorted by name."""
+        """The tables of the source's databases, sorted by name, without Tributary's own tables."""
         with self._connections.open("admin") as session:
             return catalog.read_tables(session, self._name, self._config.databases)
 
     def checks(self) -> list[Check]:
-        """Pre-flight of connections, versions, settings, privileges and the replica."""
+        """Check the connections, versions, settings, privileges and the replica."""
         return checks.run(self._connections)
 
     def table(self, table: TableId) -> SourceTable:
@@ -96,22 +96,22 @@ class MysqlSource:
             return catalog.read_table(session, table)
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """The columns that reach the lake, whether or not there is a usable key."""
+        """The columns that are replicated, whether or not the table has a usable key."""
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """The table as statements would leave it; no statement is run."""
+        """The table as it would be after statements, which are not run."""
         statements = read_planned(ddl, table.table)
         with self._connections.open("admin") as session:
             return planned_table.plan(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """A column's value in rows older than it, as text of what its rule reads, and the rule."""
+        """The value of a new column in older rows, and the type rule that reads the value."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
-        """The lake schema: column rules applied, and the record key."""
+        """The columns and the record key of the lake table, by the settings."""
         return selection.lake_schema(table, settings)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
@@ -127,29 +127,29 @@ class MysqlSource:
         return BinlogCapture(self._connections, names)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Why the connector of this server would stop, and what to do, or None."""
+        """Return why the server's connector would stop, and the remedy; None if it would run."""
         with self._connections.open("admin") as session:
             return compressed_columns.obstacle(session)
 
     def cascades_unseen(self) -> bool:
-        """Whether InnoDB itself changes rows by foreign keys; only the server would log that."""
+        """Whether InnoDB itself changes rows by foreign keys; the log lacks such changes."""
         with self._connections.open("admin") as session:
             return preparation.cascades_unseen(session)
 
     def position(self, text: str) -> LogPosition:
-        """The GTID set that the server printed; without GTIDs, the place in its binlog."""
+        """Parse a position as the server printed it: a GTID set, or a place in the binlog."""
         return primary.position(text, self._config.kind)
 
     def commit_position(self, last: str) -> str | None:
-        """None: an event's place is where the event begins, not where its transaction ends."""
+        """None, since an event does not show the position at which its transaction ends."""
         return None
 
     def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
-        """Write a marker; once it is captured, the connector captures the tables from before it on.
+        """Write a marker, after which no transaction of the added tables is captured in part.
 
-        If the connector was given more tables in the middle of a transaction, it may capture only
-        the later changes of this transaction. The transaction lies before the marker in the log,
-        and so it is in the copy.
+        If tables were added to the connector in the middle of a transaction, it may capture only
+        the later changes of this transaction. The transaction lies before the marker in
+        the log, so the copy contains the whole transaction.
         """
         marker = self.write_marker()
         return Settled(str(marker.id), marker.position)
@@ -159,13 +159,13 @@ class MysqlSource:
     ) -> Collection[int]:
         """Write a marker: once it is committed, everything before it in the log is visible.
 
-        Commits become visible in the order of the log.
+        The reason is that commits become visible in the order of the log.
         """
         self.write_marker()
         return ()
 
     def nudge(self) -> None:
-        """Write a marker, since Connect stores a transaction only after the next one has begun."""
+        """Write a marker, since Connect stores a position only when a later transaction begins."""
         self.write_marker()
 
     def write_marker(self) -> Marker:
@@ -175,7 +175,7 @@ class MysqlSource:
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> None:
-        """Wait until the replica has executed what the primary had when the marker was written."""
+        """Wait until the replica has executed all transactions up to the marker's position."""
         if self.has_replica:
             replica.wait_for_position(
                 self._connections,
@@ -186,17 +186,19 @@ class MysqlSource:
 
     @contextmanager
     def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
-        """A view under which each session opens its own view behind the fence.
+        """Open a view whose sessions each read at a moment of their own after the marker.
 
-        Each session proves that by the marker. The replay from O makes the copy exact: what two
-        sessions see differently is in the stream.
+        Each session proves by the marker row that its moment is after the marker. The records from
+        O on contain every change that some sessions see and others do not, so they make the copy
+        exact.
         """
         self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         identity = self.identity(on_replica=True)
         yield View(
             snapshot_id="",
-            # Not what the replica has executed, since it may have transactions of its own. R is the
-            # position of a marker after the copy; everything that the sessions see is before it.
+            # The replica's own position is not used, since the replica may have transactions that
+            # the primary lacks. R is the position of a marker after the copy, so it is after every
+            # change that the sessions see.
             upper_bound=marker.position,
             opened_at=datetime.now(timezone.utc),
             on_replica=self.has_replica,
@@ -215,7 +217,7 @@ class MysqlSource:
         timeout_s: float,
         progress: Progress,
     ) -> Iterator[View]:
-        """A view that all of its sessions take while the replica's applier is stopped."""
+        """Open a view that all of its sessions take while the replica's applier is stopped."""
         if (found := self.exact_view_obstacle(from_primary=from_primary)) is not None:
             problem, remedy = found
             raise ReplicaError(f"source {self._name}: {problem}", remedy=remedy)
@@ -232,7 +234,7 @@ class MysqlSource:
             yield view
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Why `open_exact_view` cannot open a view, and what to do about it; None if it can."""
+        """Return why `open_exact_view` cannot open a view, and the remedy; None if it can."""
         on_replica = self.has_replica and not from_primary
         return exact_view.obstacle(self._connections, on_replica=on_replica)
 
@@ -260,18 +262,18 @@ class MysqlSource:
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Return the typed error of a failed read by Spark, from the text of its exception."""
         if view is not None and view.split is not None and (found := view.split.failure()):
-            return found  # the sessions report only that they found the gate open
+            return found  # the sessions themselves do not know this cause
         together = view is not None and bool(view.snapshot_id)
         known = reader.is_from_server(text)
         return reader.explain_failure(table, text, together=together) if known else None
 
     def current_position(self) -> LogPosition:
-        """What the primary has executed."""
+        """The primary's position: a GTID set, or a place in the binlog."""
         with self._connections.open("admin") as session:
             return primary.executed(session, self._config.kind)
 
     def replica_position(self) -> ReplicaPosition | None:
-        """How far the replica is, or None without a replica."""
+        """The replica's position and lag; None without a replica."""
         if not self.has_replica:
             return None
         now = replica.position(self._connections)
@@ -283,13 +285,13 @@ class MysqlSource:
             return boundaries.table_size(session, table)
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Bytes of the largest of some sampled rows; None when there are none."""
+        """Bytes of the largest of the table's first and last rows; None for an empty table."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Why dates in the key that no calendar has do not identify rows; None without any."""
+        """Return why impossible dates in the key do not identify rows, and the remedy, or None."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.zero_dates(session, table, key)
@@ -302,7 +304,7 @@ class MysqlSource:
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Cut the key into ranges of about the same number of rows."""
+        """Return boundaries that cut the key into ranges of about equal numbers of rows."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
         with opened as session:
             known = size or boundaries.table_size(session, table)
@@ -331,12 +333,12 @@ class MysqlSource:
         *,
         on_replica: bool = False,
     ) -> list[dict[str, Any]]:
-        """The rows with those keys as Python values of the lake types."""
+        """The rows with the given keys, as Python values of the lake types."""
         with self._connections.open("snapshot", on_replica=on_replica) as session:
             return lookup.fetch_by_key(session, table, schema, keys, columns)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
-        """The number of rows, counted."""
+        """Count the rows of the table."""
         opened = self._connections.open(
             "snapshot", on_replica=on_replica, statement_timeout_s=_SAMPLE_S
         )

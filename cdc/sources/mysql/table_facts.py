@@ -1,4 +1,4 @@
-"""The facts of tables in the catalog, of one moment, and those that must not change unseen."""
+"""Reads the facts of tables from the catalog, and makes their fingerprints."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from schemas.table import TableId
 from schemas.types_mysql import MysqlType
 
 PHYSICAL = ("relfilenode", "table_id", "altered", "unlogged")
-"""Facts of one server's files and log; a replica has its own."""
+"""Facts of a server's files and log. They differ between the primary and its replica."""
 
 NUMBERS = 1 << 48
-"""Above every number of a column. MySQL has no such numbers; they are made from the names."""
+"""A bound above the number of every column. The numbers are derived from the columns' names."""
 
 _ATTEMPTS = 5
 
@@ -48,21 +48,22 @@ FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW' AND ({where})
 
 @dataclass(frozen=True)
 class Described:
-    """One table as the catalog has it.
+    """The facts of one table in the catalog.
 
     Args:
-        table: Which table.
+        table: The table.
         kind: ``TABLE_TYPE``.
         engine: Its storage engine.
         partitioned: Whether it has partitions.
-        created: When its definition was last written, as the server prints it.
+        created: Time of the last write of the table's definition, as the server prints it.
         columns: Rows of ``information_schema.COLUMNS``, in order.
-        primary_key: Its columns in key order.
-        unique: Columns of the unique indexes on whole, plain columns, the primary key's first.
-        stored: Where its rows lie; None for other engines, and if that was not read.
-        of_mariadb: Whether MariaDB wrote it.
-        unlogged: What came to the server by replication and is not in its log, and the filter of
-            the log that leaves the table out.
+        primary_key: Columns of the primary key, in its order.
+        unique: Columns of each unique index, the primary key's first. Indexes on expressions or on
+            prefixes of columns are left out.
+        stored: The storage of the rows in InnoDB; None for other engines, and on a replica.
+        of_mariadb: Whether the server is MariaDB.
+        unlogged: Text that changes when the server replicates a transaction that its log lacks, and
+            that names the filter by which the log leaves the table out; empty without either.
     """
 
     table: TableId
@@ -78,7 +79,7 @@ class Described:
     unlogged: str = ""
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
-        """The columns as values; the binlog has generated and invisible ones like any other."""
+        """The columns as values. Generated and invisible columns are included, as in the binlog."""
         return tuple(
             SourceColumn(
                 name=row["name"],
@@ -91,7 +92,7 @@ class Described:
         )
 
     def fingerprint(self, *, on_replica: bool) -> Fingerprint:
-        """The facts, in the form that `schemas.catalog.Catalog` reads."""
+        """The facts in the form that `schemas.catalog.Catalog` reads."""
         facts: dict[str, Any] = {
             "engine": self.engine,
             "kind": self.kind,
@@ -116,8 +117,8 @@ class Described:
             facts |= {
                 "relfilenode": ids,
                 "table_id": ids,
-                # MySQL counts columns that come and go in place. MariaDB does not count them, and
-                # has only the time of the last ALTER of any kind.
+                # MySQL counts the columns that are added and dropped in place. MariaDB has no such
+                # count, only the time of the last ALTER of any kind.
                 "altered": self.created if versions is None else versions,
                 "unlogged": self.unlogged,
             }
@@ -143,24 +144,25 @@ class Described:
 
 
 def number(name: str) -> int:
-    """A column's number, made from its name, since MySQL does not number columns for good."""
+    """Derive a number from a column's name, since MySQL has no permanent numbers of columns."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
 
 
 def describe(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> dict[TableId, Described]:
-    """Tables as the catalog has them at one moment, without tables that do not exist.
+    """Return the tables' facts at one moment; tables that do not exist are left out.
 
-    Several statements cannot share one view of the catalog, so it is read until two readings are
-    the same.
+    Several statements cannot read the catalog at one moment. So the catalog is read until two
+    successive results are equal.
 
     Raises:
-        SourceError: No two readings were the same, or the login lacks PROCESS.
+        SourceError: No two successive results were equal, or the login lacks PROCESS.
     """
     if not tables:
         return {}
-    # Read first, so that the next reading shows what is replicated later.
+    # This is read before the catalog. The next call then shows transactions that are replicated
+    # after this read.
     unlogged = {} if on_replica else _unlogged(session, tables)
     before = _read(session, tables, on_replica=on_replica)
     for _ in range(_ATTEMPTS):
@@ -194,7 +196,7 @@ def _read(
     by_name = {(table.schema, table.name): table for table in tables}
     where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))
     names = [part for name in by_name for part in name]
-    if kind == "mysql":  # otherwise times and sizes may be a day old
+    if kind == "mysql":  # by default, times and sizes may be a day old
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     columns: defaultdict[TableId, list[Mapping[str, Any]]] = defaultdict(list)
     for row in session.named(_COLUMNS.format(where=where), names):
@@ -203,10 +205,10 @@ def _read(
     indexes: defaultdict[TableId, dict[str, list[str | None]]] = defaultdict(dict)
     for row in session.named(_INDEXES.format(where=where), names):
         if table := by_name.get((row["db"], row["tab"])):
-            # An index on a prefix or an expression does not keep a column unique.
+            # A unique index on a prefix or an expression allows equal values of the whole column.
             whole = row["part"] if row["prefix"] is None else None
             indexes[table].setdefault(row["name"], []).append(whole)
-    # A replica's ids show nothing about the primary's, and reading them needs a right there.
+    # A replica's ids differ from the primary's, and a login needs a right to read them.
     stored = {} if on_replica else read_stored(session, kind, tables)
     found = {}
     for row in session.named(_TABLES.format(where=where), names):
