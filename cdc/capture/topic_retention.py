@@ -34,7 +34,7 @@ class Expiring:
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """The next step for a person."""
         return self.expiry.remedy(self._named)
 
     def to_json(self) -> dict[str, Any]:

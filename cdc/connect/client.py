@@ -1,4 +1,4 @@
-"""The REST client. Every wait has a limit; every failure has a remedy."""
+"""The client of Kafka Connect's REST API. Each wait has a bound, and each error a remedy."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class ConnectClient:
     def worker(self) -> Worker:
         """Return version, plugins, and whether exactly-once source support is enabled.
 
-        The REST API does not report exactly-once support. So this validates a configuration that
-        requires it, which a worker without it refuses.
+        The REST API does not report exactly-once support. So the worker validates a configuration
+        that requires exactly-once support. A worker without this support refuses the configuration.
         """
         root = self._rest.ask("GET", "").json()
         plugins = tuple(self.plugins())
         exactly_once = None
-        # Any of its connectors shows it, since the support belongs to the worker.
+        # The setting is the worker's, so the configuration of any connector shows it.
         ours = [one.name for one in plugins if one.name.startswith(_DEBEZIUM)]
         if ours:
             exactly_once = self._exactly_once(ours[0])
@@ -91,7 +91,7 @@ class ConnectClient:
         return {str(key): str(value) for key, value in answer.json().items()}
 
     def validate(self, config: Mapping[str, str]) -> list[FieldProblem]:
-        """Let the worker check a configuration; for this it connects to the database.
+        """Make the worker check a configuration. The worker connects to the database for the check.
 
         Raises:
             ConnectError: The worker has no such plugin, or cannot validate.
@@ -111,8 +111,8 @@ class ConnectClient:
     ) -> bool:
         """Create the connector, or change its configuration.
 
-        A changed configuration is applied to a stopped connector, so that a task of the former
-        configuration cannot be mistaken for a new one. An equal configuration has no effect.
+        The connector is stopped before its configuration is changed. So no task still has the
+        former configuration when the connector runs again. An equal configuration has no effect.
 
         Returns:
             Whether the configuration was new or changed.
@@ -195,8 +195,8 @@ class ConnectClient:
     def restart(self, name: str, *, only_failed: bool = True) -> None:
         """Restart the connector and its tasks, or only those that have failed.
 
-        It returns once the worker no longer reports the same failure. If the same failure comes
-        again, it returns after a few seconds.
+        The method returns when the worker no longer reports the same failure. If the connector
+        fails again in the same way, the method returns after a few seconds.
         """
         before = self.status(name)
         query = f"includeTasks=true&onlyFailed={str(only_failed).lower()}"
@@ -229,10 +229,10 @@ class ConnectClient:
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/resume")
 
     def wake(self, name: str) -> bool:
-        """Resume a connector if it is stopped or paused; return whether it was.
+        """Resume a connector if it is stopped or paused; return whether it was stopped or paused.
 
-        A process that is killed while it changes the settings leaves the connector stopped, and a
-        later call with an equal configuration does not resume it.
+        If a process dies while it changes the configuration, the connector stays stopped. A later
+        `put_connector` with an equal configuration does not resume the connector.
         """
         status = self.status(name)
         if status is None or status.state not in _ASLEEP:

@@ -1,4 +1,4 @@
-"""From a Java stack trace to one sentence and what to do about it."""
+"""Turns a Java stack trace into one sentence and a remedy."""
 
 from __future__ import annotations
 

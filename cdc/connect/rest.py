@@ -1,4 +1,4 @@
-"""Requests to the REST API: with a time limit, retries, and errors that have a remedy."""
+"""Requests to the REST API, with a time limit, retries, and errors that have a remedy."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _RETRIED_STATUS = frozenset({409, 429, 502, 503, 504})
 
 
 def rebalancing(status: int, text: str) -> bool:
-    """Whether a refusal only says that the workers' group rebalances, so nothing was done.
+    """Whether a request was refused only because the workers' group rebalances.
 
-    A question about a configuration is answered with 500 then, since the worker takes it for
-    an error of its own.
+    A refused request has no effect. The status is 409, or 500 if the request is to validate a
+    configuration.
     """
     return status == httpx.codes.CONFLICT or (
         status == httpx.codes.INTERNAL_SERVER_ERROR and "rebalance is expected" in text

@@ -1,4 +1,4 @@
-"""What the REST API reports, as values."""
+"""The reports of the REST API, as values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Worker:
-    """The worker that answers.
+    """The worker that answered a request.
 
     Args:
         version: Version of Kafka Connect.
-        kafka_cluster_id: Id of the Kafka cluster it works for.
+        kafka_cluster_id: Id of the worker's Kafka cluster.
         plugins: Its connector plugins.
         exactly_once: Whether exactly-once source support is enabled; None if the worker has no
             connector of Debezium that could show it.

@@ -202,7 +202,7 @@ class Definitions:
 
 @dataclass(frozen=True)
 class _Read:
-    """What was read of a topic: its UUID, the offset from which to read on, and the changes."""
+    """A topic as far as it was read: its UUID, the next offset to read, and the changes."""
 
     topic_id: str | None
     next: int

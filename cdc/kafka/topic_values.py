@@ -1,4 +1,4 @@
-"""What the cluster reports about topics, as values."""
+"""The cluster's facts about topics, as values."""
 
 from __future__ import annotations
 

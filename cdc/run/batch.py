@@ -391,7 +391,7 @@ class BatchWriter:
         return str(source.position(found).joined(source.position(previous)))
 
     def _last_event(self, batch: Batch, previous: CommitRecord) -> str | None:
-        """How far the binlog was read; None unless the table is a log from a binlog."""
+        """The binlog position of the last event; None unless the table is a log from a binlog."""
         if not (self._from_binlog and self._lake.layout.is_log):
             return None
         found = reached(batch.changes, _reached(previous), self._schema.table)

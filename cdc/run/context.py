@@ -1,4 +1,4 @@
-"""What a run works with, and what it returns."""
+"""The configuration and clients of a run, and the result of a run."""
 
 from __future__ import annotations
 

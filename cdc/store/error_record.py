@@ -11,12 +11,12 @@ from schemas.errors import TributaryError
 
 @dataclass(frozen=True)
 class ErrorRecord(Part):
-    """What is kept of an error; without secrets, as the error itself.
+    """The stored parts of an error. Neither the error nor these parts contain a secret.
 
     Args:
-        error: Name of its class.
-        message: What happened.
-        remedy: What a person can do next.
+        error: Name of the error's class.
+        message: The error's message.
+        remedy: The next step for a person.
         context: The names in the message as values.
     """
 

@@ -175,13 +175,13 @@ TABLE_RECORDS = Codec(TableRecord, error=StateError, remedy=STORE_REMEDY)
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a table moves to another state.
+    """The reason for which a table moves to another state.
 
     Args:
-        reason: As text; PAUSED and NEEDS_BOOTSTRAP need it.
-        error: What failed; FAILED needs it.
-        remedy: What to do next; taken from ``error`` if that is given.
-        retry_at: When a run retries a FAILED table.
+        reason: The reason as text. The states PAUSED and NEEDS_BOOTSTRAP require it.
+        error: The error. The state FAILED requires it.
+        remedy: The next step for a person. If ``error`` is given, the error's remedy is used.
+        retry_at: Time at which a run retries a FAILED table.
     """
 
     reason: str | None = None

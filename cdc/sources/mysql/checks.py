@@ -281,10 +281,10 @@ def _errant(where: str, errant: GtidSet) -> Iterator[Check]:
 
 
 def follows_another(status: dict[str, Any], primary: str) -> str | None:
-    """Why a replica of MySQL does not follow this server itself, in words; None when it does.
+    """Return why a MySQL replica does not follow the primary directly; None if it does.
 
     Args:
-        status: What :func:`replication_status` says.
+        status: The result of :func:`replication_status`.
         primary: The primary's ``server_uuid``.
     """
     followed = str(status.get("source_uuid") or "")
@@ -342,7 +342,7 @@ def replication_status(session: Session) -> dict[str, Any] | None:
 
 
 def _executed(session: Session, kind: str) -> Any:
-    """What the server has executed, as a set of its kind."""
+    """Return the GTIDs of the transactions that the server has executed."""
     if kind == "mysql":
         return MysqlGtidSet.parse(str(session.value("SELECT @@global.gtid_executed")))
     return MariadbGtidSet.parse(str(session.value("SELECT @@global.gtid_current_pos")))

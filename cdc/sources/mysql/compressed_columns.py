@@ -19,10 +19,10 @@ _NAMED = 10
 
 
 def obstacle(session: Session) -> tuple[str, str] | None:
-    """Why the connector of this server would stop, and what to do, or None.
+    """Return why the connector of this server would stop, and the remedy, or None.
 
     Args:
-        session: The admin's, on the primary.
+        session: A session of the admin login on the primary.
     """
     tables: defaultdict[str, list[str]] = defaultdict(list)
     for schema, name, column in session.rows(_COMPRESSED):

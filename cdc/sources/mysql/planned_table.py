@@ -62,14 +62,14 @@ _OURS = frozenset(
 
 @dataclass(frozen=True)
 class Lookups:
-    """What only the server knows.
+    """Facts that only the server knows.
 
     Args:
         define: The catalog's row of a definition: ``shown``, ``nullable``, ``value``, ``charset``
             and ``collation``.
         defaults: The default of each column, by name, in the form that ``define`` returns.
-        indexes: Columns of the unique indexes by the index's name; empty for one on parts of
-            columns.
+        indexes: Columns of the unique indexes by the index's name; empty for an index on parts
+            of columns.
     """
 
     define: Callable[[str], Row]

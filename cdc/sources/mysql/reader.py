@@ -191,7 +191,7 @@ def jdbc_url(endpoint: MysqlEndpoint) -> str:
 
 
 def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, str]:
-    """How the driver logs in to a server, and the settings of its sessions.
+    """Return the driver's properties: the login to a server, and the settings of a session.
 
     Raises:
         SecretError: The password's reference does not resolve.

@@ -90,7 +90,7 @@ class PostgresSource:
         return checks.run(self._connections)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Why a connector of this database would stop or miss changes, and what to do, or None."""
+        """Return why a connector would stop or miss changes here, and the remedy, or None."""
         with self._connections.open("admin") as session:
             return version.obstacle(session.info.server_version) or letter_case.obstacle(session)
 
@@ -215,7 +215,7 @@ class PostgresSource:
             yield view
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Why `open_exact_view` cannot open a view, and what to do about it; None if it can."""
+        """Return why `open_exact_view` cannot open a view, and the remedy; None if it can."""
         on_replica = self.has_replica and not from_primary
         return exact_view.obstacle(self._connections, on_replica=on_replica)
 
@@ -258,7 +258,7 @@ class PostgresSource:
             return primary.current_lsn(session)
 
     def replica_position(self) -> ReplicaPosition | None:
-        """How far the replica is, or None without a replica."""
+        """The replica's position and lag; None without a replica."""
         return replica.replica_position(self._connections) if self.has_replica else None
 
     def size(self, table: SourceTable) -> TableSize:
