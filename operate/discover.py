@@ -37,12 +37,12 @@ class Entry:
 
     @property
     def problem(self) -> str:
-        """Why the table cannot be onboarded, as a predicate of its name; empty if it can be."""
+        """The refusal as a predicate of the table's name; empty if the table can be onboarded."""
         return "" if self.refusal is None else about(self.stats.table, self.refusal.message)
 
     @property
     def summary(self) -> str:
-        """The verdict in a word or two."""
+        """The table's state on the plan, or whether it can be onboarded, as text."""
         if self.state is not None:
             return "on the plan"
         return "ready" if self.refusal is None else f"refused: {self.problem}"

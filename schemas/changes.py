@@ -42,7 +42,7 @@ class Change:
 
     @property
     def what(self) -> str:
-        """What changed, as a clause."""
+        """The change as a clause."""
         raise NotImplementedError  # each kind of change below has its own wording
 
     @property
@@ -83,7 +83,7 @@ class AddColumn(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         return f"column {self.name!r} ({self.type}) was added"
 
     @property
@@ -100,7 +100,7 @@ class DropColumn(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         return f"column {self.name!r} was dropped"
 
     @property
@@ -126,7 +126,7 @@ class RenameColumn(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         return f"column {self.name!r} was renamed to {self.to!r}"
 
     @property
@@ -145,7 +145,7 @@ class ChangeType(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         return f"column {self.name!r} changed from {self.old} to {self.new}"
 
 
@@ -178,7 +178,7 @@ class RewriteColumn(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         return f"column {self.name!r} was altered and the table rewritten"
 
 
@@ -192,7 +192,7 @@ class ChangeParts(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         if self.old == self.new:
             return (
                 f"label {self.old!r} of the type of column {self.name!r} was rewritten in the"
@@ -211,7 +211,7 @@ class ChangeKey(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         if self.old == self.new:
             return f"its key {self.old} was recreated"
         return f"its key changed from {self.old} to {self.new}"
@@ -225,7 +225,7 @@ class AddPartition(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         return f"partition {self.name} is new"
 
 
@@ -239,7 +239,7 @@ class ChangeNullability(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         if self.back:
             return (
                 f"the definition of column {self.name!r} was written and is unchanged: it may have"
@@ -258,7 +258,7 @@ class ChangeDefault(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         return f"the default of column {self.name!r} was {self.old}, is {self.new}"
 
 
@@ -271,7 +271,7 @@ class ChangeIdentity(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         return f"its replica identity was {self.old}, is {self.new}"
 
 
@@ -283,7 +283,7 @@ class LoseEvents(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         return self.fact
 
 
@@ -293,5 +293,5 @@ class NewFile(Change):
 
     @property
     def what(self) -> str:
-        """What changed."""
+        """The change as a clause."""
         return "the table was rewritten (VACUUM FULL, CLUSTER, TRUNCATE or a change of type)"

@@ -32,7 +32,7 @@ class SchemaRegistry(Protocol):
 
 @dataclass(frozen=True)
 class RegistryEndpoint:
-    """How to reach a registry.
+    """The address of a registry and the login.
 
     Args:
         url: Root of the Confluent-compatible API, for example
