@@ -31,13 +31,14 @@ class Package:
 
     Args:
         name: Its name.
-        suite: A suite of Debian besides those that this machine is configured for. The package then
-            comes with its whole closure, including the C library and its loader. With None the
-            package comes from the configured suites, without what is already installed.
+        suite: A suite of Debian besides those that this machine is configured for. From such a
+            suite, all dependencies are fetched, including the C library and its loader. With None
+            the package is fetched from the configured suites, without dependencies that are
+            installed already.
         version: The only version that is accepted; None accepts the version of the suite.
         sha256: Checksum of the package's file by architecture, if only one file is accepted.
         also: Packages to fetch in addition.
-        without: Prefixes of package names in the closure that the program does not need.
+        without: Prefixes of the names of dependencies that the program does not need.
     """
 
     name: str

@@ -78,7 +78,7 @@ class Kafka(JavaServer):
 
     @property
     def properties(self) -> Path:
-        """Its configuration file."""
+        """The server's configuration file."""
         return self.folder / "server.properties"
 
     def prepare(self) -> None:
@@ -91,7 +91,7 @@ class Kafka(JavaServer):
             self._format()
 
     def command(self) -> Command:
-        """The command that starts it."""
+        """The command that starts the server."""
         classpath = f"{self._software().kafka}/*"
         argv = self._java("-Xms256m", "-Xmx512m", "-cp", classpath, "kafka.Kafka")
         return Command((*argv, str(self.properties)), self.folder)
@@ -115,7 +115,7 @@ class Kafka(JavaServer):
             )
 
     def unhealthy(self) -> str | None:
-        """The reason why it is not ready, or None when it is."""
+        """The reason why the server is not ready; None when it is ready."""
         # No logging: while the node starts, every probe would log a refused connection.
         client = AdminClient({"bootstrap.servers": f"{HOST}:{self.port}", "log_level": 0})
         try:
@@ -131,11 +131,11 @@ class Registry(JavaServer):
     name = "registry"
 
     def prepare(self) -> None:
-        """Create its folder."""
+        """Create the server's folder."""
         private_folder(self.folder)
 
     def command(self) -> Command:
-        """The command that starts it."""
+        """The command that starts the server."""
         jar = next(self._software().registry.glob("*-runner.jar"), None)
         if jar is None:
             raise StackError(
@@ -156,7 +156,7 @@ class Registry(JavaServer):
         return Command(argv, self.folder, {"REGISTRY_DATASOURCE_URL": database})
 
     def unhealthy(self) -> str | None:
-        """The reason why it is not ready, or None when it is."""
+        """The reason why the server is not ready; None when it is ready."""
         return self._answers("/health/ready") or self._answers("/apis/ccompat/v7/subjects")
 
 
@@ -191,7 +191,7 @@ class Connect(JavaServer):
 
     @property
     def properties(self) -> Path:
-        """Its configuration file."""
+        """The server's configuration file."""
         return self.folder / "worker.properties"
 
     def prepare(self) -> None:
@@ -206,7 +206,7 @@ class Connect(JavaServer):
         write_private(self.folder / "users.properties", login)
 
     def command(self) -> Command:
-        """The command that starts it."""
+        """The command that starts the server."""
         argv = self._java(
             *("-Xms128m", "-Xmx1g", "-cp", f"{self._software().kafka}/*"),
             f"-Djava.security.auth.login.config={_LOGIN_FILE}",
@@ -216,7 +216,7 @@ class Connect(JavaServer):
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """The reason why it is not ready, or None when it is."""
+        """The reason why the server is not ready; None when it is ready."""
         return self._answers("/connectors", (CONNECT, self._passwords.get(CONNECT)))
 
 

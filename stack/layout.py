@@ -40,12 +40,12 @@ SECRETS = "secrets"
 class Record:
     """The record in a stack's folder, ``stack.json``.
 
-    It names the programs that made the data, since another version could not read it.
+    The record names the programs that wrote the data, since other versions cannot read the data.
 
     Args:
         ports: Port of each server by name, and of Kafka's controller.
-        binaries: The PostgreSQL that made the data; None if it is not a source of this stack.
-        installations: The MySQL and MariaDB that made theirs, by kind, if they are sources.
+        binaries: The PostgreSQL that wrote the data; None if it is not a source of this stack.
+        installations: By kind, the MySQL or MariaDB that wrote the data, if it is a source.
     """
 
     ports: dict[str, int]

@@ -42,7 +42,7 @@ class Metastore(JavaServer):
         (self.folder / "hive-site.xml").write_text(text, "utf-8")
 
     def command(self) -> Command:
-        """The command that starts it."""
+        """The command that starts the server."""
         argv = self._java(
             *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_OPENED),
             *("-cp", f"{self.folder}:{pyspark_jars()}/*"),
@@ -51,7 +51,7 @@ class Metastore(JavaServer):
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """The reason why it is not ready, or None when it is."""
+        """The reason why the server is not ready; None when it is ready."""
         try:
             with socket.create_connection((HOST, self.port), timeout=_PROBE_S):
                 return None

@@ -62,7 +62,7 @@ class MysqlServer:
         self._passwords = passwords
 
     def command(self) -> Command:
-        """The command that starts it."""
+        """The command that starts the server."""
         argv = (
             *self._user.prefix,
             *self._installation.command,
@@ -73,7 +73,7 @@ class MysqlServer:
         return Command(argv, self.folder, self._installation.environment)
 
     def unhealthy(self) -> str | None:
-        """The reason why it is not ready, or None when it is."""
+        """The reason why the server is not ready; None when it is ready."""
         try:
             self.sql("SELECT 1", limit_s=_PROBE_LIMIT_S)
         except StackError as error:
@@ -153,7 +153,7 @@ class MysqlReplica(MysqlServer):
     """A replica: it has every transaction of the primary, under the primary's GTIDs."""
 
     joining = False
-    """Whether it does not know its primary yet, and so cannot replicate yet."""
+    """Whether the replica still has no primary, so that it cannot replicate."""
 
     def prepare(self) -> None:
         """Make its data directory if there is none, and write its option file."""
@@ -165,7 +165,7 @@ class MysqlReplica(MysqlServer):
             self.data.configure(REPLICA_SETTINGS[self._kind])
 
     def follow(self, primary: MysqlPrimary) -> None:
-        """Let it replicate from the primary, from the primary's first transaction on."""
+        """Start the replication from the primary's first transaction on."""
         if not self.data.unfinished and self._state().get("port") == str(primary.port):
             return
         password = self._passwords.get(REPLICATOR)
@@ -193,7 +193,7 @@ class MysqlReplica(MysqlServer):
         self.data.finish()
 
     def unhealthy(self) -> str | None:
-        """The reason why it is not ready, or None when it answers and replicates."""
+        """The reason why the server is not ready; None when it answers and replicates."""
         if (problem := super().unhealthy()) or self.joining or self.data.unfinished:
             return problem
         try:

@@ -1,4 +1,4 @@
-"""A data directory of MySQL or MariaDB: made once, with an option file and a first start."""
+"""Creates the data directory of a MySQL or MariaDB server, its option file and first statements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class Instance:
-    """One server among those of a stack.
+    """The facts of one server of a stack.
 
     Args:
         name: Its name in the stack.
@@ -64,7 +64,7 @@ class DataDirectory:
         self._passwords = passwords
 
     def make(self) -> None:
-        """Make a data directory, and the statements of its first start."""
+        """Create the data directory, and the file with the statements of the first start."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self._user.own(self.folder)
@@ -73,7 +73,7 @@ class DataDirectory:
         self._user.own(self.first)
 
     def _first_statements(self) -> str:
-        """Leave one superuser, who logs in over TCP; each server has its own, so without a GTID."""
+        """Statements that leave one superuser, who logs in over TCP. They are not replicated."""
         superuser, password = f"'{SUPERUSER}'@'{HOST}'", self._passwords.get(SUPERUSER)
         if self._kind == MYSQL:
             only = [f"RENAME USER '{SUPERUSER}'@'localhost' TO {superuser}"]
@@ -158,26 +158,26 @@ class DataDirectory:
 
     @property
     def options(self) -> Path:
-        """Its option file; beside the data directory, which must be empty when it is made."""
+        """The server's option file, outside the data directory, which must be empty at first."""
         return self.folder.parent / f"{self.folder.name}.cnf"
 
     @property
     def first(self) -> Path:
-        """The statements of its first start, which run before any login is possible."""
+        """The file with the statements of the server's first start, which run before any login."""
         return self.folder.parent / f"{self.folder.name}.first.sql"
 
     @property
     def _done(self) -> Path:
-        """Marks a server whose first steps are all done; a server without it is recreated."""
+        """The file that marks a complete server. A server without this file is created again."""
         return self.folder.parent / f"{self.folder.name}.initialised"
 
     @property
     def unfinished(self) -> bool:
-        """Whether it will be recreated, with or without remains of an earlier attempt."""
+        """Whether the server is not completely created, so that the next start creates it again."""
         return not self._done.exists()
 
     def finish(self) -> None:
-        """Record that the first steps are done."""
+        """Mark the server as complete, and delete the statements of its first start."""
         self._done.touch()
         self.first.unlink(missing_ok=True)
 

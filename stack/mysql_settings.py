@@ -47,7 +47,7 @@ REPLICA_SETTINGS: Mapping[str, Mapping[str, str]] = {
     MYSQL: {"super_read_only": "ON"},
     MARIADB: {"read_only": "ON"},
 }
-"""The additional settings of a replica: no client writes there, so it has no own transactions."""
+"""The additional settings of a replica. No client can write there."""
 
 
 def roles_sql(kind: str, host: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The search for a MySQL and a MariaDB: by a setting, on the PATH, or in Debian's packages.
 
-MariaDB is in Debian's stable release. MySQL is only in its unstable one, which moves. If the tested
-version is not there any more, MySQL is not available, and the stack reports that.
+Debian's stable release has MariaDB. Only Debian's unstable release has MySQL, and the version there
+changes. If the tested version is no longer there, the stack reports that MySQL is not available.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SBIN = ("/usr/local/sbin", "/usr/sbin")
 
 @dataclass(frozen=True)
 class Product:
-    """The facts about MySQL or MariaDB that are needed to find it.
+    """The facts by which the stack finds MySQL or MariaDB on this machine or in Debian.
 
     Args:
         title: Its name.

@@ -184,12 +184,12 @@ class PostgresServer:
         self._pgpass = passwords.folder / PGPASS
 
     def command(self) -> Command:
-        """The command that starts it."""
+        """The command that starts the server."""
         argv = (*self._user.prefix, self._binaries.path("postgres"), "-D", str(self.folder))
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """The reason why it is not ready, or None when it is."""
+        """The reason why the server is not ready; None when it is ready."""
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             [self._binaries.path("pg_isready"), "-h", HOST, "-p", str(self.port), "-t", "3"],
             capture_output=True,
@@ -202,7 +202,7 @@ class PostgresServer:
         """Run SQL as the superuser and return the output, one row a line.
 
         Args:
-            sql: Statements; they go through standard input, so they may hold secrets.
+            sql: Statements. psql reads them from standard input, so they may contain secrets.
             database: The database to run them in.
             limit_s: Bound of all statements together, in seconds.
 
@@ -295,12 +295,12 @@ class Primary(PostgresServer):
 
     @property
     def unfinished(self) -> bool:
-        """Whether it will be recreated, with or without remains of an earlier attempt."""
+        """Whether the cluster is incomplete, so that the next start creates it again."""
         return not self._initialised.exists()
 
     @property
     def _initialised(self) -> Path:
-        """Marks a cluster that is initialised; a cluster without it is recreated."""
+        """The file that marks a complete cluster. A cluster without this file is created again."""
         return self.folder.parent / "initialised"
 
 
@@ -335,7 +335,7 @@ class Replica(PostgresServer):
         )
 
     def unhealthy(self) -> str | None:
-        """The reason why it is not ready, or None when it answers and is a standby."""
+        """The reason why the server is not ready; None when it answers and is a standby."""
         if problem := super().unhealthy():
             return problem
         try:

@@ -93,7 +93,7 @@ class ServerProcess:
         return self._record.exists()
 
     def find(self) -> psutil.Process | None:
-        """The live process, or None. The start time distinguishes it from one with a reused pid."""
+        """The live process, or None. A process with its pid but another start time is ignored."""
         try:
             record = json.loads(self._record.read_text("utf-8"))
             process = psutil.Process(record["pid"])

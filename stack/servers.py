@@ -30,17 +30,17 @@ class Server(Protocol):
     ready_limit_s: float
 
     def command(self) -> Command:
-        """The command that starts it."""
+        """The command that starts the server."""
 
     def unhealthy(self) -> str | None:
-        """The reason why it is not ready, or None when it is."""
+        """The reason why the server is not ready; None when it is ready."""
 
 
 class Prepared(Server, Protocol):
     """A server whose files are written before each start."""
 
     def prepare(self) -> None:
-        """Write its files."""
+        """Write the server's files."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class RunningServer:
         return process.pid if process else None
 
     def kill(self) -> None:
-        """End it like a crash (kill -9)."""
+        """Kill the server as a crash does (SIGKILL)."""
         self._process.crash()
 
     def stop(self) -> None:
-        """Stop it like an operator."""
+        """Stop the server as an operator does."""
         self._process.stop(self._server.stop_signal, self._server.stop_limit_s)
 
     def start(self) -> None:
