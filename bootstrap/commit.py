@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def chunk_commit(
     record: TableRecord, attempt: Attempt, chunks: Sequence[Chunk], run_id: str
 ) -> CommitRecord:
-    """Return the record of a wave's commit. A resumed copy skips the chunks of its chunk ids."""
+    """Return the record of a wave's commit. A resumed copy skips the chunks that it names."""
     return CommitRecord(
         kind="chunk",
         table=record.table,

@@ -56,7 +56,7 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
 
     Args:
         table: The table in the source's catalog.
-        settings: Its settings.
+        settings: The table's settings.
         nulls_are_kept: Whether the converter sends the NULL of a column with a default as NULL.
     """
     kind = _kind(table)

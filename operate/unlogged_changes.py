@@ -30,8 +30,8 @@ def not_logged(table: SourceTable) -> Obstacle | None:
 def refused_changes(table: SourceTable, key: Sequence[str]) -> Obstacle | None:
     """Return a problem if PostgreSQL would refuse changes of the table once it is published.
 
-    PostgreSQL checks the replica identity of the partition with the row, never the root's. A new
-    partition has the root's primary key as its identity, or no identity.
+    PostgreSQL checks the replica identity of the partition that has the row, and not of the root
+    table. The replica identity of a new partition is the root table's primary key, or none.
     """
     return (
         _deferrable(table)

@@ -29,9 +29,9 @@ class CatalogColumn:
         nullable: Whether the column and the domain that is its type allow NULL.
         default: The column's default, or the expression of a generated column, as the server prints
             it.
-        generated: Whether it is generated.
-        written: Identifies the last write of its definition.
-        parts: The parts of its type: labels of enums and fields of composites.
+        generated: Whether the column is generated.
+        written: Identifies the last write of the column's definition.
+        parts: The parts of the column's type: labels of enums and fields of composites.
         parts_written: Identifies the last write of each label.
         granted: Privileges on the column; None if none was ever granted.
         options: The rest of its definition.
@@ -62,7 +62,7 @@ class CatalogColumn:
     as_added: bool = field(default=False, compare=False)
 
     def written_again(self, since: CatalogColumn) -> bool:
-        """Whether its definition was written and is as before, with no GRANT that explains it.
+        """Whether the definition was written but not changed, and no GRANT can be the cause.
 
         Args:
             since: The column as it was.
@@ -92,11 +92,12 @@ class Catalog:
     """One table.
 
     Args:
-        columns: By number, which is never used again.
-        source_kind: The kind of its server. Only PostgreSQL numbers columns; for the others the
-            number is derived from the name, and a column with another name may be any column.
+        columns: The columns by number. A number is never used for another column.
+        source_kind: The kind of the table's server. Only PostgreSQL numbers columns. For other
+            kinds the number is derived from the column's name, so a renamed column has another
+            number.
         attributes: The highest number that any column has had.
-        primary_key: Its columns.
+        primary_key: Columns of the primary key.
         key_made: Identifies the primary key among all primary keys that the table has had.
         identity_key: Columns of the index that is the replica identity; empty if no index is.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``; None if the server has no
@@ -106,17 +107,18 @@ class Catalog:
         owner: The owning role.
         named: Identifies the last change of the table's name, schema or owner.
         indexes: By object id, the indexes that could identify a row in the log without the primary
-            key; what identifies the last write of each, and whether that chose the identity.
+            key. Each has a text that identifies its last write, and whether this write made the
+            index the replica identity.
         row_written: Identifies the last write of the table's row in the catalog; empty if the
             server does not show it.
-        children: Tables that inherit from it, without partitions, each with what identifies the
-            start of the inheritance.
+        children: Tables that inherit from the table and are not its partitions. Each has a text
+            that identifies the start of the inheritance.
         publication: The settings of the table's publication in the catalog, and the publication's
             last write.
         rest: Facts whose change always loses events.
         stored: Storage of the rows and its time of creation, for a server whose log has each DDL
-            statement. A change that no statement explains is upkeep, which changes no row, or a
-            TRUNCATE, which is an event.
+            statement. If the storage changes without a statement, the cause is upkeep, which
+            changes no row, or a TRUNCATE, which is an event.
         read_at: A position of the log. The catalog shows every statement before this position.
         horizon: A transaction id. Every transaction below it had ended when the catalog was read.
     """
@@ -206,9 +208,9 @@ class Catalog:
 
 
 def not_before(xid: str, other: str) -> bool:
-    """Whether a transaction id of 32 bits is another one or younger; ids wrap around.
+    """Whether a transaction id of 32 bits is equal to another id or younger; ids wrap around.
 
-    Ids below 3 are those of rows that are older than any transaction.
+    Ids below 3 are older than every other id.
     """
     return int(xid) >= 3 and (int(xid) - int(other or 0)) % _XIDS < _XIDS // 2
 

@@ -43,9 +43,9 @@ _LIKE_CONTROL = r"\\u%"  # in a pattern of LIKE the backslash is itself an escap
 _ESCAPE = r"\\u[0-9A-Fa-f]{4}|\\.|[^\\]+"
 
 _INTEGERS_TO = 1e30
-"""Doubles below it that are integers have all their digits, as the connector prints them. Java
-before 19 prints more than the fewest digits for some from 1e16 to 1e26, so without this the text
-would depend on the JVM."""
+"""A double that is an integer below this bound has all its digits, as the connector prints it. With
+the fewest digits, the text would depend on the JVM: Java before 19 prints too many digits of some
+doubles from 1e16 to 1e26."""
 _HALF = 2**40
 """Divisor that splits the digits of such a double into two integers of 64 bits."""
 _PLAIN_FROM, _PLAIN_TO = 1e-6, 1e16

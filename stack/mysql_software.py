@@ -31,12 +31,12 @@ class Product:
     """The facts by which the stack finds MySQL or MariaDB on this machine or in Debian.
 
     Args:
-        title: Its name.
-        programs: File names of its server.
+        title: The product's name.
+        programs: File names of the server program.
         variable: Environment variable that names the server to use.
         oldest: Oldest version that works with the stack's settings and statements.
-        tested: Series that the tests run on; the container is a release of it.
-        package: Its package, for machines without it.
+        tested: Release series that the tests use.
+        package: The Debian package, for machines that lack the product.
     """
 
     title: str

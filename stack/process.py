@@ -29,7 +29,7 @@ class Command:
 
     Args:
         argv: Program and arguments; never a secret, since every user can read them.
-        folder: Working directory, used by this server alone, since strays are found by it.
+        folder: Working directory of this server alone. Processes in it belong to the server.
         environment: Variables in addition to those of this process.
     """
 

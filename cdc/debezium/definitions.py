@@ -105,7 +105,8 @@ class StatementsByTable:
     def of(self, table: TableId) -> list[DefinitionChange]:
         """Return the statements on a table, in the order of the log.
 
-        EXCHANGE PARTITION swaps the rows of two tables and is reported for one of them.
+        EXCHANGE PARTITION swaps the rows of two tables. The connector reports the statement for one
+        of them.
         """
         swapped = re.compile(
             rf"exchange\s+partition\b.*\btable\b.*(?<!\w){re.escape(table.name)}(?!\w)",

@@ -91,8 +91,8 @@ class SharedState(Part):
 
     Args:
         types: Spark SQL types of the table's columns by name, without the shard column.
-        accounts: The last account of each shard, by shard name. Accounts are stored compressed,
-            since each commit carries all of them and they are similar.
+        accounts: The last account of each shard, by shard name. They are compressed, since
+            each commit has the accounts of all shards.
     """
 
     types: Mapping[str, str]
@@ -103,7 +103,7 @@ class SharedState(Part):
 
 @dataclass(frozen=True)
 class CommitRecord(Part):
-    """The content of one commit as a document, stored in the commit and as durable as its data.
+    """The content of one commit as a document. The document is stored in the commit.
 
     Args:
         kind: ``chunk`` (snapshot rows), ``handoff`` (the end of a snapshot) or ``run`` (changes).
@@ -112,7 +112,7 @@ class CommitRecord(Part):
         generation: Generation of the table, from 1.
         start_offsets: First offset per partition that this commit applies; empty for chunks.
         offsets: Next offset to read per partition after this commit; empty for chunks.
-        epochs: Epoch of each partition's leader when the log was seen to reach ``offsets``.
+        epochs: By partition, epoch of the leader at a time when the log had reached ``offsets``.
         topic: Data topic.
         topic_id: UUID of the topic, so that a recreated topic is noticed.
         position: Source position, as text, up to which the lake has all transactions of the table.
@@ -121,7 +121,7 @@ class CommitRecord(Part):
             records that were left out. A replay has only ``replayed``, the records it applied.
         lacks: Number of records below ``offsets`` that were left out and are still not applied.
         schema_ids: Registry ids of the writer schemas of the events.
-        last_event: How far the binlog has been read; None unless the table is a log from a binlog.
+        last_event: Binlog position of the last event; None unless the table is a log from a binlog.
         chunk_ids: Snapshot chunks that this commit holds.
         handoff: The table's handoff with the schema that the lake follows; None before the end of a
             snapshot.

@@ -1,7 +1,7 @@
 """Classifies the folders of a table: serving, building, former, or abandoned.
 
-Three facts decide, so that no folder remains forever: the existing folders, the pointer for
-readers, and the attempts that the state store continues.
+The classes depend on three facts: the existing folders, the pointer for readers, and the attempts
+that the state store continues.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def moved(pointer: Pointer | None, to: Published) -> Pointer:
     """Return the pointer that names a generation. The same generation may be published again.
 
     Raises:
-        ReplacedGenerationError: Another generation has replaced this one already, so readers would
-            see an older state.
+        ReplacedGenerationError: The generation was published before, and another one has replaced
+            it. Readers would see an older state.
     """
     if pointer is None:
         return Pointer.of(to)

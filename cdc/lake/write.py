@@ -99,7 +99,7 @@ class LakeTable:
 
         Args:
             rows: Meta and source columns.
-            commit: The commit's record. A resumed copy skips the chunks of its chunk ids.
+            commit: The commit's record. A resumed copy skips the chunks that the record names.
             guard: As for `upsert`.
             size: Planned size of the whole snapshot, by which the first commit chooses the table's
                 index. None means a snapshot of unknown size in several commits.

@@ -146,7 +146,7 @@ def _fills(
 
 
 def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
-    """Return the record of a commit after a table's newest one, at the same offsets."""
+    """Return the record of the next commit of a table, at the newest commit's offsets."""
     return CommitRecord(
         kind="run",
         table=record.table,

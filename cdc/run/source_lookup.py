@@ -117,7 +117,7 @@ class Asked:
 
 
 def _aware(value: Any, kind: str) -> Any:
-    """Return a key value with a time zone, which Spark's local times lack."""
+    """Return a key value; Spark's times, which are local and have no time zone, are made UTC."""
     if kind == "timestamp" and isinstance(value, datetime):
         return value.astimezone(timezone.utc)
     return value

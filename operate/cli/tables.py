@@ -182,8 +182,8 @@ def resync(
 ) -> None:
     """Build a new generation beside the serving one, and publish it in one step.
 
-    Until then the serving one is kept up to date. After an interruption, the same command
-    continues.
+    Until the new generation is published, runs keep the serving generation up to date. After an
+    interruption, the same command continues.
     """
     from operate.context import services
     from operate.discover import on_plan

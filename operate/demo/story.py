@@ -62,7 +62,7 @@ class Results:
 
     @property
     def ok(self) -> bool:
-        """Whether each table is replicated and equal, and the table without a key was refused."""
+        """Whether each lake table equals its source, and the table without a key was refused."""
         return (
             len(self.verified) == len(self.shop.tables)
             and all(one.equal and one.rows_compared > 0 for one in self.verified)

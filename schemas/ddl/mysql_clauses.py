@@ -12,12 +12,12 @@ class Definition:
     """A column in the form in which a statement defines it.
 
     Args:
-        name: Its name.
-        sql: Name, type, NULL and default; a server returns the catalog's form of it.
+        name: The column's name.
+        sql: Name, type, NULL and default, from which a server makes the catalog's form.
         expression: The expression of a generated column.
-        not_null: Whether it forbids NULL for a reason other than NOT NULL.
-        primary: Whether it becomes the primary key.
-        unique: Whether it gets a unique index.
+        not_null: Whether the column forbids NULL for a reason other than NOT NULL.
+        primary: Whether the column becomes the primary key.
+        unique: Whether the column gets a unique index.
     """
 
     name: str
@@ -87,8 +87,8 @@ class Statement:
 
     Args:
         text: The statement as given.
-        clauses: Its effects on the catalog, all at once. Empty when the rows are unknown after the
-            statement: then the catalog says nothing.
+        clauses: The effects of the statement on the catalog. Empty if the rows are unknown after
+            the statement: the catalog is then not compared.
     """
 
     text: str

@@ -1,8 +1,8 @@
 """Planned statements of MySQL and MariaDB as values: their effects on a table's columns.
 
-Later the log reports the same statements to a run. `schemas.ddl.mysql_reported` reads them there
-and here; this module also reads the catalog after them. A statement that cannot be parsed is
-refused.
+When the statements are executed, the log reports them to a run. `schemas.ddl.mysql_reported` reads
+reported and planned statements. For planned statements, this module also finds their effects on the
+catalog. A statement that cannot be parsed is refused.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ _UNASKED = (
 
 
 def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
-    """The statements that change a table, in order.
+    """Return the statements in the text, in order.
 
     Args:
         text: One or more statements of MySQL or MariaDB.
-        table: The table that they change.
+        table: The table that the statements change.
 
     Raises:
         DdlError: A statement cannot be read, is not understood, or is about another table.
@@ -185,7 +185,7 @@ def _is_grave(words: Sequence[str]) -> bool:
 
 
 def _is_of_table(clause: Sequence[Token]) -> bool:
-    """Whether the clause changes the table's engine, or drops its primary key by name."""
+    """Whether the clause changes the table's engine, or drops the primary key by the key's name."""
     said = [one.text.upper() for one in clause]
     if said[0] == "ENGINE":
         return said[-1] != "INNODB"
@@ -286,7 +286,7 @@ def _only(drop: exp.Drop, text: str, table: TableId) -> str:
 
 
 def _require(found: exp.Expr | None, text: str, table: TableId) -> None:
-    """Refuse a statement about another table; an unqualified name is taken for this table's."""
+    """Refuse a statement about another table; a name without a database is this table's."""
     named = (found.db or None, found.name) if isinstance(found, exp.Table) else (None, "")
     if not _is(named, table):
         raise _refused(table, text, "the statement changes another table")

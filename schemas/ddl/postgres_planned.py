@@ -49,8 +49,8 @@ class Default:
     """A column's default.
 
     Args:
-        sql: As written.
-        functions: Functions that it calls, whose volatility only the server knows.
+        sql: The default as the statement defines it.
+        functions: Functions that the default calls. Only the server knows their volatility.
     """
 
     sql: str
@@ -142,7 +142,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
 
     Args:
         text: One or more statements of PostgreSQL.
-        table: The table that they change.
+        table: The table that the statements change.
 
     Raises:
         DdlError: A statement cannot be read, is not understood, or is about another table.
@@ -300,7 +300,7 @@ def _constraints(action: exp.AddConstraint) -> Iterator[Action]:
 
 
 def _require(found: exp.Expr, table: TableId, statement: exp.Expr) -> None:
-    """Refuse a statement about another table; an unqualified name is taken for this table's."""
+    """Refuse a statement about another table; a name without a schema is this table's."""
     schema = found.args.get("db") if isinstance(found, exp.Table) else None
     if not isinstance(found, exp.Table) or _name(found.this) != table.name:
         raise _refused(table, _sql(statement), "the statement changes another table")

@@ -142,7 +142,7 @@ def _preparation(
 
 
 def own_grants(credentials: Credentials) -> list[sql.Composed]:
-    """Statements that let the other roles use schema ``tributary``; none for its owner."""
+    """Statements that let other roles use schema ``tributary``; none for the schema's owner."""
     rights = [
         (credentials.capture.user, "SELECT", "marker"),
         (credentials.capture.user, "SELECT, INSERT, UPDATE", "heartbeat"),

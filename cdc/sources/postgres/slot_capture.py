@@ -18,7 +18,7 @@ _SLOT_TIMEOUT_S = 120.0
 
 
 class Publication:
-    """The tables that a publication has; a `cdc.sources.base.SentTables`.
+    """The tables of a publication, as a `cdc.sources.base.SentTables`.
 
     Args:
         connections: Opens sessions.
