@@ -189,3 +189,26 @@ def test_settings_that_make_another_table_of_a_shard_are_set_back_or_followed(
     person.configure()
     person.follow(told)
     person.done("verify", table)
+
+
+def test_a_publication_that_leaves_changes_out_is_corrected_as_it_says(person: Person) -> None:
+    shop = person.shop
+    orders, parts = created(shop, "orders", "parts")
+    person.done("onboard", orders, parts)
+    publication = shop.services.capture_of(shop.record("orders")).publication
+    short = f"ALTER PUBLICATION {publication} SET (publish = 'insert')"
+    whole = f"ALTER PUBLICATION {publication} SET (publish = 'insert, update, delete, truncate')"
+
+    for by_hand in (False, True):
+        shop.database.execute(short, "UPDATE orders SET v = v + 1", "UPDATE parts SET v = v + 1")
+        told = person.refused("check").remedies
+        (said,) = (one for one in told if one.startswith("Correct that on the source. Run"))
+        if by_hand:
+            shop.database.execute(whole)
+        shop.settle("orders")
+        person.follow(said, "run")
+        assert {person.state(name) for name in ("orders", "parts")} == {State.NEEDS_BOOTSTRAP}
+        for table in ("orders", "parts"):
+            person.follow(person.refused("status", shop.database.label(table)).remedy)
+        assert not [one for one in person.run("check").remedies if one == said]
+        person.done("verify", orders, parts)

@@ -136,9 +136,23 @@ def _preparation(
             )
         )
         return statements
+    statements += _restored(session, publication, append)
     present = members(session, publication)
     missing = [(SCHEMA, name) for name in own_tables if (SCHEMA, name) not in present]
     return statements + [_alteration(publication, "ADD", [own]) for own in missing]
+
+
+def _restored(session: Session, publication: str, append: bool) -> list[sql.Composed]:
+    """The statement that gives the publication its settings back; none if it has them."""
+    published, via_root, _ = _settings(session, publication) or ({}, False, False)
+    wanted = LOGGED if append else CHANGES
+    if via_root and {change for change, one in published.items() if one} == set(wanted):
+        return []
+    return [
+        sql.SQL(
+            "ALTER PUBLICATION {} SET (publish = {}, publish_via_partition_root = true)"
+        ).format(sql.Identifier(publication), sql.Literal(", ".join(wanted)))
+    ]
 
 
 def own_grants(credentials: Credentials) -> list[sql.Composed]:
@@ -236,14 +250,10 @@ def _dropped(publication: str) -> sql.Composed:
 
 def audit(session: Session, publication: str, *, append: bool) -> list[str]:
     """Return the problems due to which changes of all tables are not published in full."""
-    row = session.execute(
-        "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables "
-        "FROM pg_catalog.pg_publication WHERE pubname = %s",
-        (publication,),
-    ).fetchone()
-    if row is None:
+    found = _settings(session, publication)
+    if found is None:
         return [f"publication {publication} does not exist"]
-    published = dict(zip(CHANGES, row, strict=False))
+    published, via_root, everything = found
     wanted = LOGGED if append else CHANGES
     findings = [
         f"publication {publication} does not publish {change}"
@@ -256,9 +266,9 @@ def audit(session: Session, publication: str, *, append: bool) -> list[str]:
         for change in CHANGES
         if published[change] and change not in wanted
     ]
-    if not row[4]:
+    if not via_root:
         findings.append(f"publication {publication} lacks publish_via_partition_root = true")
-    if row[5]:
+    if everything:
         findings.append(f"publication {publication} is FOR ALL TABLES")
     if session.info.server_version >= _DETAILED:
         findings += [
@@ -266,6 +276,19 @@ def audit(session: Session, publication: str, *, append: bool) -> list[str]:
             for (schema,) in session.execute(_SCHEMAS, (publication,))
         ]
     return findings
+
+
+def _settings(session: Session, publication: str) -> tuple[dict[str, bool], bool, bool] | None:
+    """Whether the publication has each kind of change, via partition roots, of all tables."""
+    row = session.execute(
+        "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables "
+        "FROM pg_catalog.pg_publication WHERE pubname = %s",
+        (publication,),
+    ).fetchone()
+    if row is None:
+        return None
+    *changes, via_root, everything = row
+    return dict(zip(CHANGES, changes, strict=True)), via_root, everything
 
 
 def audit_table(session: Session, publication: str, table: SourceTable) -> list[str]:

@@ -152,6 +152,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "To be exact, copy the table again",
     ),
     f"{_TESTS}remedies_copied.py::"
+    "test_a_publication_that_leaves_changes_out_is_corrected_as_it_says": (
+        "Correct that on the source. Run",
+    ),
+    f"{_TESTS}remedies_copied.py::"
     "test_settings_that_make_another_table_of_a_shard_are_set_back_or_followed": (
         "Set from, shard, shard_column and name back",
     ),
@@ -387,7 +391,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Check that the capture role may insert",
         "Check that the topic exists; `tributary onboard`",
         "Copy the tables of this source again: `tributary resync`",
-        "Correct that on the source",
+        "Correct that on the source, or offboard",
         "Correct the cause",
         "Correct the value on the source",
         "Drop that name",
