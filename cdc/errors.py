@@ -11,7 +11,7 @@ class ConfigError(TributaryError):
 
 
 class SecretError(ConfigError):
-    """A secret reference that does not resolve. The error never carries the secret."""
+    """A secret reference that does not resolve. The error never contains the secret."""
 
 
 class SourceError(TributaryError):

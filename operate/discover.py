@@ -137,8 +137,8 @@ def on_plan(
         services: The services of the command.
         arguments: Names and wildcards.
         retired: Whether a wildcard also matches tables that were offboarded.
-        paused: Whether a wildcard also matches paused tables. A command that lets tables continue
-            must not match them: an operator paused them for a reason.
+        paused: Whether a wildcard also matches paused tables. False for commands that
+            resume tables, since an operator paused these tables for a reason.
     """
     left_out = {State.RETIRED: not retired, State.PAUSED: not paused}
     known = [

@@ -177,7 +177,9 @@ def recaptured(
     tables: Sequence[TableId],
     work: Callable[[Services, Sequence[TableId]], list[Outcome]],
 ) -> list[Outcome]:
-    """Prepare the capture of tables on the plan again, which recreates a lost slot, then copy them.
+    """Prepare the capture of tables on the plan again, then copy the tables.
+
+    The preparation recreates a lost slot.
 
     Args:
         services: The services of the command.

@@ -70,7 +70,7 @@ class Runs:
             _log.warning("captures could not be checked: %s", error)
 
     def resync(self) -> list[Outcome]:
-        """Copy tables again whose settings request it, after a run that found the reason."""
+        """Copy the tables again that need a resync and whose settings request one."""
         outcomes = self._unattended.once()
         self._failed -= {outcome.table for outcome in outcomes}
         self._failed |= {outcome.table for outcome in outcomes if outcome.failed}

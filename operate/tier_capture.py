@@ -203,10 +203,10 @@ def _looks(source: Source, group: Group) -> dict[TableId, str]:
 
 
 def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
-    """Wait a short time until everything up to a position is captured; return whether it is.
+    """Wait a short time until all changes up to a position are captured; return whether they are.
 
-    If it is, the tables' copies need not wait for this, unless a catalog changes before its copy.
-    If the connector lags, each copy waits and shows what it waits for.
+    If they are captured, the copy of a table does not wait for them again, unless the table's
+    catalog changes before the copy. Otherwise each copy waits for them and shows its wait.
     """
 
     def behind() -> bool:

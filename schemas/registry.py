@@ -56,7 +56,7 @@ class RegisteredSchema:
 
     Args:
         id: The id in messages.
-        version: Its number among the subject's schemas.
+        version: The version's number in the subject.
         text: The Avro schema.
     """
 

@@ -137,7 +137,7 @@ class Captures:
     """The evidence of every capture, gathered once. Safe to share among threads.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
     """
 
     def __init__(self, context: RunContext) -> None:

@@ -78,8 +78,8 @@ class Recovery:
 
     Args:
         connect: Kafka Connect.
-        leases: Leases of captures. A process that changes a capture holds its lease, and may stop
-            the connector for a moment.
+        leases: Leases of captures. A process that changes a capture holds the capture's lease,
+            and may stop the connector for a moment.
         restarts: The restarts so far.
     """
 

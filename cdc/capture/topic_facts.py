@@ -62,7 +62,7 @@ def still_in_topic(
     are checked: the new leader may have lacked records, or may have an older disk.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         record: The table.
         latest: The newest commit of the lake table.
         now: The current facts of the table's topic.
@@ -108,7 +108,7 @@ def cut_off(
     the next look. The table's run decides how to handle a truncated topic.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         idle: Tables whose topics end where their last commits did.
         topics: The topics.
     """

@@ -50,11 +50,11 @@ class Expiring:
 def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiring]:
     """Find the topics of tables and their captures that may drop changes before a run reads them.
 
-    Settings that the run has just read are not read again. Tables that no run works on, for example
-    paused tables, are included: they need their topics' retention more than others.
+    The topics' settings are not read again if this run has already read them. Tables that are not
+    run, for example paused tables, are included, since their topics must retain changes longest.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         records: The tables.
 
     Raises:

@@ -74,7 +74,7 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
     """Find the captures of the tables that send no changes now, and restart failed connectors.
 
     Args:
-        context: What runs work with. Without a client of Connect, only records in Kafka are
+        context: The runs' context. Without a client of Connect, only records in Kafka are
             checked.
         records: The tables.
 

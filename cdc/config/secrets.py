@@ -40,8 +40,8 @@ class SecretRef:
         """Parse ``${NAME}`` or ``${file:/absolute/path}``.
 
         Raises:
-            SecretError: The text is neither of them. The error does not repeat it, since it may be
-                the secret itself.
+            SecretError: The text has another form. The error does not contain the text, which may
+                be the secret itself.
         """
         match = _REFERENCE.fullmatch(text)
         if match is None:

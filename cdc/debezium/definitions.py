@@ -38,7 +38,7 @@ _ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """A column in the connector's definition of a table, which it uses to read the table's rows.
+    """A column in the definition by which the connector reads a table's rows.
 
     Args:
         name: The column's name.

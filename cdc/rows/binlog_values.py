@@ -1,4 +1,4 @@
-"""Values that the connectors of MySQL and MariaDB send differently from that of PostgreSQL.
+"""Reads values for which the connectors of MySQL and MariaDB differ from PostgreSQL's connector.
 
 The events do not mark these differences. Like `cdc.rows.semantic_types`, this module writes Spark
 SQL over ``from_avro``.

@@ -301,10 +301,10 @@ def names_where(conditions: Sequence[tuple[str, str]]) -> str:
 
 
 def position(sequence: str) -> str:
-    """Spark SQL of an event's place in the log, as text that sorts as the log does.
+    """Spark SQL of an event's position in the log, as text. The texts sort in the log's order.
 
-    Debezium's ``source.sequence`` is a JSON array of two decimal strings. The first is null until
-    the connector has seen a commit: a null becomes 0, which sorts first.
+    Debezium's ``source.sequence`` is a JSON array of two decimal strings. The first string is null
+    until the connector has read a commit. The null becomes 0, which sorts first.
     """
     plain = f"translate({sequence}, '[]\" ', '')"
     first, last = (

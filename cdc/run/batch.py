@@ -73,9 +73,9 @@ class BatchWriter:
     """Applies ranges of one table's topic to its lake table.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         source_table: The table in the source's catalog.
-        source_schema: The lake schema that follows from the source's catalog.
+        source_schema: The lake schema that is derived from the source's catalog.
         lake: The lake table with all its columns.
         settings: The table's settings.
         record: The table's record, which names topic and tier.

@@ -83,7 +83,7 @@ class BatchReader:
     """Reads ranges of one table's topic.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         schema: The lake table's columns.
         topic: The topic.
         rules: How to read the topic's events. Each batch adds its own late columns.

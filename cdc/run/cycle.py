@@ -56,7 +56,7 @@ def run_tables(
     of one table does not stop the others. `cdc.capture.watch` reports a connector that stops.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         records: The tables. Tables whose state does not allow a run are skipped.
         parallel: Number of tables at a time; None takes ``spark.parallel_tables``.
         look_at_idle: Whether to check tables without new offsets (slot, catalog, topic settings),
@@ -251,7 +251,7 @@ def run_continuously(
     the hanging table would take one more core from the other tables.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         records: Called before each run; returns the tables' current records.
         stop: The loop ends when this event is set.
         min_interval_s: Minimum time between the starts of two runs, in seconds.

@@ -42,7 +42,7 @@ def statement_effects(
     """Return what DDL statements did to a table since the catalog that the lake follows.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         record: The table.
         handoff: The handoff in the lake's newest commit.
         look: The table in the source's catalog, and its fingerprint.

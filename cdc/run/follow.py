@@ -60,7 +60,7 @@ def follow(
     and the next run starts again. After the commit, nothing is left to do.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         kept: The table's record in the state store.
         latest: The table's newest commit with offsets.
         compared: The comparison of the lake with its source. None of its changes needs a bootstrap.

@@ -34,7 +34,7 @@ def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
     retain, and the retention time of one is over.
 
     Args:
-        context: What runs work with. Its ``served`` has the pointers that this process has read.
+        context: The runs' context. Its ``served`` has the pointers that this process has read.
         records: The tables.
     """
     for record in records:

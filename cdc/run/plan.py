@@ -85,8 +85,8 @@ def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) 
 
     Args:
         start: First offset per partition.
-        until: Offset to stop before, per partition. It has the same partitions as ``start``, and no
-            offset below that of ``start``.
+        until: Offset to stop before, per partition. It has the same partitions as ``start``. Each
+            offset is at least the partition's offset in ``start``.
         max_events: Bound of one range in offsets. Each unfinished partition gets at least one
             offset, even beyond this bound.
     """

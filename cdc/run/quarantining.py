@@ -55,7 +55,7 @@ class LeftOut:
     """The quarantined records of one lake table, as of the beginning of a commit.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         previous: The lake's newest commit with offsets.
         settings: The table's settings.
     """

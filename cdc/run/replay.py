@@ -48,7 +48,7 @@ def replay_table(
     """Apply a table's quarantined records and all later records again, in one commit.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         record: The table.
         first: Apply only quarantined records from this offset on; earlier records stay in
             quarantine.

@@ -32,7 +32,7 @@ class Truncates:
     """The TRUNCATE events of a table in the part of its topic that the lake has not applied.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         record: The table.
         applied: Next offset to read per partition, from the lake's newest commit.
     """

@@ -157,7 +157,7 @@ def fetch(
         artifacts: All files of the set.
         cache: Cache folder; by default ``cache_folder()``.
         report: Takes lines of progress.
-        prepare: Called once on the verified folder before it takes its place, to unpack it.
+        prepare: Unpacks the verified files. It is called once with their folder.
 
     Raises:
         ArtifactError: A file cannot be fetched, or its checksum is not the pinned one.

@@ -136,7 +136,7 @@ class SchemaEntry(Part):
             record: The table.
             schema: The version that the lake would have reached.
             outcome: The table's new state.
-            catalog: Digest of the catalog at which it stopped; one catalog makes one entry.
+            catalog: Digest of the catalog at which the table stopped. Each catalog has one entry.
         """
         attempt = record.attempt.id if record.attempt is not None else None
         return cls(

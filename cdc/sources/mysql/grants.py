@@ -67,8 +67,8 @@ def grants_sql(
 
     Args:
         config: The source.
-        tables: Tables to replicate; without any, the databases of the source are granted.
-        known: The accounts; by default those of the configured names at any host.
+        tables: Tables to replicate. Without tables, the rights are for the source's databases.
+        known: The accounts. By default, accounts of the configured names at any host.
     """
     users = known or configured_accounts(config)
     statements = [

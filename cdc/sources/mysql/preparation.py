@@ -146,7 +146,8 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
 def audit_server(session: Session, *, append: bool) -> list[str]:
     """Return the settings and uses of the server due to which changes are not in the binlog.
 
-    Without events every table is idle, so runs check this for idle tables as well.
+    Runs check this also for tables without new events, since a server that does not log changes
+    causes no events.
 
     Args:
         session: The admin's session on the primary.

@@ -28,8 +28,8 @@ def missing_rights(
     Args:
         connections: Opens sessions.
         table: The table.
-        publication: The table's publication. Only adding a table to it needs the rights of the
-            table's owner.
+        publication: The table's publication. If it lacks the table, the admin login needs the
+            rights of the table's owner to add the table.
     """
     looked = (_not_owned(connections, table, publication), _unreadable(connections, table))
     problems = [found for found in looked if found is not None]

@@ -22,7 +22,7 @@ class Publication:
 
     Args:
         connections: Opens sessions.
-        name: Its name.
+        name: The publication's name.
     """
 
     def __init__(self, connections: Connections, name: str) -> None:
@@ -57,11 +57,11 @@ class Publication:
 
 
 class Slot:
-    """The log that a replication slot keeps; a `cdc.sources.base.KeptLog`.
+    """The log that a replication slot retains, as a `cdc.sources.base.KeptLog`.
 
     Args:
         connections: Opens sessions.
-        name: Its name.
+        name: The slot's name.
     """
 
     def __init__(self, connections: Connections, name: str) -> None:
