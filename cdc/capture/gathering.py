@@ -191,6 +191,16 @@ class Captures:
                 raise error
         return found
 
+    def again(self, record: TableRecord) -> CaptureEvidence:
+        """Gather the evidence of a table's capture again, for all its tables, and return it.
+
+        Raises:
+            TributaryError: As for `evidence`.
+        """
+        with self._lock:
+            self._known.pop((record.table.source, record.tier), None)
+        return self.evidence(record)
+
     def _records(self, names: CaptureNames) -> list[TableRecord]:
         """Return the tables of a capture; all captures share one read of the state store."""
         if self._plan is None:

@@ -205,7 +205,8 @@ class _TableRun:
         if facts is None or any(end > facts.stable.get(part, 0) for part, end in at.items()):
             facts = one_topic(self._context, self._record.topic)
             # The DDL statements read so far may lack one that lies before the topic's new end.
-            self._captures = Captures(self._context)
+            if self._context.capture(self._record).tells_definitions:
+                self._captures.again(self._record)
         latest = still_in_topic(self._context, self._record, latest, facts)
         end = self._end = dict(facts.stable) if until is None else dict(until)
         handoff = latest.record.handoff
@@ -266,7 +267,15 @@ class _TableRun:
         rests = position_check.Rests(
             handoff.view, handoff.reads_upto, newest.position, handoff.statements_upto
         )
-        position_check.check_stream(self._table, rests, evidence, source)
+        try:
+            position_check.check_stream(self._table, rests, evidence, source)
+        except LostLogError:
+            if evidence.lost is not None:
+                raise
+            # Another process may have copied the table after this evidence was gathered. The new
+            # copy continues from a later position than the one that Connect had stored then.
+            evidence = self._captures.again(self._record)
+            position_check.check_stream(self._table, rests, evidence, source)
         capture = source.capture(evidence.names)
         source_table, fingerprint = capture.described(self._table)
         obstacles = capture.audit_table(source_table)

@@ -8,8 +8,10 @@ from cdc.capture.gathering import Captures
 from cdc.capture.known_definition import differences, newest
 from cdc.capture.topic_facts import one_topic
 from cdc.run.table import run_table
+from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State
 from operate.onboard import bootstrap
+from operate.resync import resync
 from stack.mysql_software import MARIADB, MYSQL
 from tests.integration.rigs.mysql import MysqlDatabase
 from tests.integration.rigs.mysql import database as database
@@ -102,6 +104,24 @@ def test_a_run_that_another_one_has_overtaken_reads_the_statements_again(shop: S
     assert "come in the order id, a, b, and the connector has id, b, a" in result.error.message
     shop.database.execute("ALTER TABLE orders MODIFY b varchar(9) AFTER a")
     succeeded(bootstrap(shop.services, [shop.table("orders")]))
+    shop.assert_equal("orders")
+
+
+def test_evidence_from_before_a_resync_finds_no_loss_in_the_new_generation(shop: Shop) -> None:
+    """The new copy rests on a later position than the one that Connect had stored then."""
+    shop.database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+    shop.database.catch_up()
+    succeeded(shop.onboard("orders"))
+    context, record = shop.services.run_context, shop.record("orders")
+    captures = Captures(context)
+    names = captures.evidence(record).names
+    succeeded(resync(shop.services, [record.table]))
+    topic = one_topic(context, record.topic)
+    assert run_table(context, record, captures=captures, topic=topic).error is None
+    assert not Losses(context.store).seen(str(names.resource), record.table)
+    shop.database.execute("INSERT INTO orders VALUES (1)")
+    shop.settle("orders")
+    run_without_error(shop)
     shop.assert_equal("orders")
 
 
