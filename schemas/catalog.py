@@ -34,14 +34,15 @@ class CatalogColumn:
         parts: The parts of the column's type: labels of enums and fields of composites.
         parts_written: Identifies the last write of each label.
         granted: Privileges on the column; None if none was ever granted.
-        options: The rest of its definition.
-        default_made: Identifies the default among all that the table's columns have had; None
-            without one.
-        stored: Whether the catalog has the column's value for older rows, until a rewrite.
-        domain: The rest of the definition of the domain that is its type.
-        domain_written: Identifies the last write of that domain's definition.
-        as_added: Whether nothing shows that it became NOT NULL after it was added. Later changes of
-            the table may change this.
+        options: The rest of the column's definition.
+        default_made: Identifies the default among all defaults that the table's columns have had;
+            None if the column has no default.
+        stored: Whether the catalog stores the column's value in older rows. A rewrite of the table
+            ends this.
+        domain: If the column's type is a domain, the rest of the domain's definition.
+        domain_written: Identifies the last write of the domain's definition.
+        as_added: Whether nothing shows that the column became NOT NULL after it was added. Later
+            changes of the table may change this fact.
     """
 
     number: int
@@ -70,7 +71,7 @@ class CatalogColumn:
         return self.written != since.written and self.is_as(since) and self.granted is None
 
     def moved_only(self, since: CatalogColumn) -> bool:
-        """Whether a rewrite of the table wrote its definition, to no longer store its value.
+        """Whether a rewrite of the table removed the stored value, with the same default as before.
 
         Args:
             since: The column as it was.
@@ -79,7 +80,7 @@ class CatalogColumn:
         return kept and since.stored and not self.stored
 
     def is_as(self, since: CatalogColumn) -> bool:
-        """Whether it is as before, no matter what was written.
+        """Whether the column has the same facts as before, apart from the times of writes.
 
         Args:
             since: The column as it was.

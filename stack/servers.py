@@ -110,13 +110,13 @@ class RunningServer:
         self._process.stop(self._server.stop_signal, self._server.stop_limit_s)
 
     def start(self) -> None:
-        """Start it, and wait until it is ready; a running server is left alone."""
+        """Start the server unless it runs, and wait until it is ready."""
         if self._process.find() is None:
             self._process.start(self._server.command())
         wait_ready(self._server, self._process)
 
     def restart(self) -> None:
-        """Stop it like an operator, start it, and wait until it is ready."""
+        """Stop the server as an operator does, start it, and wait until it is ready."""
         self.stop()
         self.start()
 

@@ -139,7 +139,7 @@ def _parse(text: str, name: str, base: Path) -> Config:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """The safe loader, with an error for a key given twice or a key that is not text for YAML."""
+    """The safe loader, with an error for a duplicate key or a key that is not a string in YAML."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[object] = set()

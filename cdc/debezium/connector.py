@@ -112,11 +112,11 @@ def connector_config(
 
     Args:
         source_name: Key of the source.
-        source: Its configuration.
+        source: The source's section of the configuration.
         tier: The tier.
         kafka: The cluster and registry.
         connect: Kafka Connect.
-        tables: The tables that it captures; a connector with a publication ignores them.
+        tables: The tables to capture. They are ignored if the connector has a publication.
 
     Raises:
         ConfigError: The worker does not support the source's configuration.

@@ -55,7 +55,7 @@ class BinlogPosition:
 
     @property
     def number(self) -> int:
-        """Number of the file. The server writes six digits, and more when it needs them."""
+        """Number of the file. A number below a million is written with six digits."""
         return int(self.file.rpartition(".")[2])
 
     def reaches(self, other: BinlogPosition) -> bool:

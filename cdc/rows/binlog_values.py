@@ -94,8 +94,8 @@ def zero_date_test(raw: str, field: DebeziumField) -> str | None:
     """Spark SQL that is true where a binlog's date may be a zero date, which no calendar has.
 
     In a NOT NULL column, the connectors of MySQL and MariaDB send the start of 1970 or the column's
-    default for a zero date. MariaDB's connector does so in every timestamp, with as many digits
-    after the second as the column has. Later moments of that second are real values.
+    default for a zero date. MariaDB's connector does this in every timestamp column, and its text
+    has the column's number of fractional digits. Text with a nonzero fraction is a real value.
 
     Returns:
         The expression, or None when the value is not a date.
@@ -123,7 +123,7 @@ def binlog_position(source: str) -> str:
 def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
     """Spark SQL of an event's number among the table's events in its transaction, from 1.
 
-    It is 0 if the connector does not send it.
+    The number is 0 if the connector does not send it.
     """
     numbered = schema.from_binlog and "transaction" in schema.envelope
     return f"coalesce({event}.transaction.data_collection_order, 0L)" if numbered else "0L"

@@ -165,10 +165,12 @@ class _TableRun:
         return self._record.resume_to if self._record.state is State.FAILED else self._record.state
 
     def _apply_seen(self, until: Mapping[int, int] | None) -> None:
-        """Apply all; once the source shows all transactions of a batch, read its catalog again.
+        """Apply all records; repeat if the catalog was read too early for a batch.
 
-        The second reading ends where the first did. So every transaction of the range is in the
-        log before the source is asked which ones are still open.
+        The catalog was read too early if a transaction of the batch was not yet visible in the
+        source. The repetition starts when the source shows these transactions, and has the same end
+        offsets. So every transaction up to these offsets is in the log before the source is queried
+        for transactions that are still open.
         """
         try:
             self._apply_all(until)

@@ -175,7 +175,7 @@ class Store:
         return replace(taken, version=former.version + 1)
 
     def delete(self, table: TableId, *, beside: bool = False) -> None:
-        """Delete a table's record or that of its next generation; histories are not deleted."""
+        """Delete the record of a table or of its next generation; histories are not deleted."""
         with self.transaction() as connection:
             connection.execute(sa.delete(table_rows).where(_key(table, beside)))
 

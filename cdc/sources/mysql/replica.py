@@ -57,7 +57,7 @@ def position(connections: Connections) -> Position:
     """Return the position of the replica.
 
     Raises:
-        ReplicaError: The server does not replicate, or the login may not see its replication.
+        ReplicaError: The server does not replicate, or the login lacks the right to see this.
     """
     primary = _require_other_server(connections)
     with connections.open("snapshot", on_replica=True) as session:

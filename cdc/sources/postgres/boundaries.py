@@ -135,7 +135,7 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def pages(count: int, chunks: int) -> tuple[tuple[str, ...], ...]:
-    """The places (``ctid``) that cut pages into ranges of about the same length; none is empty."""
+    """The ``ctid`` values that cut pages into ranges of about equal length, none of them empty."""
     cuts = sorted({count * number // chunks for number in range(1, chunks)} - {0})
     return tuple((f"({page},0)",) for page in cuts)
 
