@@ -155,28 +155,8 @@ class Catalog:
             for which, numbers in plain.pop("keys").items()
         }
         stored = {name: plain.pop(name) for name in _STORED if name in plain}
-        domains = {
-            number: one.pop("domain", None) or {} for number, one in plain["columns"].items()
-        }
         columns = {
-            int(number): CatalogColumn(
-                number=int(number),
-                name=column["name"],
-                type=column["shown"],
-                nullable=column["nullable"] and not domains[number].pop("typnotnull", False),
-                default=column["default"],
-                generated=column["generated"],
-                written=column["written"],
-                parts=column.get("parts") or {},
-                parts_written=column.get("parts_written") or {},
-                granted=column.get("granted"),
-                options=column.get("options", ""),
-                default_made=column.get("default_made"),
-                stored=column.get("stored", False),
-                domain_written=domains[number].pop("xmin", ""),
-                domain=domains[number],
-                as_added=column.get("as_added", False),
-            )
+            int(number): _column(int(number), column)
             for number, column in plain.pop("columns").items()
         }
         leaves = plain.pop("leaves")
@@ -206,6 +186,29 @@ class Catalog:
             horizon=snapshot.partition(":")[0],
             rest=plain,
         )
+
+
+def _column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
+    domain = dict(facts.get("domain") or {})
+    refuses_null, domain_written = domain.pop("typnotnull", False), domain.pop("xmin", "")
+    return CatalogColumn(
+        number=number,
+        name=facts["name"],
+        type=facts["shown"],
+        nullable=facts["nullable"] and not refuses_null,
+        default=facts["default"],
+        generated=facts["generated"],
+        written=facts["written"],
+        parts=facts.get("parts") or {},
+        parts_written=facts.get("parts_written") or {},
+        granted=facts.get("granted"),
+        options=facts.get("options", ""),
+        default_made=facts.get("default_made"),
+        stored=facts.get("stored", False),
+        domain_written=domain_written,
+        domain=domain,
+        as_added=facts.get("as_added", False),
+    )
 
 
 def not_before(xid: str, other: str) -> bool:
