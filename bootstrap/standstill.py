@@ -71,7 +71,7 @@ def _spoiling(
         after,
         wanted=source.columns(source.table(record.table), settings),
         empty=files.empty(attached) if attached and files is not None else (),
-        keyed=not settings.appends,
+        key=() if settings.appends else tuple(settings.key_columns) or before.primary_key,
         keeps_deleted=settings.delete_mode == "soft",
     )
 

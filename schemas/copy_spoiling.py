@@ -17,7 +17,7 @@ def spoiling(
     *,
     wanted: Sequence[Column],
     empty: Collection[int],
-    keyed: bool,
+    key: tuple[str, ...],
     keeps_deleted: bool = False,
 ) -> Iterator[str]:
     """List the changes that spoil a copy in progress; none if runs can follow all changes.
@@ -35,7 +35,7 @@ def spoiling(
         now: The catalog now.
         wanted: The columns that the settings replicate.
         empty: Object ids of partitions without rows.
-        keyed: Whether rows of the lake are found by key. False for a log.
+        key: The columns by which rows of the lake are found; empty for a log.
         keeps_deleted: Whether the lake keeps rows that the source deleted.
     """
     if otherwise := [*differences("columns", _columns(before), _columns(now))]:
@@ -57,9 +57,9 @@ def spoiling(
         read_by_key=frozenset(one.name for one in wanted if one.read_by_key),
         hidden={one.name: (one.hide, one.plain) for one in wanted if one.hide},
     )
-    rules = Rules(wanted, keyed=keyed, keeps_deleted=keeps_deleted)
+    rules = Rules(wanted, keyed=bool(key), keeps_deleted=keeps_deleted, key=key)
     for change in diff(before, now, lake, rules, Evidence(empty=empty)):
-        unread = isinstance(change, NewFile) or (isinstance(change, AddPartition) and not keyed)
+        unread = isinstance(change, NewFile) or (isinstance(change, AddPartition) and not key)
         if unread or change.verdict is Verdict.BOOTSTRAP:
             yield str(change)
 

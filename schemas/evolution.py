@@ -64,6 +64,7 @@ class Rules:
         keyed: Whether rows of the lake are found by their key; rows of a log are not.
         keeps_deleted: Whether rows of the lake stay when the source deletes them.
         renames: The renames of columns that the settings allow.
+        key: The columns by which rows of the lake are found; empty for a log.
     """
 
     wanted: Iterable[Column]
@@ -71,6 +72,7 @@ class Rules:
     keyed: bool = True
     keeps_deleted: bool = False
     renames: Renames = field(default_factory=Renames)
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,17 +188,19 @@ class _Diff:
             )
         was, found = before.replica_identity, now.replica_identity
         if was is not None and found is not None and was != found:
-            harmless = not self._rules.keyed or {was, found} <= {"default", "full"}
-            yield ChangeIdentity(
-                verdict=Verdict.EVOLVE if harmless else Verdict.BOOTSTRAP,
-                why="the key of events stays the same"
-                if harmless and self._rules.keyed
-                else "events of a log need no key"
-                if harmless
-                else "the key of events changes, or events have none",
-                old=was,
-                new=found,
-            )
+            verdict, why = self._another_identity(was, found)
+            yield ChangeIdentity(verdict=verdict, why=why, old=was, new=found)
+
+    def _another_identity(self, was: str, found: str) -> tuple[Verdict, str]:
+        if not self._rules.keyed:
+            return Verdict.EVOLVE, "events of a log need no key"
+        if not {was, found} <= {"default", "full"}:
+            return Verdict.BOOTSTRAP, "the key of events changes, or events have none"
+        # FULL has every column of an old row, DEFAULT only the primary key.
+        if not set(self._rules.key) <= set(self._now.primary_key):
+            why = "with DEFAULT, old rows in events lack the lake's key, which the settings choose"
+            return Verdict.BOOTSTRAP, why
+        return Verdict.EVOLVE, "the key of events stays the same"
 
     def _added(self, column: CatalogColumn) -> Change:
         verdict, why, stored = self._new_column(column)

@@ -108,6 +108,7 @@ def compare(
         keyed=not settings.appends,
         keeps_deleted=settings.delete_mode == "soft",
         renames=allowed,
+        key=handoff.key,
     )
     changes = diff(before, now, lake, rules, evidence)
     if not any(isinstance(change, ChangeKey) for change in changes):
@@ -115,10 +116,8 @@ def compare(
     changes += _another_key_text(wanted, settings, handoff)
     changes += _another_hash_key(source_table, wanted, handoff, config)
     ignored = () if ruled is settings else _left_out(settings, source_table, lake, renamed)
-    statements = look.statements.count if look.statements is not None else 0
-    return Comparison(
-        source_table, look.fingerprint, ruled, wanted, lake, changes, ignored, statements
-    )
+    count = evidence.statements.count
+    return Comparison(source_table, look.fingerprint, ruled, wanted, lake, changes, ignored, count)
 
 
 def _truncated(

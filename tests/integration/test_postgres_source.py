@@ -12,7 +12,7 @@ from cdc.config import TableSettings
 from cdc.errors import CaptureError, SourceError
 from cdc.log.position import Lsn
 from cdc.runtime.progress import NullProgress
-from cdc.sources.postgres import lookup
+from cdc.sources.postgres import fingerprint, lookup
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.primary import wait_for_older_transactions
 from cdc.sources.postgres.source import PostgresSource
@@ -305,12 +305,12 @@ def test_a_temporary_child_is_its_sessions_own(database: Database, source: Postg
     assert source.table(table).children == ("public.c",)
 
 
-def test_a_lookup_sets_in_its_own_transaction_what_values_are_read_by(
+def test_each_transaction_sets_what_values_and_defaults_are_read_by(
     database: Database, source: PostgresSource
 ) -> None:
     """A pooler may give each transaction another session, without what was set before."""
     database.execute(
-        "CREATE TABLE t (id int PRIMARY KEY, f float8, i interval)",
+        "CREATE TABLE t (id int PRIMARY KEY, f float8, i interval DEFAULT '1 day 02:00')",
         "INSERT INTO t VALUES (1, 0.1::float8 + 0.2::float8, '1 day 02:00')",
         f"ALTER DATABASE {database.name} SET extra_float_digits = 0",
         f"ALTER DATABASE {database.name} SET IntervalStyle = 'iso_8601'",
@@ -318,7 +318,9 @@ def test_a_lookup_sets_in_its_own_transaction_what_values_are_read_by(
     table = source.table(table_id(database, "t"))
     schema = source.schema(table, TableSettings())
     with Connections(database.name, source_config(database)).open("admin") as session:
+        known = fingerprint.read_fingerprint(session, table.table, "").digest
         session.execute("RESET ALL")
+        assert fingerprint.read_fingerprint(session, table.table, "").digest == known
         (row,) = lookup.fetch_by_key(session, table, schema, [(1,)], ["f", "i"])
         assert session.execute("SHOW extra_float_digits").fetchone() == ("0",)
     assert row == {"id": 1, "f": 0.1 + 0.2, "i": "P0Y0M1DT2H0M0S"}

@@ -9,6 +9,7 @@ import pytest
 from cdc.debezium import names
 from cdc.run import run_tables
 from cdc.store.table_state import State
+from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.replication import Replication
 from tests.integration.rigs.running import BIG, Orders, settings
 from tests.integration.rigs.running import orders as orders
@@ -199,6 +200,47 @@ def test_named_columns_that_change_beside_a_primary_key(
     else:
         rows = shared.lake(name, "code", "id", "_cdc_deleted")
         assert rows == [("a", 2, False), ("b", 2, True), ("c", 3, False), ("z", 1, False)]
+        return
+    # The old rows of events have only the primary key from now on, and the former code is unknown.
+    shared.database.execute(
+        f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT",
+        f"UPDATE {name} SET code = 'y' WHERE id = 1",
+        f"DELETE FROM {name} WHERE id = 2",
+    )
+    results = {result.table.name: result for result in shared.run()}
+    assert shared.record(name).state is State.NEEDS_BOOTSTRAP
+    error = results[name].error
+    assert error is not None
+    assert "replica identity" in error.message
+
+
+def test_an_empty_partition_that_had_rows_before_it_was_attached_again_asks_for_a_copy(
+    shared: Replication,
+) -> None:
+    """The events of its rows are in the topic, but no event says that they were deleted."""
+    shared.database.execute(
+        "CREATE TABLE weeks (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE weeks_a PARTITION OF weeks FOR VALUES FROM (0) TO (10)",
+    )
+    shared.add("weeks")
+    shared.database.execute(
+        "CREATE TABLE weeks_b PARTITION OF weeks FOR VALUES FROM (10) TO (20)",
+        "INSERT INTO weeks VALUES (1), (11)",
+        "ALTER TABLE weeks DETACH PARTITION weeks_b",
+        "DELETE FROM weeks_b",
+    )
+
+    def empty() -> bool:
+        """VACUUM keeps the row while an older transaction, also of the replica, may see it."""
+        shared.database.execute("VACUUM weeks_b")
+        return shared.database.rows("SELECT pg_relation_size('weeks_b')") == [(0,)]
+
+    wait_until(empty, "an empty file of weeks_b")
+    shared.database.execute(
+        "ALTER TABLE weeks ATTACH PARTITION weeks_b FOR VALUES FROM (10) TO (20)"
+    )
+    shared.run()
+    assert shared.record("weeks").state is State.NEEDS_BOOTSTRAP
 
 
 LARGE = {

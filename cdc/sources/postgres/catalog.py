@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from cdc.errors import MissingTableError
-from cdc.sources.postgres.connection import Session
+from cdc.sources.postgres.connection import Session, read_by
 from cdc.sources.postgres.hazards import hazards
 from cdc.sources.source_facts import (
     Leaf,
@@ -322,8 +322,12 @@ def _money_digits(session: Session) -> int:
 
 
 def qualify_names(session: Session) -> None:
-    """Let the server print every name with its schema, except names of ``pg_catalog``."""
-    session.execute("SET LOCAL search_path TO pg_catalog")
+    """Let the server print every name with its schema, except names of ``pg_catalog``.
+
+    The server also prints defaults and stored values by the settings for reading values: behind a
+    pooler, the transaction may run in a session that has other settings.
+    """
+    read_by(session, search_path="pg_catalog")
 
 
 def missing(table: TableId) -> MissingTableError:

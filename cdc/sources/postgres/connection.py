@@ -201,8 +201,18 @@ def reading(session: Session) -> Iterator[None]:
     A pooler may run each transaction in another session of the server, without earlier settings.
     """
     with session.transaction():
-        _set(session, _READ_BY, local=True)
+        read_by(session)
         yield
+
+
+def read_by(session: Session, **settings: str) -> None:
+    """Set the session settings for reading values until the end of the open transaction.
+
+    Args:
+        session: In a transaction.
+        settings: Further settings by name.
+    """
+    _set(session, _READ_BY | settings, local=True)
 
 
 def _settle(session: Session, statement_timeout_s: float, lock_timeout_s: float) -> None:

@@ -221,8 +221,16 @@ def read_fingerprint(session: Session, table: TableId, publication: str) -> Fing
 
 
 def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
-    """The relations whose file is empty; this needs no privilege and does not read rows."""
-    query = "SELECT c FROM unnest(%s::oid[]) c WHERE pg_catalog.pg_relation_size(c) = 0"
+    """The relations that are empty and never had a row; this needs no privilege.
+
+    A file can be empty because rows were deleted and VACUUM removed them. The server's statistics
+    count the inserts of a relation since its creation. They arrive within seconds of a commit, and
+    a crash of the server resets them.
+    """
+    query = (
+        "SELECT c FROM unnest(%s::oid[]) c WHERE pg_catalog.pg_relation_size(c) = 0"
+        " AND pg_catalog.pg_stat_get_tuples_inserted(c) = 0"
+    )
     return frozenset(int(row[0]) for row in session.execute(query, (list(oids),)))
 
 

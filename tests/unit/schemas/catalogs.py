@@ -83,6 +83,7 @@ def compared(
     empty: tuple[int, ...] = (),
     frozen: bool = False,
     keyed: bool = True,
+    key: tuple[str, ...] = ("id",),
     keeps_deleted: bool = False,
     horizon: str = "",
 ) -> tuple[Change, ...]:
@@ -95,7 +96,7 @@ def compared(
         Catalog.read({**(before or FACTS), "snapshot": f"{horizon}:{horizon}:"}),
         Catalog.read(now),
         LakeColumns(lake or LAKE, frozenset(dropped)),
-        Rules(wanted, frozen=frozen, keyed=keyed, keeps_deleted=keeps_deleted),
+        Rules(wanted, frozen=frozen, keyed=keyed, keeps_deleted=keeps_deleted, key=key),
         Evidence(stored or {}, empty=empty),
     )
 

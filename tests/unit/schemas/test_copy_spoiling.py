@@ -140,9 +140,8 @@ def found(
         for one in {**facts, **now}["columns"].values()
     ]
     catalogs = Catalog.read(facts), Catalog.read({**facts, **now})
-    return [
-        *spoiling(*catalogs, wanted=wanted, empty=empty, keyed=keyed, keeps_deleted=keeps_deleted)
-    ]
+    key = ("id",) if keyed else ()
+    return [*spoiling(*catalogs, wanted=wanted, empty=empty, key=key, keeps_deleted=keeps_deleted)]
 
 
 @pytest.mark.parametrize(

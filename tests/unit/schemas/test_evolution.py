@@ -229,6 +229,17 @@ def test_replica_identities_evolve_while_events_keep_their_key(
     assert change.verdict is verdict
 
 
+@pytest.mark.parametrize(("was", "identity"), [("f", "d"), ("d", "f")])
+def test_a_key_of_the_settings_beside_the_primary_key_needs_whole_old_rows(
+    was: str, identity: str
+) -> None:
+    before = changed(replica_identity=was)
+    change = only(changed(replica_identity=identity), before=before, key=("note",))
+    assert isinstance(change, ChangeIdentity)
+    assert change.verdict is Verdict.BOOTSTRAP
+    assert "which the settings choose" in str(change)
+
+
 @pytest.mark.parametrize(
     "facts",
     [
