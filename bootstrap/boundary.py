@@ -69,8 +69,9 @@ class Origin:
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
     """Return the attempt with the current ends of its topics (O)."""
-    names, statements_upto = capture.names, None
+    names, statements_upto, statements_topic_id = capture.names, None, None
     if names.tells_definitions:
+        statements_topic_id = capture.kafka.topic_id(names.schema_change_topic)
         statements_upto = capture.kafka.stable_offsets(names.schema_change_topic)[0]
     origin = Origin.now(capture)
     return replace(
@@ -81,6 +82,7 @@ def recorded(attempt: Attempt, capture: Capture) -> Attempt:
         transaction_offsets=origin.transactions,
         transaction_topic_id=origin.transactions_id,
         statements_upto=statements_upto,
+        statements_topic_id=statements_topic_id,
     )
 
 

@@ -426,7 +426,11 @@ class _Bootstrap:
             raise AttemptSpoiledError(
                 lost.message, remedy="Nothing to do: the copy begins again.", table=self._table
             ) from lost
-        self._capture.require_start(self._attempt.topic_id, self._attempt.start_offsets or {})
+        attempt, capture = self._attempt, self._capture
+        capture.require_start(attempt.topic_id, attempt.start_offsets or {})
+        if (upto := attempt.statements_upto) is not None:
+            topic = capture.names.schema_change_topic
+            capture.require_start(attempt.statements_topic_id, {0: upto}, topic=topic)
 
     def _seen_losses(self) -> Mapping[str, Loss]:
         return self._losses.seen(self._capture.names.resource, self._table)

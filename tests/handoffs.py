@@ -32,6 +32,7 @@ def handed(columns: Iterable[LakeColumn], **facts: Any) -> Handoff:
         marker_id=UUID(int=9),
         topic_id="topic-uuid",
         statements_upto=None,
+        statements_topic_id=None,
         view=VIEW,
         fingerprint=Fingerprint({"source_kind": "postgres"}),
         columns=tuple(columns),

@@ -15,7 +15,7 @@ from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectorStatus
-    from cdc.debezium import CaptureNames, DefinitionChange, Finding
+    from cdc.debezium import CaptureNames, DefinitionChange, Finding, StatementsTopic
     from cdc.log.position import LogPosition
     from cdc.sources.source_facts import LogHealth, ServerIdentity
     from schemas.table import TableId
@@ -146,6 +146,7 @@ class CaptureEvidence:
             none, or if they were not requested.
         starts: Offsets in the topic of statements at which the connector started without a stored
             position.
+        statements_topic: The topic of statements as it was read; None if it was not read.
         life: Whether the connector sends changes; None if this was not requested.
         strays: By table, the topics with the table's name that belong to no table. Only runs look
             for such topics.
@@ -162,6 +163,7 @@ class CaptureEvidence:
     stored: Answer[LogPosition | None]
     statements: Answer[tuple[DefinitionChange, ...]] = ()
     starts: tuple[int, ...] = ()
+    statements_topic: StatementsTopic | None = None
     life: Answer[SignsOfLife | None] = None
     strays: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from cdc.capture.evidence import Answer, SignsOfLife
     from cdc.connect import ConnectClient, ConnectorStatus
-    from cdc.debezium import CaptureNames, DefinitionChange, Definitions
+    from cdc.debezium import CaptureNames, DefinitionChange, Definitions, StatementsTopic
     from cdc.kafka import KafkaAdmin
     from cdc.run.context import RunContext
     from cdc.sources.base import Source
@@ -129,6 +129,9 @@ def gather(
         stored=stored,
         statements=statements,
         starts=() if isinstance(statements, TributaryError) else tuple(fresh_starts(statements)),
+        statements_topic=None
+        if isinstance(statements, TributaryError)
+        else _statements_topic(definitions, names),
         life=signs,
     )
 
@@ -269,6 +272,14 @@ def _statements(
     if definitions is None or not names.tells_definitions:
         return ()
     return definitions().of(names)
+
+
+def _statements_topic(
+    definitions: Callable[[], Definitions] | None, names: CaptureNames
+) -> StatementsTopic | None:
+    if definitions is None or not names.tells_definitions:
+        return None
+    return definitions().topic(names)
 
 
 def _connector(

@@ -194,12 +194,14 @@ class Rests:
         committed: The position of the newest commit, as text.
         statements_upto: End offset of the topic of DDL statements before O; None without such a
             topic.
+        statements_topic_id: UUID of that topic when O was recorded.
     """
 
     view: CopyView | None
     reads_upto: str | None
     committed: str | None
     statements_upto: int | None
+    statements_topic_id: str | None
 
     @classmethod
     def of(cls, record: TableRecord) -> Rests:
@@ -210,6 +212,7 @@ class Rests:
             reads_upto=attempt.reads_upto if attempt is not None else None,
             committed=commit.position if commit is not None else None,
             statements_upto=attempt.statements_upto if attempt is not None else None,
+            statements_topic_id=attempt.statements_topic_id if attempt is not None else None,
         )
 
 
@@ -232,6 +235,7 @@ def check_stream(
     recorded = rests_on(source, rests.reads_upto, rests.committed)
     check_log(table, known(evidence.log), stored=evidence.stored_position, recorded=recorded)
     check_starts(table, evidence.starts, rests.statements_upto)
+    check_statements(table, rests, evidence)
 
 
 def rests_on(
@@ -295,6 +299,36 @@ def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | N
             " was written in the meantime",
             offset=later[0],
         )
+
+
+def check_statements(table: TableId, rests: Rests, evidence: CaptureEvidence) -> None:
+    """Check that the topic of DDL statements has every statement since O.
+
+    Some changes of a table send no event, and only their statement shows them.
+
+    Args:
+        table: The table.
+        rests: The positions from which the stream must continue.
+        evidence: The evidence of the table's capture.
+
+    Raises:
+        LostHistoryError: The topic was recreated, or lacks records.
+    """
+    upto, now = rests.statements_upto, evidence.statements_topic
+    known_id = rests.statements_topic_id
+    if upto is None or now is None:
+        return
+    name = evidence.names.schema_change_topic
+    if known_id is not None and now.id != known_id:
+        lost = f"it was deleted and created again (its id was {known_id}, is {now.id})"
+    elif upto < now.first:
+        lost = f"its offsets {upto} to {now.first - 1} were deleted"
+    elif upto > now.end:
+        lost = f"it ends at offset {now.end}, and ended at {upto} when the copy began"
+    else:
+        return
+    what = f"statements on it may be missing from topic {name}: {lost}"
+    raise _lost(table, what, topic=name, partition=0, offset=upto)
 
 
 def check_capture(table: TableId, problems: Sequence[str]) -> None:

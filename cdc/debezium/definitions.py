@@ -162,6 +162,21 @@ def definition_changes(
         yield from found
 
 
+@dataclass(frozen=True)
+class StatementsTopic:
+    """What one topic of statements had when it was last read.
+
+    Args:
+        id: The topic's UUID.
+        first: The first offset that is still in the topic.
+        end: The offset after the last record that was read.
+    """
+
+    id: str
+    first: int
+    end: int
+
+
 class Definitions:
     """The statements that connectors report. This process reads each record only once.
 
@@ -176,6 +191,7 @@ class Definitions:
     def __init__(self, kafka: KafkaAdmin, registry: SchemaRegistry) -> None:
         self._kafka, self._registry = kafka, registry
         self._read: dict[CaptureNames, _Read] = {}
+        self._topics: dict[CaptureNames, StatementsTopic] = {}
         self._lock = threading.Lock()
 
     def of(self, capture: CaptureNames) -> tuple[DefinitionChange, ...]:
@@ -189,8 +205,9 @@ class Definitions:
         topic = capture.schema_change_topic
         with self._lock:
             topic_id, known = self._kafka.topic_id(topic), self._read.get(capture)
+            first = self._kafka.start_offsets(topic)[0]
             if known is None or known.topic_id != topic_id:
-                known = _Read(topic_id, self._kafka.start_offsets(topic)[0], ())
+                known = _Read(topic_id, first, ())
             end = self._kafka.stable_offsets(topic)[0]
             while known.next < end:
                 # Each part has its own time limit. Parts that were read are not read again.
@@ -198,7 +215,13 @@ class Definitions:
                 more = definition_changes(self._kafka, self._registry, capture, known.next, upto)
                 known = _Read(topic_id, upto, (*known.changes, *more))
                 self._read[capture] = known
+            self._topics[capture] = StatementsTopic(topic_id, first, end)
             return known.changes
+
+    def topic(self, capture: CaptureNames) -> StatementsTopic:
+        """Return what a connector's topic of statements had when :meth:`of` last read it."""
+        with self._lock:
+            return self._topics[capture]
 
 
 @dataclass(frozen=True)

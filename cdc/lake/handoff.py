@@ -132,6 +132,7 @@ class Handoff(Part):
         topic_id: UUID of the topic.
         statements_upto: End offset of the topic of DDL statements before O; None without such a
             topic.
+        statements_topic_id: UUID of the topic of DDL statements; None without such a topic.
         view: The view of the source that was copied.
         fingerprint: The facts of the catalog that the columns were derived from.
         columns: The lake's columns. The source's columns come first.
@@ -149,6 +150,7 @@ class Handoff(Part):
     marker_id: UUID
     topic_id: str | None
     statements_upto: int | None
+    statements_topic_id: str | None
     view: CopyView
     fingerprint: Fingerprint
     columns: tuple[LakeColumn, ...]
@@ -186,6 +188,7 @@ class Handoff(Part):
             marker_id=recorded(attempt.marker_id, "its marker"),
             topic_id=attempt.topic_id,
             statements_upto=attempt.statements_upto,
+            statements_topic_id=attempt.statements_topic_id,
             view=recorded(attempt.view, "its view"),
             fingerprint=recorded(attempt.fingerprint, "the catalog"),
             columns=tuple(map(LakeColumn.of, schema.columns)),

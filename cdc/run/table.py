@@ -267,7 +267,11 @@ class _TableRun:
         evidence = self._captures.evidence(self._record)
         source = self._context.sources[self._table.source]
         rests = position_check.Rests(
-            handoff.view, handoff.reads_upto, newest.position, handoff.statements_upto
+            handoff.view,
+            handoff.reads_upto,
+            newest.position,
+            handoff.statements_upto,
+            handoff.statements_topic_id,
         )
         try:
             position_check.check_stream(self._table, rests, evidence, source)

@@ -77,6 +77,7 @@ class Attempt(Part):
         transaction_topic_id: UUID of the topic of transactions; None unless the table is a log.
         statements_upto: End offset of the topic of statements before O; None if the connector does
             not have such a topic.
+        statements_topic_id: UUID of the topic of statements; None if there is no such topic.
         losses: Number of losses of capture and table that were counted before O was recorded.
         shard: The shard's name after its rows are in the shared table; ``path`` is then the shared
             table's path. None before that, and for a table that is not a shard.
@@ -99,5 +100,6 @@ class Attempt(Part):
     transaction_offsets: Mapping[int, int] | None = None
     transaction_topic_id: str | None = None
     statements_upto: int | None = None
+    statements_topic_id: str | None = None
     losses: int = 0
     shard: str | None = None

@@ -13,6 +13,7 @@ from cdc.store.table_state import State
 from operate.onboard import bootstrap
 from operate.resync import resync
 from stack.mysql_software import MARIADB, MYSQL
+from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.mysql import MysqlDatabase
 from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
@@ -105,6 +106,27 @@ def test_a_run_that_another_one_has_overtaken_reads_the_statements_again(shop: S
     shop.database.execute("ALTER TABLE orders MODIFY b varchar(9) AFTER a")
     succeeded(bootstrap(shop.services, [shop.table("orders")]))
     shop.assert_equal("orders")
+
+
+def test_statements_whose_topic_was_recreated_ask_for_a_copy(shop: Shop) -> None:
+    """Only its statement shows that another table has the name now, with rows of its own."""
+    shop.create("orders", 3)
+    shop.create("other", 5)
+    shop.database.catch_up()
+    succeeded(shop.onboard("orders"))
+    kafka, context = shop.services.kafka, shop.services.run_context
+    topic = Captures(context).evidence(shop.record("orders")).names.schema_change_topic
+    shop.database.execute(
+        "RENAME TABLE orders TO former, other TO orders", "INSERT INTO orders VALUES (9, 9, 'nine')"
+    )
+    shop.settle("orders")
+    kafka.delete_topic(topic)
+    wait_until(lambda: not kafka.topics([topic]), "the end of the topic")
+    kafka.ensure_topic(topic)
+    (result,) = shop.run()
+    assert result.state is State.NEEDS_BOOTSTRAP, result
+    assert result.error is not None
+    assert f"topic {topic}: it was deleted and created again" in result.error.message
 
 
 def test_evidence_from_before_a_resync_finds_no_loss_in_the_new_generation(shop: Shop) -> None:

@@ -15,6 +15,7 @@ from cdc.debezium import (
     DefinitionChange,
     Definitions,
     KnownColumn,
+    StatementsTopic,
     definition_changes,
     definitions,
 )
@@ -176,6 +177,7 @@ def test_each_record_is_read_once_and_in_parts(monkeypatch: pytest.MonkeyPatch) 
     kafka.values.append(value("d"))
     assert (statements(), kafka.asked[2:]) == ("abcd", [(10, 11)])
     assert (statements(), kafka.asked[3:]) == ("abcd", [])
+    assert reader.topic(CAPTURE) == StatementsTopic(kafka.id, 7, 11)
     # Another topic of that name is read from its start.
     kafka.id, kafka.values = "second", [value(ddl) for ddl in "vwxyz"]
     assert statements() == "vwxyz"

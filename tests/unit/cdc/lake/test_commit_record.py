@@ -53,6 +53,7 @@ handoffs = st.builds(
     st.uuids(),
     st.none() | texts,
     st.none() | st.integers(0),
+    st.none() | texts,
     views,
     st.builds(Fingerprint, st.dictionaries(texts, facts, max_size=3)),
     st.lists(columns, max_size=3).map(tuple),

@@ -34,6 +34,7 @@ def broken(log: object = LOG, server: ServerIdentity | None = None) -> bool:
         stored_position=None,
         statements=(),
         starts=(),
+        statements_topic=None,
     )
     record = table_record(
         updated_at=NOW,

@@ -60,6 +60,7 @@ attempts = st.builds(
     transaction_offsets=st.none() | offsets,
     transaction_topic_id=strings,
     statements_upto=st.none() | numbers,
+    statements_topic_id=strings,
     losses=numbers,
     shard=strings,
 )
