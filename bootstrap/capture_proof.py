@@ -119,7 +119,7 @@ class Capture:
                 binlog.
         """
         if self.names.tells_definitions:
-            changes = self.definitions.of(self.names)
+            changes = self.definitions.of(self.names).changes
             require_known(self.table, self.names.connector, changes, table.columns)
 
     def require_start(

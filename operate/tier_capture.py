@@ -240,7 +240,7 @@ def _require_known(
     definitions = Definitions(services.kafka, services.schemas)
 
     def reported() -> tuple[DefinitionChange, ...]:
-        return definitions.of(capture)
+        return definitions.of(capture).changes
 
     def unknown() -> str:
         names = ", ".join(map(str, sorted(set(tables) - known_tables(reported()))))

@@ -15,7 +15,7 @@ from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectorStatus
-    from cdc.debezium import CaptureNames, DefinitionChange, Finding, StatementsTopic
+    from cdc.debezium import CaptureNames, Finding, ReportedStatements
     from cdc.log.position import LogPosition
     from cdc.sources.source_facts import LogHealth, ServerIdentity
     from schemas.table import TableId
@@ -142,11 +142,10 @@ class CaptureEvidence:
             topic has.
         connector: The connector; None if there is none.
         stored: The position that Connect has stored, read after the log; None if there is none.
-        statements: The DDL statements that the connector has reported; empty if its kind reports
+        statements: The DDL statements that the connector has reported; None if its kind reports
             none, or if they were not requested.
         starts: Offsets in the topic of statements at which the connector started without a stored
             position.
-        statements_topic: The topic of statements as it was read; None if it was not read.
         life: Whether the connector sends changes; None if this was not requested.
         strays: By table, the topics with the table's name that belong to no table. Only runs look
             for such topics.
@@ -161,9 +160,8 @@ class CaptureEvidence:
     topics: Answer[Mapping[str, CleanupPolicy]]
     connector: Answer[ConnectorFacts | None]
     stored: Answer[LogPosition | None]
-    statements: Answer[tuple[DefinitionChange, ...]] = ()
+    statements: Answer[ReportedStatements | None] = None
     starts: tuple[int, ...] = ()
-    statements_topic: StatementsTopic | None = None
     life: Answer[SignsOfLife | None] = None
     strays: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
 

@@ -21,6 +21,7 @@ from cdc.capture.recovery import explained
 from cdc.capture.remembered_losses import remember
 from cdc.capture.strays import stray_topics, written_since
 from cdc.debezium import (
+    ReportedStatements,
     StatementsByTable,
     audit,
     captured_tables,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from cdc.capture.evidence import Answer, SignsOfLife
     from cdc.connect import ConnectClient, ConnectorStatus
-    from cdc.debezium import CaptureNames, DefinitionChange, Definitions, StatementsTopic
+    from cdc.debezium import CaptureNames, DefinitionChange, Definitions
     from cdc.kafka import KafkaAdmin
     from cdc.run.context import RunContext
     from cdc.sources.base import Source
@@ -128,10 +129,7 @@ def gather(
         connector=connector,
         stored=stored,
         statements=statements,
-        starts=() if isinstance(statements, TributaryError) else tuple(fresh_starts(statements)),
-        statements_topic=None
-        if isinstance(statements, TributaryError)
-        else _statements_topic(definitions, names),
+        starts=tuple(fresh_starts(_changes(statements))),
         life=signs,
     )
 
@@ -186,8 +184,7 @@ class Captures:
                     remember(losses, table, of_table(found, table))
                 tables = [one.table for one in records]
                 self._losses[key] = losses.seen(found.names.resource, record.table, *tables)
-                if not isinstance(found.statements, TributaryError):
-                    self._statements[key] = StatementsByTable(found.statements)
+                self._statements[key] = StatementsByTable(_changes(found.statements))
                 self._known[key] = found
         for error in found.errors:
             if not isinstance(error, ConnectError):
@@ -268,18 +265,14 @@ def _policies(kafka: KafkaAdmin, names: CaptureNames) -> dict[str, CleanupPolicy
 
 def _statements(
     definitions: Callable[[], Definitions] | None, names: CaptureNames
-) -> tuple[DefinitionChange, ...]:
+) -> ReportedStatements | None:
     if definitions is None or not names.tells_definitions:
-        return ()
+        return None
     return definitions().of(names)
 
 
-def _statements_topic(
-    definitions: Callable[[], Definitions] | None, names: CaptureNames
-) -> StatementsTopic | None:
-    if definitions is None or not names.tells_definitions:
-        return None
-    return definitions().topic(names)
+def _changes(statements: Answer[ReportedStatements | None]) -> tuple[DefinitionChange, ...]:
+    return statements.changes if isinstance(statements, ReportedStatements) else ()
 
 
 def _connector(

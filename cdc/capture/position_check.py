@@ -23,6 +23,7 @@ from cdc.log.position import LogPosition
 from cdc.sources.source_facts import LogHealth, ServerIdentity
 from cdc.store.attempt import CopyView
 from schemas.changes import Change, LoseEvents, NewFile, Verdict
+from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -314,13 +315,13 @@ def check_statements(table: TableId, rests: Rests, evidence: CaptureEvidence) ->
     Raises:
         LostHistoryError: The topic was recreated, or lacks records.
     """
-    upto, now = rests.statements_upto, evidence.statements_topic
+    upto, now = rests.statements_upto, evidence.statements
     known_id = rests.statements_topic_id
-    if upto is None or now is None:
+    if upto is None or now is None or isinstance(now, TributaryError):
         return
     name = evidence.names.schema_change_topic
-    if known_id is not None and now.id != known_id:
-        lost = f"it was deleted and created again (its id was {known_id}, is {now.id})"
+    if known_id is not None and now.topic_id != known_id:
+        lost = f"it was deleted and created again (its id was {known_id}, is {now.topic_id})"
     elif upto < now.first:
         lost = f"its offsets {upto} to {now.first - 1} were deleted"
     elif upto > now.end:

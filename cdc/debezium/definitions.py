@@ -16,7 +16,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -163,18 +163,20 @@ def definition_changes(
 
 
 @dataclass(frozen=True)
-class StatementsTopic:
-    """What one topic of statements had when it was last read.
+class ReportedStatements:
+    """What one connector's topic of DDL statements had when it was read.
 
     Args:
-        id: The topic's UUID.
+        topic_id: The topic's UUID.
         first: The first offset that is still in the topic.
         end: The offset after the last record that was read.
+        changes: The changes of all records that this process has read, in the order of the binlog.
     """
 
-    id: str
+    topic_id: str
     first: int
     end: int
+    changes: tuple[DefinitionChange, ...] = ()
 
 
 class Definitions:
@@ -190,12 +192,11 @@ class Definitions:
 
     def __init__(self, kafka: KafkaAdmin, registry: SchemaRegistry) -> None:
         self._kafka, self._registry = kafka, registry
-        self._read: dict[CaptureNames, _Read] = {}
-        self._topics: dict[CaptureNames, StatementsTopic] = {}
+        self._read: dict[CaptureNames, ReportedStatements] = {}
         self._lock = threading.Lock()
 
-    def of(self, capture: CaptureNames) -> tuple[DefinitionChange, ...]:
-        """Return all changes that a connector has reported so far, in the order of the binlog.
+    def of(self, capture: CaptureNames) -> ReportedStatements:
+        """Return all that a connector has reported so far.
 
         Raises:
             KafkaError: The topic does not exist, or a part of it cannot be read in time.
@@ -206,31 +207,17 @@ class Definitions:
         with self._lock:
             topic_id, known = self._kafka.topic_id(topic), self._read.get(capture)
             first = self._kafka.start_offsets(topic)[0]
-            if known is None or known.topic_id != topic_id:
-                known = _Read(topic_id, first, ())
             end = self._kafka.stable_offsets(topic)[0]
-            while known.next < end:
+            # A topic may end before what was read: after the loss of a broker, for one.
+            if known is None or known.topic_id != topic_id or known.end > end:
+                known = ReportedStatements(topic_id, first, first)
+            while known.end < end:
                 # Each part has its own time limit. Parts that were read are not read again.
-                upto = min(known.next + _PART, end)
-                more = definition_changes(self._kafka, self._registry, capture, known.next, upto)
-                known = _Read(topic_id, upto, (*known.changes, *more))
+                upto = min(known.end + _PART, end)
+                more = definition_changes(self._kafka, self._registry, capture, known.end, upto)
+                known = replace(known, end=upto, changes=(*known.changes, *more))
                 self._read[capture] = known
-            self._topics[capture] = StatementsTopic(topic_id, first, end)
-            return known.changes
-
-    def topic(self, capture: CaptureNames) -> StatementsTopic:
-        """Return what a connector's topic of statements had when :meth:`of` last read it."""
-        with self._lock:
-            return self._topics[capture]
-
-
-@dataclass(frozen=True)
-class _Read:
-    """A topic as far as it was read: its UUID, the next offset to read, and the changes."""
-
-    topic_id: str | None
-    next: int
-    changes: tuple[DefinitionChange, ...]
+            return replace(known, first=first)
 
 
 def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:

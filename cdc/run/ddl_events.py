@@ -68,7 +68,7 @@ def statement_effects(
     same = handoff.fingerprint.digest == look.fingerprint.digest
     if (found or not same) and context.connect is not None:
         _wait(context.connect, context.progress, record.table, source, capture, after.read_at)
-        changes = context.definitions.of(capture)
+        changes = context.definitions.of(capture).changes
         found = list(since(source, record.table, before.read_at, changes))
         if differences(newest(changes).get(record.table, ()), look.table.columns):
             _require_known(context, record, capture, context.connect)
@@ -93,7 +93,7 @@ def _require_known(
     captured = source.capture(capture)
     described, before = captured.described(table)
     _wait(connect, context.progress, table, source, capture, str(source.current_position()))
-    changes = context.definitions.of(capture)
+    changes = context.definitions.of(capture).changes
     now = captured.fingerprint(table, on_replica=False)
     if now.digest == before.digest:
         require_known(table, capture.connector, changes, described.columns, LostHistoryError)

@@ -13,7 +13,7 @@ from cdc.capture import gathering
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import Severity, of_capture, stopping
 from cdc.connect import ConnectorStatus, TaskStatus
-from cdc.debezium import StatementsTopic
+from cdc.debezium import ReportedStatements
 from cdc.errors import ConnectError, KafkaError, SourceError
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
@@ -102,7 +102,7 @@ class Servers:
             store=self.store,
             kafka=SimpleNamespace(topic_configs=self.answers("topic_configs", {})),
             definitions=SimpleNamespace(
-                of=self.answers("definitions", ()), topic=lambda _: StatementsTopic("id", 0, 0)
+                of=self.answers("definitions", ReportedStatements("id", 0, 0))
             ),
             connected=lambda: self.connect,
             config=SimpleNamespace(connect=SimpleNamespace(exactly_once=True)),

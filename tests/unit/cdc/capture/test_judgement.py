@@ -28,7 +28,7 @@ from cdc.capture.judgement import (
 )
 from cdc.connect import ConnectorStatus
 from cdc.connect.worker_status import TaskStatus
-from cdc.debezium import CaptureNames, Finding, StatementsTopic
+from cdc.debezium import CaptureNames, Finding, ReportedStatements
 from cdc.errors import SourceError
 from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import Attempt, CopyView
@@ -203,12 +203,12 @@ RUNS = cast("CaptureEvidence", replace(SOUND, log=SLOT, server=SERVER))
         ({"server": replace(SERVER, system_identifier="72")}, "its system identifier was 71"),
         ({"starts": (3, 9)}, "started without its stored position"),
         (
-            {"statements_topic": StatementsTopic("second", 0, 9)},
+            {"statements": ReportedStatements("second", 0, 9)},
             "was deleted and created again (its id was first, is second)",
         ),
-        ({"statements_topic": StatementsTopic("first", 8, 9)}, "its offsets 7 to 7 were deleted"),
+        ({"statements": ReportedStatements("first", 8, 9)}, "its offsets 7 to 7 were deleted"),
         (
-            {"statements_topic": StatementsTopic("first", 0, 6)},
+            {"statements": ReportedStatements("first", 0, 6)},
             "it ends at offset 6, and ended at 7 when the copy began",
         ),
         (
@@ -230,7 +230,7 @@ def test_each_fact_that_a_lake_table_rests_on_has_its_finding(
     assert message in found.message
     assert "tributary bootstrap" in found.remedy
     assert list(of_stream(followed(), RUNS, source)) == []
-    whole = replace(RUNS, statements_topic=StatementsTopic("first", 7, 7))
+    whole = replace(RUNS, statements=ReportedStatements("first", 7, 7))
     assert list(of_stream(followed(), whole, source)) == []
     paused = {"state": State.PAUSED, "resume_to": State.INCREMENTAL}
     assert len(list(of_stream(followed(**paused), evidence, source))) == 1

@@ -15,7 +15,6 @@ from cdc.debezium import (
     DefinitionChange,
     Definitions,
     KnownColumn,
-    StatementsTopic,
     definition_changes,
     definitions,
 )
@@ -171,13 +170,18 @@ def test_each_record_is_read_once_and_in_parts(monkeypatch: pytest.MonkeyPatch) 
     reader = Definitions(cast("KafkaAdmin", kafka), REGISTRY)
 
     def statements() -> str:
-        return "".join(change.statement for change in reader.of(CAPTURE))
+        return "".join(change.statement for change in reader.of(CAPTURE).changes)
 
     assert (statements(), kafka.asked) == ("abc", [(7, 9), (9, 10)])
     kafka.values.append(value("d"))
     assert (statements(), kafka.asked[2:]) == ("abcd", [(10, 11)])
     assert (statements(), kafka.asked[3:]) == ("abcd", [])
-    assert reader.topic(CAPTURE) == StatementsTopic(kafka.id, 7, 11)
+    found = reader.of(CAPTURE)
+    assert (found.topic_id, found.first, found.end) == (kafka.id, 7, 11)
+    # A topic that lost records is read again.
+    del kafka.values[1:]
+    kafka.values.append(value("z"))
+    assert (statements(), kafka.asked[3:]) == ("az", [(7, 9)])
     # Another topic of that name is read from its start.
     kafka.id, kafka.values = "second", [value(ddl) for ddl in "vwxyz"]
     assert statements() == "vwxyz"

@@ -32,9 +32,8 @@ def broken(log: object = LOG, server: ServerIdentity | None = None) -> bool:
         server=server,
         log=log,
         stored_position=None,
-        statements=(),
+        statements=None,
         starts=(),
-        statements_topic=None,
     )
     record = table_record(
         updated_at=NOW,

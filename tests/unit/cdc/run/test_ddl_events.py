@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.debezium import DefinitionChange, KnownColumn, StatementsByTable
+from cdc.debezium import DefinitionChange, KnownColumn, ReportedStatements, StatementsByTable
 from cdc.errors import CaptureError, LostHistoryError
 from cdc.log.binlog_position import BinlogPosition, read_position
 from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
@@ -121,7 +121,9 @@ def connector_has(reported: str, *, then: str = "int", later: bool = False) -> N
     )
     context = SimpleNamespace(
         sources={"shop": SimpleNamespace(capture=lambda _: captured, current_position=lambda: "1")},
-        definitions=SimpleNamespace(of=lambda _: (change("", columns=(read,)),)),
+        definitions=SimpleNamespace(
+            of=lambda _: ReportedStatements("id", 0, 1, (change("", columns=(read,)),))
+        ),
         progress=None,
     )
     record, names = SimpleNamespace(table=TABLE), SimpleNamespace(connector="c")
