@@ -135,6 +135,10 @@ def test_changes_of_the_table_are_followed_or_ask_for_a_copy(shop: Shop) -> None
         " ADD COLUMN filled varchar(9) DEFAULT 'so' NOT NULL",
         "UPDATE items SET plain = 7 WHERE id = 3",
         "CREATE INDEX by_v ON items (v)",
+    )
+    # PostgreSQL has no trace of a new column's first value once another change rewrote the rows.
+    run_without_error(shop)
+    shop.database.execute(
         shop.database.retype("items", "v", "bigint"),
         "UPDATE items SET v = 5000000000, filled = 'other' WHERE id = 4",
     )
