@@ -131,11 +131,7 @@ class MariadbGtidSet:
             StateError: The text is not of that form.
         """
         found: dict[int, tuple[int, int]] = {}
-        for part in filter(None, (part.strip() for part in text.split(","))):
-            match = _MARIADB.fullmatch(part)
-            if match is None:
-                raise _unreadable(text)
-            domain, server, number = (int(piece) for piece in match.groups())
+        for domain, server, number in mariadb_numbers(text):
             if domain not in found or found[domain][1] < number:
                 found[domain] = (server, number)
         return cls(dict(sorted(found.items())))
@@ -170,6 +166,22 @@ class MariadbGtidSet:
         return ",".join(
             f"{domain}-{server}-{number}" for domain, (server, number) in self.last.items()
         )
+
+
+def mariadb_numbers(text: str) -> list[tuple[int, int, int]]:
+    """Parse GTIDs of MariaDB: domain, server and number of each.
+
+    Raises:
+        StateError: The text is not of that form.
+    """
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = _MARIADB.fullmatch(part)
+        if match is None:
+            raise _unreadable(text)
+        domain, server, number = (int(piece) for piece in match.groups())
+        found.append((domain, server, number))
+    return found
 
 
 def _joined(ranges: Iterable[Interval]) -> tuple[Interval, ...]:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
-from cdc.sources.mysql import compressed_columns, replicated_changes, rights
+from cdc.sources.mysql import compressed_columns, replica_faults, replicated_changes, rights
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.preparation import xa_used
 from cdc.sources.mysql.server_settings import END_OLDER, WANTED
@@ -39,8 +38,6 @@ DIRECT = (
     " gtid_mode = ON on all servers."
 )
 """What to do about a replica whose place in the primary's binlog is not known."""
-
-FILTERS = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table")
 
 
 def run(connections: Connections) -> list[Check]:
@@ -192,10 +189,11 @@ def _replica(connections: Connections) -> Iterator[Check]:
     kind, where = connections.config.kind, connections.where(on_replica=True)
     with connections.open("snapshot", on_replica=True) as session:
         theirs, status = _variables(session), replication_status(session)
-        executed = _executed(session, kind)
+        applying = replica_faults.applying(session, kind)
+        executed = replica_faults.executed(session, kind)
     with connections.open("admin") as session:
         ours = _variables(session)
-        own = _executed(session, kind)
+        own = replica_faults.executed(session, kind)
     identity = "server_uuid" if kind == "mysql" else "server_id"
     if theirs[identity] == ours[identity]:
         yield Check(
@@ -218,11 +216,11 @@ def _replica(connections: Connections) -> Iterator[Check]:
     yield _follows(where, status)
     if ours.get("gtid_mode", "ON") == "ON":
         # The replica was read before the primary, so the primary has all that the replica had then.
-        yield from _errant(where, executed.without(own))
+        yield from _errant(where, replica_faults.errant(executed, own, kind))
         yield from _gtid_mode_of_replica(theirs)
     else:
         yield _transactions_without_gtids(where, follows_another(status, ours["server_uuid"]))
-    yield from _settings_of_replica(theirs, status)
+    yield from _settings_of_replica(theirs, applying)
     yield _lag(status)
 
 
@@ -248,14 +246,22 @@ def _transactions_without_gtids(where: str, other: str | None) -> Check:
     )
 
 
-def _settings_of_replica(theirs: dict[str, str], status: dict[str, Any]) -> Iterator[Check]:
-    filters = [name for name in FILTERS if status.get(f"replicate_{name}")]
-    if filters:
+def _settings_of_replica(
+    theirs: dict[str, str], applying: replica_faults.Applying
+) -> Iterator[Check]:
+    if filters := replica_faults.filters(applying):
         yield Check(
             "replica filters",
             "error",
-            "it leaves out changes: " + ", ".join(f"replicate_{name}" for name in filters),
-            "Use a replica without filters.",
+            "it leaves out changes: " + ", ".join(filters),
+            replica_faults.WITHOUT_FILTERS,
+        )
+    if lenient := replica_faults.lenient(applying):
+        yield Check(
+            "replica errors",
+            "error",
+            "it continues after changes that it cannot apply: " + ", ".join(lenient),
+            replica_faults.STRICT,
         )
     if theirs["read_only"] != "ON":
         yield Check(
@@ -266,14 +272,13 @@ def _settings_of_replica(theirs: dict[str, str], status: dict[str, Any]) -> Iter
         )
 
 
-def _errant(where: str, errant: GtidSet) -> Iterator[Check]:
+def _errant(where: str, errant: str) -> Iterator[Check]:
     yield (
         Check(
             "replica transactions",
             "error",
             f"{where} has executed transactions that the primary has not: {errant}",
-            "Recreate the replica from this primary, read-only: it belongs to another primary, or"
-            " an application wrote to it.",
+            replica_faults.RECREATE,
         )
         if errant
         else Check("replica transactions", "ok", "all come from the primary")
@@ -334,15 +339,5 @@ def _variables(session: Session) -> dict[str, str]:
 def replication_status(session: Session) -> dict[str, Any] | None:
     """The state of replication by MySQL's current names, which MariaDB does not use, or None."""
     for row in session.named("SHOW REPLICA STATUS"):
-        return {
-            name.lower().replace("slave", "replica").replace("master", "source"): value
-            for name, value in row.items()
-        }
+        return replica_faults.by_current_names(row)
     return None
-
-
-def _executed(session: Session, kind: str) -> Any:
-    """Return the GTIDs of the transactions that the server has executed."""
-    if kind == "mysql":
-        return MysqlGtidSet.parse(str(session.value("SELECT @@global.gtid_executed")))
-    return MariadbGtidSet.parse(str(session.value("SELECT @@global.gtid_current_pos")))

@@ -10,7 +10,8 @@ from cdc.log.binlog_position import BinlogPosition
 from cdc.log.position import LogPosition
 from cdc.runtime.progress import Progress, shown_as
 from cdc.runtime.waiting import wait_while
-from cdc.sources.mysql.checks import DIRECT, FILTERS, follows_another, replication_status
+from cdc.sources.mysql import replica_faults
+from cdc.sources.mysql.checks import DIRECT, follows_another, replication_status
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.primary import applied, has_gtids, own_id
 
@@ -71,8 +72,9 @@ def wait_for_position(
 
     Raises:
         ReplicaError: The wait reached its bound; the error has the lag and the replica's own error.
-            Or the replica is the primary itself, does not replicate, leaves out changes, or follows
-            another server without GTIDs.
+            Or the replica is the primary itself, does not replicate, leaves out changes, continues
+            after errors, has transactions that the primary lacks, or follows another server
+            without GTIDs.
         PositionError: The primary has GTIDs now and had none when the position was read, or the
             other way round.
     """
@@ -100,7 +102,9 @@ def wait_for_position(
 
         if late := wait_while(behind, timeout_s=timeout_s, poll_s=_POLL_S):
             raise late
-        return executed
+    if primary.has_gtids:
+        _require_no_errant(connections)
+    return executed
 
 
 @dataclass(frozen=True)
@@ -130,14 +134,40 @@ def _require_other_server(connections: Connections) -> _Primary:
 def _look(connections: Connections, primary: _Primary) -> Position:
     with connections.open("snapshot", on_replica=True) as session:
         status = _status(connections, session)
-        filters = [name for name in FILTERS if status.get(f"replicate_{name}")]
-        if filters:
-            raise ReplicaError(
-                f"{connections.where(on_replica=True)} leaves out changes: "
-                + ", ".join(f"replicate_{name}" for name in filters),
-                remedy="Use a replica without filters.",
-            )
+        _require_all_changes(connections, session)
         return _position(connections, session, status, primary)
+
+
+def _require_all_changes(connections: Connections, session: Session) -> None:
+    """Refuse a replica that may lack changes which it counts as executed."""
+    where = connections.where(on_replica=True)
+    found = replica_faults.applying(session, connections.config.kind)
+    if filters := replica_faults.filters(found):
+        raise ReplicaError(
+            f"{where} leaves out changes: {', '.join(filters)}",
+            remedy=replica_faults.WITHOUT_FILTERS,
+        )
+    if lenient := replica_faults.lenient(found):
+        raise ReplicaError(
+            f"{where} continues after changes that it cannot apply: {', '.join(lenient)}",
+            remedy=replica_faults.STRICT,
+        )
+
+
+def _require_no_errant(connections: Connections) -> None:
+    """Refuse a replica with transactions that the primary lacks: the copy would have their rows."""
+    kind = connections.config.kind
+    with connections.open("snapshot", on_replica=True) as session:
+        theirs = replica_faults.executed(session, kind)
+    # The primary is read later, so it has all that the replica received from it.
+    with connections.open("marker") as session:
+        own = replica_faults.executed(session, kind)
+    if errant := replica_faults.errant(theirs, own, kind):
+        raise ReplicaError(
+            f"{connections.where(on_replica=True)} has executed transactions that the primary has"
+            f" not: {errant}",
+            remedy=replica_faults.RECREATE,
+        )
 
 
 def _status(connections: Connections, session: Session) -> dict[str, Any]:

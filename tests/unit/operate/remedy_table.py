@@ -319,6 +319,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Set max_slot_wal_keep_size",
         "Set replica_preserve_commit_order",
         "Set rest.extension.classes",
+        "Set slave_skip_errors",
         "Set wal_level",
         "Start one with `tributary stack up`",
         "Start replication",

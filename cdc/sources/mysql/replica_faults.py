@@ -1,0 +1,151 @@
+"""What makes a replica's rows differ from the primary's in silence: one judgement for all.
+
+`check` and the fence of a copy both use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.log.gtid import MysqlGtidSet, mariadb_numbers
+from cdc.sources.mysql.connection import Session
+
+WITHOUT_FILTERS = "Use a replica without filters."
+STRICT = (
+    "Set slave_skip_errors = OFF and slave_exec_mode = STRICT (MySQL: replica_skip_errors,"
+    " replica_exec_mode) in the replica's option file, restart it, and recreate the replica from"
+    " the primary: it may lack changes already."
+)
+RECREATE = (
+    "Recreate the replica from this primary, read-only: it belongs to another primary, or an"
+    " application wrote to it."
+)
+
+_FILTERS = (
+    *("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table"),
+    *("rewrite_db", "ignore_server_ids", "do_domain_ids", "ignore_domain_ids"),
+)
+# By name of the setting, the value with which the applier ends at each error. The servers have one
+# or both of the names.
+_STRICT = {
+    "slave_skip_errors": ("", "OFF"),
+    "replica_skip_errors": ("", "OFF"),
+    "slave_exec_mode": ("STRICT",),
+    "replica_exec_mode": ("STRICT",),
+}
+_SETTINGS = (*_STRICT, "replicate_rewrite_db")
+
+
+@dataclass(frozen=True)
+class Applying:
+    """How a replica applies the primary's changes.
+
+    Args:
+        channels: The state of each channel, by MySQL's current names.
+        settings: The replica's settings by name.
+    """
+
+    channels: tuple[Mapping[str, Any], ...]
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Executed:
+    """The transactions that a server has executed, as its variables show them.
+
+    Args:
+        logged: MySQL's ``gtid_executed``, MariaDB's ``gtid_binlog_state``.
+        replicated: MariaDB's ``gtid_slave_pos``; empty on MySQL.
+        server: MariaDB's ``server_id``; 0 on MySQL.
+    """
+
+    logged: str
+    replicated: str = ""
+    server: int = 0
+
+
+def applying(session: Session, kind: str) -> Applying:
+    """Read how a replica applies changes."""
+    names = ", ".join(f"'{name}'" for name in _SETTINGS)
+    settings = session.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    return Applying(
+        tuple(channels(session, kind)),
+        {str(name).lower(): str(value) for name, value in settings},
+    )
+
+
+def channels(session: Session, kind: str) -> Iterator[dict[str, Any]]:
+    """Return the state of each channel by MySQL's current names, which MariaDB does not use."""
+    # MariaDB shows only the default channel unless it is asked for all.
+    shown = "SHOW ALL REPLICAS STATUS" if kind == "mariadb" else "SHOW REPLICA STATUS"
+    return map(by_current_names, session.named(shown))
+
+
+def by_current_names(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the replication state by MySQL's current names."""
+    return {
+        name.lower().replace("slave", "replica").replace("master", "source"): value
+        for name, value in row.items()
+    }
+
+
+def filters(found: Applying) -> list[str]:
+    """Return the names of the filters that leave out or redirect changes, of all channels."""
+    names = [f"replicate_{name}" for name in _FILTERS]
+    return [
+        name
+        for name in names
+        if found.settings.get(name) or any(channel.get(name) for channel in found.channels)
+    ]
+
+
+def lenient(found: Applying) -> list[str]:
+    """Return the settings by which the applier continues after changes that it cannot apply."""
+    return [
+        f"{name} = {found.settings[name]}"
+        for name, wanted in _STRICT.items()
+        if name in found.settings and found.settings[name].upper() not in wanted
+    ]
+
+
+def executed(session: Session, kind: str) -> Executed:
+    """Read the transactions that a server has executed."""
+    if kind == "mysql":
+        return Executed(str(session.value("SELECT @@global.gtid_executed") or ""))
+    ((logged, replicated, server),) = session.rows(
+        "SELECT @@global.gtid_binlog_state, @@global.gtid_slave_pos, @@global.server_id"
+    )
+    return Executed(str(logged or ""), str(replicated or ""), int(str(server)))
+
+
+def errant(replica: Executed, primary: Executed, kind: str) -> str:
+    """Return the GTIDs that the replica has executed and the primary has not; empty if none.
+
+    The replica must be read before the primary: then the primary has all that it sent until then.
+
+    MariaDB's primary has a transaction if its log has that number of the same domain and server,
+    or a later one. Its log may lack what it replicated before it became the primary:
+    ``gtid_slave_pos`` has the last of these. Domains that the primary does not have come from other
+    primaries, except for transactions that the replica wrote itself.
+    """
+    if kind == "mysql":
+        return str(MysqlGtidSet.parse(replica.logged).without(MysqlGtidSet.parse(primary.logged)))
+    logged = _highest(mariadb_numbers(primary.logged))
+    before = {domain: number for domain, _, number in mariadb_numbers(primary.replicated)}
+    domains = {*before, *(domain for domain, _ in logged)}
+    theirs = _highest([*mariadb_numbers(replica.logged), *mariadb_numbers(replica.replicated)])
+    return ",".join(
+        f"{domain}-{server}-{number}"
+        for (domain, server), number in sorted(theirs.items())
+        if (domain in domains or server == replica.server)
+        and number > max(logged.get((domain, server), 0), before.get(domain, 0))
+    )
+
+
+def _highest(found: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
+    result: dict[tuple[int, int], int] = {}
+    for domain, server, number in found:
+        result[domain, server] = max(number, result.get((domain, server), 0))
+    return result
