@@ -263,3 +263,74 @@ def test_a_replica_that_stands_still_is_named(lab: Lab) -> None:
         lab.database.root(f"START {word} SQL_THREAD", replica=True)
     lab.database.catch_up()
     assert not replica.position(lab.connections).stopped
+
+
+def test_a_replica_that_differs_in_silence_is_refused(lab: Lab) -> None:
+    """What it executed by itself, what it leaves out, and what it could not apply."""
+    preparation.prepare(lab.connections)
+    server = lab.database
+    word = "SLAVE" if lab.kind == MARIADB else "REPLICA"
+    skips = f"{word.lower()}_exec_mode"
+    if lab.kind == MARIADB:
+        setting = "CHANGE MASTER TO IGNORE_DOMAIN_IDS = ({})"
+        leave_out, named = (setting.format(99), setting.format("")), "replicate_ignore_domain_ids"
+    else:
+        setting = "CHANGE REPLICATION FILTER REPLICATE_REWRITE_DB = ({})"
+        leave_out, named = (setting.format("(a, b)"), setting.format("")), "replicate_rewrite_db"
+
+    def refused() -> str:
+        server.catch_up()
+        try:
+            reach(lab)
+        except ReplicaError as error:
+            return error.message
+        return ""
+
+    def stopped(statement: str) -> None:
+        server.root(f"STOP {word}", statement, f"START {word}", replica=True)
+
+    assert refused() == ""
+    server.root(f"SET GLOBAL {skips} = 'IDEMPOTENT'", replica=True)
+    assert f"cannot apply: {skips} = IDEMPOTENT" in refused()
+    server.root(f"SET GLOBAL {skips} = 'STRICT'", replica=True)
+    stopped(leave_out[0])
+    assert f"leaves out changes: {named}" in refused()
+    stopped(leave_out[1])
+    assert refused() == ""
+
+    gtid, write = errant(lab)
+    server.root(*write, replica=True)
+    assert f"has executed transactions that the primary has not: {gtid}" in refused()
+    # As the remedy says, for one that changes no row.
+    server.root(*empty(lab.kind, gtid))
+    assert refused() == ""
+
+
+def reach(lab: Lab) -> None:
+    written = primary.write_marker(lab.connections)
+    replica.wait_for_position(
+        lab.connections, written.position, timeout_s=60, progress=NullProgress()
+    )
+
+
+def errant(lab: Lab) -> tuple[str, tuple[str, ...]]:
+    """The GTID of a transaction of the replica alone, and the statements that execute it."""
+    if lab.kind == MARIADB:
+        # In another domain, so that the primary's next transaction still has the next number.
+        number = int(lab.database.root("SELECT @@server_id", replica=True)[0][0])
+        gtid = f"7-{number}-{uuid.uuid4().int % 2**31}"
+        return gtid, empty(MARIADB, gtid)
+    gtid = f"{uuid.uuid4()}:1"
+    return gtid, empty(lab.kind, gtid)
+
+
+def empty(kind: str, gtid: str) -> tuple[str, ...]:
+    """The statements that execute a transaction without rows as that GTID, in one session."""
+    if kind == MARIADB:
+        domain, number, sequence = gtid.split("-")
+        return (
+            f"SET SESSION gtid_domain_id = {domain}, server_id = {number},"
+            f" gtid_seq_no = {sequence}",
+            "CREATE DATABASE IF NOT EXISTS tributary",
+        )
+    return (f"SET GTID_NEXT = '{gtid}'", "BEGIN", "COMMIT", "SET GTID_NEXT = 'AUTOMATIC'")

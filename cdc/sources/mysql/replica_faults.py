@@ -20,15 +20,16 @@ STRICT = (
 )
 RECREATE = (
     "Recreate the replica from this primary, read-only: it belongs to another primary, or an"
-    " application wrote to it."
+    " application wrote to it. If these transactions changed no row (ANALYZE TABLE, for one), an"
+    " empty transaction with the same GTID on the primary is enough."
 )
 
 _FILTERS = (
     *("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table"),
     *("rewrite_db", "ignore_server_ids", "do_domain_ids", "ignore_domain_ids"),
 )
-# By name of the setting, the value with which the applier ends at each error. The servers have one
-# or both of the names.
+# By name of the setting, the value with which the applier ends at each error. MySQL also has the
+# settings by MariaDB's names.
 _STRICT = {
     "slave_skip_errors": ("", "OFF"),
     "replica_skip_errors": ("", "OFF"),
@@ -106,7 +107,9 @@ def lenient(found: Applying) -> list[str]:
     return [
         f"{name} = {found.settings[name]}"
         for name, wanted in _STRICT.items()
-        if name in found.settings and found.settings[name].upper() not in wanted
+        if name in found.settings
+        and found.settings[name].upper() not in wanted
+        and name.replace("slave", "replica") not in found.settings.keys() - {name}
     ]
 
 

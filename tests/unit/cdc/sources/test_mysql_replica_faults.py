@@ -39,6 +39,10 @@ def test_a_filter_that_only_a_setting_shows_is_named() -> None:
         ({"replica_skip_errors": "ALL"}, ["replica_skip_errors = ALL"]),
         ({"slave_exec_mode": "IDEMPOTENT"}, ["slave_exec_mode = IDEMPOTENT"]),
         ({"replica_exec_mode": "IDEMPOTENT"}, ["replica_exec_mode = IDEMPOTENT"]),
+        (
+            {"slave_exec_mode": "IDEMPOTENT", "replica_exec_mode": "IDEMPOTENT"},
+            ["replica_exec_mode = IDEMPOTENT"],
+        ),
     ],
 )
 def test_an_applier_that_continues_after_errors_is_named(
