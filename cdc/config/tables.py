@@ -69,7 +69,7 @@ class ColumnRules(Section):
     """Only these columns; empty means all."""
     exclude: tuple[NonEmpty, ...] = ()
     """All columns but these. The lake does not get their values, but Kafka does."""
-    as_: Annotated[dict[NonEmpty, LakeType], Field(alias="as", default_factory=dict)]
+    as_: dict[NonEmpty, LakeType] = Field(alias="as", default_factory=dict)
     """Lake types by column. string: the text that the server prints, for types that events do not
     carry exactly; it is read from the primary by key for each changed row. decimal(p,s): for
     PostgreSQL's numeric; a value that does not fit exactly stops the table."""
@@ -121,7 +121,7 @@ class ResyncLimits(Section):
 class TableSettings(Section):
     """Settings of one table, or of each table that matches a pattern."""
 
-    from_: Annotated[tuple[NonEmpty, ...], Field(alias="from", default_factory=tuple)]
+    from_: Annotated[tuple[NonEmpty, ...], Field(alias="from")] = ()
     """Patterns of the source tables that feed one lake table together. The key under tables is then
     the name of the lake table."""
     shard_column: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")] = "_shard"

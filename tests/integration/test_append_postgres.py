@@ -76,7 +76,7 @@ def test_verify_counts_how_often_a_row_occurs(log: Log) -> None:
         found = log.shop.verify("events")
     assert found.equal, found.differences
     assert found.source_rows == found.lake_rows > ROWS
-    publication = log.shop.record("events").publication
+    publication = log.shop.services.capture_of(log.shop.record("events")).publication
     with log.shop.database.connect() as connection, connection.transaction():
         # One transaction, which no run can look into; the entry in the publication is another.
         connection.execute(f"ALTER PUBLICATION {publication} SET (publish = 'truncate')".encode())

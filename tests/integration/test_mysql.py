@@ -21,7 +21,7 @@ from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
 from stack.roles import CAPTURE
 from tests.integration.rigs.captured import wait_until
-from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import MysqlDatabase, mysql_of
 from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.person import Person
@@ -210,16 +210,16 @@ def test_rights_are_proven_before_a_connector_starts_and_what_it_never_saw_takes
     shop.create("early", 3)
     shop.create("late", 3)
     name, login = shop.database.name, f"{CAPTURE}@'{HOST}'"
-    shop.database.root(f"REVOKE SELECT ON {name}.* FROM {login}")
+    mysql_of(shop.database).root(f"REVOKE SELECT ON {name}.* FROM {login}")
     try:
         (refused,) = shop.onboard("early")
         assert isinstance(refused.error, CaptureError)
         connector = shop.services.capture(shop.table("early")).connector
         assert shop.services.connect.connector(connector) is None
         statement = refused.error.remedy.removeprefix("Run ").partition(";")[0]
-        shop.database.root(statement)
+        mysql_of(shop.database).root(statement)
         succeeded(shop.onboard("early"))
-        shop.database.root(statement.replace("early", "late"))
+        mysql_of(shop.database).root(statement.replace("early", "late"))
         connect = shop.services.config.connect.model_copy(update={"timeout_s": 5})
         shop.reconfigure(connect=connect)
         (unknown,) = shop.onboard("late")
@@ -230,7 +230,7 @@ def test_rights_are_proven_before_a_connector_starts_and_what_it_never_saw_takes
         shop.reconfigure()
         succeeded(shop.onboard("late"))
     finally:
-        shop.database.root(f"GRANT SELECT ON {name}.* TO {login}")
+        mysql_of(shop.database).root(f"GRANT SELECT ON {name}.* TO {login}")
     shop.database.execute("UPDATE early SET v = 1 WHERE id = 1", "UPDATE late SET v = 2")
     run_without_error(shop)
     shop.assert_equal("early", "late")
@@ -238,7 +238,7 @@ def test_rights_are_proven_before_a_connector_starts_and_what_it_never_saw_takes
 
 def test_a_table_made_past_the_binlog_goes_on_in_a_tier_of_its_own(person: Person) -> None:
     """Its connector never learns the definition, and cannot pass the first change of it."""
-    shop, database = person.shop, person.shop.database
+    shop, database = person.shop, mysql_of(person.shop.database)
     label, name = database.label("t"), database.name
     shop.create("t", 3)
     shop.create("other", 3)
@@ -280,7 +280,7 @@ def test_a_transaction_with_a_tag_in_its_gtid_stops_its_table_until_it_is_copied
     person: Person,
 ) -> None:
     """Tables that are written without tags go on, as does the connector."""
-    shop, database = person.shop, person.shop.database
+    shop, database = person.shop, mysql_of(person.shop.database)
     tagged, other = database.label("tagged"), database.label("other")
     shop.create("tagged", 5)
     shop.create("other", 5)

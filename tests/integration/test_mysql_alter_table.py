@@ -16,7 +16,7 @@ from cdc.store.table_state import State
 from operate.schema import check
 from schemas.changes import Verdict
 from stack.mysql_software import MYSQL
-from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import MysqlDatabase, mysql_of
 from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.running import spark as spark
@@ -80,14 +80,14 @@ def test_the_answer_before_is_what_the_run_does_then(shop: Shop) -> None:
     names = [one.name for one in KINDS]
     shop.database.execute(*(text for one in KINDS for text in one.sql(CREATE, ROWS)))
     succeeded(shop.onboard(*names))
-    file, position = log_status(shop.database)
+    file, position = log_status(mysql_of(shop.database))
     answers = {}
     for one in KINDS:
         ddl = "; ".join(one.sql(*one.statements))
         answers[one.name] = check(shop.services, shop.table(one.name), ddl)
     said = {name: answer.verdict for name, answer in answers.items()}
     assert said == {one.name: one.verdict for one in KINDS}
-    events = shop.database.root(f"SHOW BINLOG EVENTS IN '{file}' FROM {position}")
+    events = mysql_of(shop.database).root(f"SHOW BINLOG EVENTS IN '{file}' FROM {position}")
     assert not [event for event in events if "planned" in str(event)]
     shop.database.execute(*(text for one in KINDS for text in one.sql(*one.statements)))
     shop.database.execute(

@@ -11,13 +11,13 @@ import pytest
 from cdc.connect import failures
 from cdc.debezium import audit, fresh_starts, known_tables
 from cdc.errors import ConnectError
-from cdc.sources import open_source
 from stack.mysql_software import MARIADB, MYSQL
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.mysql import MysqlDatabase
 from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.mysql_captured import MysqlCaptured, mysql_capturing
+from tests.integration.rigs.sources import capture_of
 
 pytestmark = pytest.mark.breadth
 
@@ -228,12 +228,12 @@ def test_rows_that_are_compressed_in_the_binlog_are_ignored_and_the_setting_is_r
     captured: MysqlCaptured,
 ) -> None:
     database = captured.database
-    source = open_source(captured.name, captured.config.sources[captured.name])
-    assert source.audit_log(append=False) == []
+    source = captured.source()
+    assert capture_of(source).audit() == []
     database.query("ALTER TABLE item MODIFY note varchar(2000)")
     database.root("SET GLOBAL log_bin_compress = ON")
     try:
-        assert source.audit_log(append=False) == ["log_bin_compress is ON and must be OFF"]
+        assert capture_of(source).audit() == ["log_bin_compress is ON and must be OFF"]
         lines = {line.name: line.status for line in source.checks()}
         assert lines["log_bin_compress"] == "error"
         database.query("INSERT INTO item VALUES (1, repeat('compressed', 100)), (2, 'with it')")
@@ -260,7 +260,7 @@ def test_compressed_columns_stop_the_connector_wherever_they_are(
     database.query("CREATE TABLE packed (id int PRIMARY KEY, t text COMPRESSED)")
     database.query("CREATE TABLE item (id int PRIMARY KEY)")
     with mysql_capturing(database, "item") as captured:
-        source = open_source(captured.name, captured.config.sources[captured.name])
+        source = captured.source()
         problem, remedy = source.capture_obstacle() or ("", "")
         assert f"`{database.name}`.`packed` (`t`)" in problem
         assert "without COMPRESSED" in remedy

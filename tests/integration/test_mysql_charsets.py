@@ -6,6 +6,7 @@ import pytest
 
 from cdc.store.table_state import State
 from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_of
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, run_without_error, succeeded
@@ -24,7 +25,7 @@ def test_text_that_the_connector_reads_otherwise_is_read_by_key_or_refused(shop:
         "INSERT INTO keyed VALUES (_latin1 x'C381', 1), ('b', 1)",
         "INSERT INTO swedish VALUES (1, '\u00c5')",
     )
-    shop.database.catch_up()
+    mysql_of(shop.database).catch_up()
     (refused,) = shop.onboard("swedish")
     assert "does not read character set swe7" in str(refused.error)
     shop.tables = {f"{shop.database.name}.swedish": {"columns": {"as": {"v": "string"}}}}

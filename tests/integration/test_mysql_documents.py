@@ -10,6 +10,7 @@ import pytest
 from cdc.store.table_state import State
 from stack.mysql_software import MYSQL
 from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_of
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.mysql_cells import ewkb
 from tests.integration.rigs.running import spark as spark
@@ -36,7 +37,7 @@ def test_documents_and_geometries_travel(shop: Shop, monkeypatch: pytest.MonkeyP
         f" (2, '-7', {first}, NULL, '-7', {first}, NULL),"
         f" (3, NULL, {first}, NULL, NULL, NULL, NULL)",
     )
-    shop.database.catch_up()
+    mysql_of(shop.database).catch_up()
     succeeded(shop.onboard("t"))
     shop.assert_equal("t")
     shop.database.execute(

@@ -14,7 +14,7 @@ import pytest
 
 from cdc.errors import ReplicaError
 from cdc.runtime.progress import NullProgress
-from cdc.sources.mysql import exact_view
+from cdc.sources.mysql.lock_gate import Gate
 from cdc.sources.mysql.reader import session_init
 from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.views import View
@@ -169,15 +169,15 @@ def test_a_replica_that_was_let_go_on_meanwhile_gives_no_view(
             yield
 
     started = threading.Event()
-    genuine = exact_view.Gate.open
+    genuine = Gate.open
 
-    def meddled(gate: exact_view.Gate, session: Any) -> None:
+    def meddled(gate: Gate, session: Any) -> None:
         lab.database.root("START REPLICA SQL_THREAD", replica=True)
         started.set()
         genuine(gate, session)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact_view.Gate, "open", meddled)
+        patch.setattr(Gate, "open", meddled)
         with (
             ThreadPoolExecutor(1) as pool,
             opened(source, sessions=1, around=with_somebody) as view,

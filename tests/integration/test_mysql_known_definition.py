@@ -14,7 +14,7 @@ from operate.onboard import bootstrap
 from operate.resync import resync
 from stack.mysql_software import MARIADB, MYSQL
 from tests.integration.rigs.captured import wait_until
-from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import MysqlDatabase, mysql_of
 from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.mysql_captured import mysql_capturing
@@ -33,7 +33,7 @@ def test_a_table_stops_whose_definition_the_connector_has_otherwise(shop: Shop) 
         "CREATE TABLE recoded (id int PRIMARY KEY) CHARACTER SET latin1",
         "CREATE TABLE swapped (id int PRIMARY KEY, a varchar(9), b varchar(9))",
     )
-    shop.database.catch_up()
+    mysql_of(shop.database).catch_up()
     succeeded(shop.onboard(*names))
     shop.database.execute(
         "ALTER TABLE recoded DEFAULT CHARACTER SET utf8mb4",
@@ -88,7 +88,7 @@ def test_a_run_that_another_one_has_overtaken_reads_the_statements_again(shop: S
         "CREATE TABLE orders (id int PRIMARY KEY, a varchar(9), b varchar(9))",
         "CREATE TABLE model (id int PRIMARY KEY, b varchar(9), a varchar(9))",
     )
-    shop.database.catch_up()
+    mysql_of(shop.database).catch_up()
     succeeded(shop.onboard("orders"))
     context, record = shop.services.run_context, shop.record("orders")
     topic, captures = one_topic(context, record.topic), Captures(context)
@@ -112,7 +112,7 @@ def test_statements_whose_topic_was_recreated_ask_for_a_copy(shop: Shop) -> None
     """Only its statement shows that another table has the name now, with rows of its own."""
     shop.create("orders", 3)
     shop.create("other", 5)
-    shop.database.catch_up()
+    mysql_of(shop.database).catch_up()
     succeeded(shop.onboard("orders"))
     kafka, context = shop.services.kafka, shop.services.run_context
     topic = Captures(context).evidence(shop.record("orders")).names.schema_change_topic
@@ -132,7 +132,7 @@ def test_statements_whose_topic_was_recreated_ask_for_a_copy(shop: Shop) -> None
 def test_evidence_from_before_a_resync_finds_no_loss_in_the_new_generation(shop: Shop) -> None:
     """The new copy rests on a later position than the one that Connect had stored then."""
     shop.database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
-    shop.database.catch_up()
+    mysql_of(shop.database).catch_up()
     succeeded(shop.onboard("orders"))
     context, record = shop.services.run_context, shop.record("orders")
     captures = Captures(context)

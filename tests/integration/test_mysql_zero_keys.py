@@ -6,6 +6,7 @@ import pytest
 
 from cdc.store.table_state import State
 from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_of
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, succeeded
@@ -39,13 +40,13 @@ def test_a_zero_date_in_a_key_is_refused_or_stops_the_table(shop: Shop) -> None:
         "CREATE TABLE later (d datetime NOT NULL PRIMARY KEY, v int)",
         "INSERT INTO later VALUES ('2024-02-29', 1), ('1970-01-01', 1)",
     )
-    shop.database.catch_up()
+    mysql_of(shop.database).catch_up()
     for name, outcome in zip(dates, shop.onboard(*dates), strict=True):
         assert "zero or partial date in key column 'd'" in str(outcome.error), name
         assert outcome.error is not None
         assert outcome.error.remedy.startswith("Give such rows real dates")
     run_leniently(shop, "UPDATE zero SET d = '2024-02-28' WHERE id = 2")
-    shop.database.catch_up()
+    mysql_of(shop.database).catch_up()
     succeeded(shop.onboard("zero", "later"))
     run_leniently(
         shop,

@@ -18,11 +18,13 @@ from cdc.sources.postgres.primary import wait_for_older_transactions
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.selection import require_named
 from schemas.catalog import Catalog
+from schemas.changes import LoseEvents
 from schemas.errors import SchemaError, UnsupportedTypeError
 from schemas.fingerprint import Fingerprint
 from schemas.lost_events import identified_otherwise, lost_events
 from schemas.table import TableId
-from stack.postgres import ADMIN
+from schemas.types_postgres import PostgresType
+from stack.roles import ADMIN
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.sources import capture_of, open_source, source_config, table_id
 
@@ -78,11 +80,14 @@ def test_a_table_is_described_with_hostile_names_and_types_taken_apart(
     )
     table = source.table(TableId(database.name, "s; drop", 't."q'))
     types = {column.name: column.type for column in table.columns}
-    price, array = types["Order"], types["c"]
+    price, array, mood = types["Order"], types["c"], types["m"]
+    assert isinstance(price, PostgresType)
+    assert isinstance(array, PostgresType)
+    assert isinstance(mood, PostgresType)
     assert (price.kind, price.base and price.base.display) == ("d", "numeric(6,3)")
     assert array.element is not None
     assert array.element.display == "numeric(10,2)"
-    assert types["m"].kind == "e"
+    assert mood.kind == "e"
     assert [column.name for column in table.columns if column.generated] == ["g"]
     assert table.identity_columns == ("id",)
     schema = source.schema(table, TableSettings())
@@ -383,7 +388,8 @@ def test_another_owner_of_the_publication_is_told_from_other_settings(
             database.stack.psql(altered, database=database.name)
         now = capture_of(source, PUBLICATION).fingerprint(table, on_replica=False)
         catalogs = (Catalog.read(one.facts) for one in (before, now))
-        return [lost.fact for lost in lost_events(*catalogs, empty=(), truncated=(), statements=())]
+        lost = lost_events(*catalogs, empty=(), truncated=(), statements=())
+        return [change.fact for change in lost if isinstance(change, LoseEvents)]
 
     assert told("OWNER TO CURRENT_USER") == []
     otherwise, back = "SET (publish = 'insert')", "SET (publish = 'insert, update, delete')"

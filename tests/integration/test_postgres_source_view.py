@@ -16,7 +16,7 @@ from cdc.runtime.progress import NullProgress, NullTask
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.source_facts import Marker
 from cdc.sources.views import View
-from stack.postgres import ADMIN, SNAPSHOT
+from stack.roles import ADMIN, SNAPSHOT
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.sources import capture_of, open_source, table_id
 

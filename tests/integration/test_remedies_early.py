@@ -20,6 +20,7 @@ from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.person import Person, created
 from tests.integration.rigs.person import early as early
+from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.servers import alter_topic
 
 pytestmark = [
@@ -154,6 +155,7 @@ def test_a_slot_that_something_else_reads_goes_after_its_reader_as_it_says(early
     early.done("onboard", "--no-bootstrap", orders)
     names = shop.services.capture_of(shop.record("orders"))
     shop.services.connect.delete(names.connector, forget_offsets=False)
+    assert isinstance(shop.database, Database)
     reader = psycopg.connect(shop.database.dsn(), replication="database", autocommit=True)
     options = f"(proto_version '1', publication_names '{names.publication}')"
     start = f'START_REPLICATION SLOT "{names.slot}" LOGICAL 0/0 {options}'

@@ -18,7 +18,7 @@ import pytest
 
 from stack.errors import ServerDiedError
 from stack.local import LocalStack
-from stack.postgres import CAPTURE, SNAPSHOT
+from stack.roles import CAPTURE, SNAPSHOT
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.servers import (
     connect_rest,

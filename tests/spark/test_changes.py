@@ -254,8 +254,8 @@ def test_folding_equals_applying_one_event_at_a_time(spark: SparkSession, seed: 
             event = ("d", {"id": key})
         else:
             lacks = [chance.random() < 0.5 for _ in range(2)]
-            texts = (PLACEHOLDER if lack else f"s{step}" for lack in lacks)
-            event = ("u", row(key, *texts, step))
+            note, body = (PLACEHOLDER if lack else f"s{step}" for lack in lacks)
+            event = ("u", row(key, note, body, step))
         _apply(truth, *event)
         if event[0] == "d":
             topic.delete(**event[1])

@@ -168,6 +168,12 @@ def mysql_stack_of(
         yield running
 
 
+def mysql_of(database: OwnDatabase) -> MysqlDatabase:
+    """The database of a shop whose module runs on MySQL and MariaDB only."""
+    assert isinstance(database, MysqlDatabase)
+    return database
+
+
 @contextlib.contextmanager
 def own_mysql_database(
     stack: LocalStack, kind: str, made_as: type[MysqlDatabase] = MysqlDatabase

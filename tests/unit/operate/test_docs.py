@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 import pytest
 import typer
@@ -59,8 +59,7 @@ def spoken() -> set[str]:
     return found
 
 
-ROOT_COMMAND = typer.main.get_command(app)
-assert isinstance(ROOT_COMMAND, TyperGroup)
+ROOT_COMMAND = cast("TyperGroup", typer.main.get_command(app))
 
 
 @pytest.mark.parametrize("words", list(commands()), ids=" ".join)

@@ -20,8 +20,9 @@ from cdc.runtime.progress import NullProgress
 from cdc.sources.base import Source
 from cdc.sources.mysql.binlog import BinlogHealth
 from cdc.sources.source_facts import ServerIdentity
+from cdc.store.attempt import Attempt
 from cdc.store.lease import Leases
-from cdc.store.table_state import Attempt, Cause, State, TableRecord, transition, with_attempt
+from cdc.store.table_state import Cause, State, TableRecord, transition, with_attempt
 from operate.context import Services
 from operate.lost_capture import after_gtid_change, cut_off, of_another_server
 from schemas.table import TableId

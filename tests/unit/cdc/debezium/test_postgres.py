@@ -20,8 +20,8 @@ from cdc.debezium import (
     topic_collisions,
     topic_for,
 )
-from cdc.debezium.audit import NOT_SET
 from cdc.debezium.connector import apicurio_url, capture_settings, silence
+from cdc.debezium.kind import NOT_SET
 from cdc.errors import ConfigError
 from schemas.table import TableId
 from tests.unit.cdc.configuration import ENVIRONMENT, full, minimal

@@ -13,7 +13,6 @@ import yaml
 from cdc.config import parse
 from cdc.errors import StateError
 from cdc.runtime.progress import NullProgress
-from cdc.store import engine as store_engine
 from cdc.store.state_store import Store
 from operate.check import state_store
 from operate.context import Services
@@ -63,7 +62,7 @@ def test_a_file_of_someone_else_is_left_alone_and_named(
     Store(f"sqlite:///{file}").close()
     file.chmod(0o640)
     owner = os.geteuid()
-    monkeypatch.setattr(store_engine.os, "geteuid", lambda: owner + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     services = Services(
         parse(yaml.safe_dump({**minimal(), "state": {"url": f"sqlite:///{file}"}}), base=tmp_path),
         NullProgress(),
