@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType, _parse_datatype_string
 
-from bootstrap.chunks import chunk_count, key_range, plan
+from bootstrap.chunks import chunk_count, cut_chunks, key_range
 from bootstrap.snapshot import fetch_rows
 from cdc.sources.mysql.reader import SOCKET_TIMEOUT_S
 from operate.context import Services
@@ -62,7 +62,7 @@ class Readers:
             chunk_bytes=int(settings.chunk_bytes),
             parallel=cores,
         )
-        found = plan(source.sample_boundaries(described, schema.key, chunks, size=self.size))
+        found = cut_chunks(source.sample_boundaries(described, schema.key, chunks, size=self.size))
         self.fetch_size = fetch_rows(self.size.rows, self.size.heap_bytes)
         self.query = source.snapshot_query(
             described,

@@ -58,7 +58,7 @@ class Origin:
         The rows of every stable end are below the high watermark.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
-        if not capture.names.append or capture.names.tells_definitions:
+        if not capture.names.append or capture.names.reports_definitions:
             ends = kafka.ends_many([capture.topic])[capture.topic]
             offsets = {partition: end.offset for partition, end in ends.items()}
             return cls(offsets, leader_epochs(ends))
@@ -70,7 +70,7 @@ class Origin:
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
     """Return the attempt with the current ends of its topics (O)."""
     names, statements_upto, statements_topic_id = capture.names, None, None
-    if names.tells_definitions:
+    if names.reports_definitions:
         statements_topic_id = capture.kafka.topic_id(names.schema_change_topic)
         statements_upto = capture.kafka.stable_offsets(names.schema_change_topic)[0]
     origin = Origin.now(capture)
@@ -127,7 +127,7 @@ def find_boundary(
         KafkaError: A topic cannot be read in time.
     """
     kafka, reader = capture.kafka, TransactionReader(capture.kafka, registry)
-    if not capture.names.tells_definitions:
+    if not capture.names.reports_definitions:
         ended = _ended(capture, reader, origin, split, timeout_s)
         copied = lambda record: reader.of(record) in ended  # noqa: E731
     else:
@@ -138,7 +138,7 @@ def find_boundary(
     stable = kafka.stable_offsets(capture.topic)
     return {
         partition: first_beyond(
-            start, stable[partition], partial(_first, capture, partition), copied
+            start, stable[partition], partial(_first_event, capture, partition), copied
         )
         for partition, start in origin.rows.items()
     }
@@ -192,7 +192,7 @@ def first_beyond(
     return found
 
 
-def _first(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
+def _first_event(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
     # A tombstone follows a delete and names no transaction.
     records = capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S)
     return next((record for record in records if record.value is not None), None)

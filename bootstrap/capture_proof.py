@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from bootstrap.steps import reaches
-from cdc.capture.gathering import Servers, cleanup_policy, gather
+from cdc.capture.gathering import ServerOpeners, cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
 from cdc.capture.known_definition import require_known
 from cdc.capture.remembered_losses import remember
@@ -81,7 +81,7 @@ class Capture:
         names = self.names
         evidence = gather(
             names,
-            Servers(lambda: self.source, lambda: self.kafka, lambda: self.connect),
+            ServerOpeners(lambda: self.source, lambda: self.kafka, lambda: self.connect),
             exactly_once=self.exactly_once,
         )
         evidence.require_answers()
@@ -118,7 +118,7 @@ class Capture:
             CaptureError: The connector has another definition, derived from the statements in the
                 binlog.
         """
-        if self.names.tells_definitions:
+        if self.names.reports_definitions:
             changes = self.definitions.of(self.names).changes
             require_known(self.table, self.names.connector, changes, table.columns)
 

@@ -50,7 +50,7 @@ def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
     return Boundaries(kept, boundaries.size)
 
 
-def plan(boundaries: Boundaries) -> tuple[Chunk, ...]:
+def cut_chunks(boundaries: Boundaries) -> tuple[Chunk, ...]:
     """Make disjoint chunks that cover every key: one between each two neighbouring boundaries.
 
     Each chunk's estimate is an equal part of the table's size, as the boundaries divide it evenly.

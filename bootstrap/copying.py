@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.chunks import SINGLE_WAVE_BYTES, at_most, chunk_count, plan, waves
+from bootstrap.chunks import SINGLE_WAVE_BYTES, at_most, chunk_count, cut_chunks, waves
 from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
@@ -262,7 +262,7 @@ class Copying:
         if self._at_once:
             count = min(count, self._parallel)
         boundaries = self.source.sample_boundaries(copy.table, copy.schema.key, count, size=size)
-        return plan(at_most(boundaries, count) if self._at_once else boundaries)
+        return cut_chunks(at_most(boundaries, count) if self._at_once else boundaries)
 
     def _note_plan(self, chunks: Sequence[Chunk], view: View) -> None:
         """Record the planned chunks and the first view."""

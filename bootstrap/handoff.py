@@ -277,15 +277,15 @@ class _Bootstrap:
         # From here on, the table must not change in a way that spoils the copy, and must be
         # captured.
         fingerprint = self._fingerprint()
-        settled = self._source.settle(
+        ended = self._source.wait_for_older_transactions(
             timeout_s=self._limits.older_transactions_s, progress=self._context.progress
         )
-        upto = settled.captured
+        upto = ended.captured
         if upto is None and self._context.captured_looks.get(self._table) != fingerprint.digest:
             upto = self._source.write_marker().position
         if upto is not None:
             self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
-        self._note(replace(self._attempt, x0=settled.by, fingerprint=fingerprint))
+        self._note(replace(self._attempt, x0=ended.by, fingerprint=fingerprint))
         crash("bootstrap.after_x0")
 
     def _record_start(self) -> None:

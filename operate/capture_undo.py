@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from operate.lost_capture import on_plan
+from operate.lost_capture import not_retired
 from operate.tier_capture import leave, members
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -48,7 +48,7 @@ def look(services: Services, names: CaptureNames) -> Found | None:
         ConnectError: Kafka Connect cannot be queried.
         SourceError: The source cannot be queried.
     """
-    if on_plan(services, names):
+    if not_retired(services, names):
         return None
     kept = services.source(names.source).capture(names).kept_log
     return Found(
@@ -66,7 +66,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
         none.
     """
     names = group.capture
-    if before is None or on_plan(services, names):
+    if before is None or not_retired(services, names):
         return ""
     on_source = services.source(names.source).capture(names)
     steps: list[tuple[str, Callable[[], object]]] = []

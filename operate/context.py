@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc.capture import signs_of_life
-from cdc.capture.gathering import Servers, gather
+from cdc.capture.gathering import ServerOpeners, gather
 from cdc.config import Config, load
 from cdc.connect import ConnectClient
 from cdc.debezium import CaptureNames, Definitions, names
@@ -19,7 +19,7 @@ from cdc.kafka import KafkaAdmin
 from cdc.runtime.progress import Interruptible
 from cdc.sources import open_source
 from cdc.sources.base import Source
-from cdc.sources.replay_pause import settle
+from cdc.sources.replay_pause import resume_left_paused
 from cdc.store.kept_schemas import KeptSchemas
 from cdc.store.lease import Leases
 from cdc.store.state_store import Store
@@ -94,7 +94,7 @@ class Services:
         """
         store = Store(self.config.state.connection_url())
         self._exit.callback(store.close)
-        settle(store, Leases(store, progress=self.progress), self.source)
+        resume_left_paused(store, Leases(store, progress=self.progress), self.source)
         return store
 
     @cached_property
@@ -154,8 +154,8 @@ class Services:
             life=lambda kafka: signs_of_life.look(kafka, capture, topics, interval_ms),
         )
 
-    def _servers(self, capture: CaptureNames) -> Servers:
-        return Servers(
+    def _servers(self, capture: CaptureNames) -> ServerOpeners:
+        return ServerOpeners(
             lambda: self.source(capture.source), lambda: self.kafka, lambda: self.connect
         )
 

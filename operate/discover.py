@@ -102,7 +102,7 @@ def _tables(services: Services, sources: Sequence[str]) -> list[TableStats]:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SelectedTables:
     """The tables that the arguments of `onboard` select.
 
     Args:
@@ -115,7 +115,7 @@ class Wanted:
     by_wildcard: frozenset[TableId]
 
 
-def at_source(services: Services, arguments: Sequence[str]) -> Wanted:
+def at_source(services: Services, arguments: Sequence[str]) -> SelectedTables:
     """Return the tables that arguments select; wildcards match the tables of the sources."""
     config = services.config
     known: list[TableId] = []
@@ -125,10 +125,10 @@ def at_source(services: Services, arguments: Sequence[str]) -> Wanted:
     tables = expand(arguments, config, known, where=where)
     by_name = [one for one in arguments if one in config.sharded or not is_wildcard(one)]
     named = expand(by_name, config, known, where=where)
-    return Wanted(tuple(tables), frozenset(tables) - frozenset(named))
+    return SelectedTables(tuple(tables), frozenset(tables) - frozenset(named))
 
 
-def on_plan(
+def selected(
     services: Services, arguments: Sequence[str], *, retired: bool = False, paused: bool = True
 ) -> list[TableId]:
     """Return the tables that arguments select; wildcards match the plan, no argument selects all.

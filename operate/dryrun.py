@@ -19,11 +19,11 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from operate.context import Services
 
-Kind = Literal["topic", "sql", "rest", "state", "spark"]
+StepKind = Literal["topic", "sql", "rest", "state", "spark"]
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedStep:
     """One step that onboarding would take.
 
     Args:
@@ -32,7 +32,7 @@ class Step:
         text: The statement or request as it would be sent; secrets are references.
     """
 
-    kind: Kind
+    kind: StepKind
     where: str
     text: str
 
@@ -46,11 +46,11 @@ class Plan:
         refused: Tables that would be refused, or left out of a wildcard, each with the error.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedStep, ...]
     refused: tuple[Outcome, ...]
 
 
-def plan(
+def onboarding_steps(
     services: Services,
     tables: Sequence[TableId],
     *,
@@ -66,13 +66,15 @@ def plan(
         by_wildcard: The tables that only a wildcard matched.
     """
     examined = examine_all(services, tables)
-    steps: list[Step] = []
+    steps: list[PlannedStep] = []
     for group in tier_capture.groups(services, examined.fit):
         steps += _group(services, group, with_bootstrap=with_bootstrap)
     return Plan(tuple(steps), tuple(refusals(services, examined, by_wildcard)))
 
 
-def _group(services: Services, group: tier_capture.Group, *, with_bootstrap: bool) -> list[Step]:
+def _group(
+    services: Services, group: tier_capture.Group, *, with_bootstrap: bool
+) -> list[PlannedStep]:
     names, source = group.capture, services.source(group.capture.source)
     topic = services.config.kafka.topic
     settings = {
@@ -86,13 +88,15 @@ def _group(services: Services, group: tier_capture.Group, *, with_bootstrap: boo
     wanted = tier_capture.topics(group)
     existing = services.kafka.topics(wanted)
     steps = [
-        Step("topic", name, f"create with {json.dumps({**settings, **names.topic_config(name)})}")
+        PlannedStep(
+            "topic", name, f"create with {json.dumps({**settings, **names.topic_config(name)})}"
+        )
         for name in wanted
         if name not in existing
     ]
     where = f"primary of {names.source}"
     steps += [
-        Step("sql", where, f"{statement};")
+        PlannedStep("sql", where, f"{statement};")
         for statement in source.capture(names).planned(group.tables)
     ]
     if services.connect.connector(names.connector) is None:
@@ -100,20 +104,20 @@ def _group(services: Services, group: tier_capture.Group, *, with_bootstrap: boo
             tier_capture.wanted_connector(services, names, group.tables), indent=2, sort_keys=True
         )
         path = f"PUT /connectors/{quote(names.connector, safe='')}/config"
-        steps.append(Step("rest", services.config.connect.url, f"{path}\n{body}"))
+        steps.append(PlannedStep("rest", services.config.connect.url, f"{path}\n{body}"))
     for table in group.tables:
         steps += _table(services, table, with_bootstrap=with_bootstrap)
     return steps
 
 
-def _table(services: Services, table: TableId, *, with_bootstrap: bool) -> list[Step]:
+def _table(services: Services, table: TableId, *, with_bootstrap: bool) -> list[PlannedStep]:
     record = services.store.get(table)
     steps = []
     if record is None or record.state is State.RETIRED:
-        steps.append(Step("state", services.store.shown_url, f"register {table}"))
+        steps.append(PlannedStep("state", services.store.shown_url, f"register {table}"))
     copied = record is not None and record.state is State.INCREMENTAL
     if with_bootstrap and not copied:
         path = services.config.table_path(table)
         text = f"copy {table}, hand over to the stream, publish {path}/_current.json"
-        steps.append(Step("spark", f"{path}/attempt=<uuid>", text))
+        steps.append(PlannedStep("spark", f"{path}/attempt=<uuid>", text))
     return steps

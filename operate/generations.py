@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import StateError
-from cdc.lake.generations import Generation, Kind, generations, named, superfluous
+from cdc.lake.generations import FolderKind, Generation, generations, named, superfluous
 from operate.lifecycle import LEASE_WAIT_S, forget_build
 from schemas.errors import TributaryError
 
@@ -121,7 +121,7 @@ def _known(services: Services, table: TableId) -> TableRecord:
 
 
 def _in_use(table: TableId, one: Generation) -> StateError:
-    if one.kind is Kind.SERVING:
+    if one.kind is FolderKind.SERVING:
         remedy = f"Run `tributary resync {table}` first, which sends readers to a new generation."
     else:
         remedy = f"Run `tributary bootstrap {table}`, which completes it."

@@ -35,7 +35,7 @@ def is_copying(record: TableRecord) -> bool:
     return record.state in _COPYING or record.resume_to in _COPYING
 
 
-def on_plan(services: Services, capture: CaptureNames) -> list[TableRecord]:
+def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
     """The tables of a capture that are not retired."""
     records = _of(services.store.tables(), capture)
     return [record for record in records if record.state is not State.RETIRED]
@@ -62,7 +62,7 @@ def after_gtid_change(
     """
     rests = [
         log.problem(recorded=source.position(record.attempt.reads_upto))
-        for record in on_plan(services, capture)
+        for record in not_retired(services, capture)
         if record.attempt is not None and record.attempt.reads_upto
     ]
     return rests[0] if rests and all(rests) else None
@@ -74,7 +74,7 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
     Returns:
         The reason; None if a table was copied from the current server, or if no table names one.
     """
-    attempts = (record.attempt for record in on_plan(services, capture))
+    attempts = (record.attempt for record in not_retired(services, capture))
     views = (attempt.view for attempt in attempts if attempt is not None)
     known = {one.system_identifier for one in views if one is not None and one.system_identifier}
     now = source.identity().system_identifier

@@ -21,7 +21,7 @@ _FUNCTION = re.compile(r"[\w.\"]+\(.*\)$|CURRENT_|LOCALTIME", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Readiness:
     """The obstacle to onboarding a table, if there is one.
 
     Args:
@@ -51,7 +51,9 @@ class Verdict:
             )
 
 
-def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False) -> Verdict:
+def judge(
+    table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False
+) -> Readiness:
     """Judge whether every change of the table can be applied: by key, or appended once per row.
 
     Args:
@@ -63,7 +65,7 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
     if not kind.ok:
         return kind
     if unlogged := not_logged(table):
-        return Verdict(*unlogged)
+        return Readiness(*unlogged)
     if settings.appends:
         return _log(table, settings, nulls_are_kept=nulls_are_kept)
     key = settings.key_columns or table.primary_key
@@ -76,7 +78,7 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
     if table.replica_identity == "nothing":
         return _identity_nothing(table.table)
     if table.source_kind == "postgres" and (refused := refused_changes(table, key)):
-        return Verdict(*refused)
+        return Readiness(*refused)
     missing = [name for name in key if name not in table.identity_columns]
     if missing and not table.logs_whole_rows:
         columns, relation = ", ".join(table.identity_columns), table.table.relation
@@ -84,12 +86,12 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
         choice = (
             f"; or set key_columns: [{columns}] for the table" if table.identity_columns else ""
         )
-        return Verdict(
+        return Readiness(
             f"has the key ({', '.join(key)}), but its log identifies deleted rows by"
             f" {columns or 'no column'}",
             f"Run ALTER TABLE {relation} REPLICA IDENTITY {identity}{choice}.",
         )
-    return Verdict(
+    return Readiness(
         notes=(
             *_notes(table),
             *_generated(table),
@@ -123,7 +125,7 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
     )
 
 
-def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -> Verdict:
+def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -> Readiness:
     unclear = [] if nulls_are_kept else _null_or_default(table, settings)
     if unclear:
         names = ", ".join(quote_name(name) for name in unclear)
@@ -132,14 +134,14 @@ def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -
             if table.source_kind == "postgres"
             else f"ALTER TABLE {_of_mysql(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP"
         )
-        return Verdict(
+        return Readiness(
             f"has columns that allow NULL and have a default ({names}), and Apicurio's converter"
             " sends the default for a NULL; without a key the two cannot be distinguished",
             f"Choose: 1. {change} DEFAULT; 2. connect.converter: confluent; 3. columns:"
             " {exclude: [...]}.",
         )
     notes = (*_log_notes(table), *_generated(table), *_hidden(settings), *table.hazards)
-    return Verdict(notes=notes)
+    return Readiness(notes=notes)
 
 
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
@@ -191,47 +193,47 @@ _NOT_LOGGED = {
 }
 
 
-def _kind(table: SourceTable) -> Verdict:
+def _kind(table: SourceTable) -> Readiness:
     if table.kind == "hypertable":
-        return Verdict(
+        return Readiness(
             "is a hypertable of TimescaleDB: its rows lie in chunks, so none of its changes is in"
             " the log under its name",
             "Hypertables cannot be replicated. Keep the rows to replicate in an ordinary or a"
             " partitioned table (PARTITION BY).",
         )
     if table.kind == "chunk":
-        return Verdict(
+        return Readiness(
             "is in the schema of TimescaleDB's chunks, which TimescaleDB creates, drops and"
             " rewrites",
             "Onboard ordinary or partitioned tables.",
         )
     if table.kind not in ("table", "partitioned"):
         if table.source_kind != "postgres":
-            return Verdict(
+            return Readiness(
                 "is not an ordinary InnoDB table, so a copy cannot read it under writes",
                 f"Run ALTER TABLE {_of_mysql(table)} ENGINE = InnoDB, or DROP SYSTEM VERSIONING.",
             )
-        return Verdict(*_NOT_LOGGED[table.kind])
+        return Readiness(*_NOT_LOGGED[table.kind])
     if table.partition_root is not None:
         root = table.partition_root
-        return Verdict(
+        return Readiness(
             f"is a partition of {root}; a partitioned table is replicated as a whole",
             f"Onboard the root: `tributary onboard {root}`.",
         )
     if table.children:
-        return Verdict(
+        return Readiness(
             f"has tables that inherit from it ({', '.join(table.children)}): queries of it return"
             " their rows, but the log has the changes of these rows under the other tables",
             "Onboard those tables by themselves, and leave this one out; or make it a partitioned"
             " table (PARTITION BY), which is replicated as a whole.",
         )
-    return Verdict()
+    return Readiness()
 
 
-def _no_key(table: SourceTable, usable: tuple[tuple[str, ...], ...]) -> Verdict:
+def _no_key(table: SourceTable, usable: tuple[tuple[str, ...], ...]) -> Readiness:
     relation = table.table.relation
     if table.source_kind != "postgres":
-        return Verdict(
+        return Readiness(
             "has no key, so a change cannot be applied to exactly one row",
             f"Choose: 1. give it a primary key: ALTER TABLE {_of_mysql(table)} ADD PRIMARY KEY"
             " (...); 2. set key_columns: [...] for the table, to the columns of a unique index that"
@@ -262,7 +264,7 @@ def _no_key(table: SourceTable, usable: tuple[tuple[str, ...], ...]) -> Verdict:
         if table.replica_identity == "full"
         else "; once it is published, PostgreSQL refuses its UPDATE and DELETE"
     )
-    return Verdict(
+    return Readiness(
         f"has no key, so a change cannot be applied to exactly one row{harm}",
         "Choose: " + "; ".join(choices) + ".",
     )
@@ -273,17 +275,17 @@ def _usable_keys(table: SourceTable) -> tuple[tuple[str, ...], ...]:
     return tuple(index for index in table.unique_indexes if not nullable & set(index))
 
 
-def _key_columns(table: SourceTable, key: tuple[str, ...]) -> Verdict:
+def _key_columns(table: SourceTable, key: tuple[str, ...]) -> Readiness:
     names = {column.name for column in table.columns}
     unknown = [name for name in key if name not in names]
     if unknown:
-        return Verdict(
+        return Readiness(
             f"has no column {', '.join(quote_name(name) for name in unknown)}, which key_columns"
             " names",
             "Set key_columns to columns that the table has.",
         )
     if any(set(index) <= set(key) for index in _usable_keys(table)):
-        return Verdict()
+        return Readiness()
     columns = ", ".join(key)
     # Every index of MySQL has a name, and MySQL builds each one while the table is written to.
     index = (
@@ -291,7 +293,7 @@ def _key_columns(table: SourceTable, key: tuple[str, ...]) -> Verdict:
         if table.source_kind == "postgres"
         else f"CREATE UNIQUE INDEX <name> ON {_of_mysql(table)} ({columns})"
     )
-    return Verdict(
+    return Readiness(
         f"has no unique index on NOT NULL columns among ({columns}), so key_columns may not"
         " identify a row",
         f"Run {index}, with the columns NOT NULL; or set other key_columns.",
@@ -305,8 +307,8 @@ def _of_mysql(table: SourceTable) -> str:
     )
 
 
-def _identity_nothing(table: TableId) -> Verdict:
-    return Verdict(
+def _identity_nothing(table: TableId) -> Readiness:
+    return Readiness(
         "has REPLICA IDENTITY NOTHING: once it is published, PostgreSQL refuses its UPDATE and"
         " DELETE",
         f"Run ALTER TABLE {table.relation} REPLICA IDENTITY DEFAULT (by primary key), or USING"

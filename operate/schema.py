@@ -41,7 +41,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Difference:
+class SchemaDifference:
     """A table's schema on all sides, and the effect of its changes on the next run.
 
     Args:
@@ -93,7 +93,7 @@ class Answer:
         }
 
 
-def difference(services: Services, table: TableId) -> Difference:
+def difference(services: Services, table: TableId) -> SchemaDifference:
     """Compare source, registry and lake; nothing is changed.
 
     Raises:
@@ -115,7 +115,7 @@ def difference(services: Services, table: TableId) -> Difference:
         written = None if field is None else field.connect_name or field.avro_type
         sides.append(Side(name, source.get(name), written, kept))
     schema_id = None if registered is None else registered.id
-    return Difference(table, tuple(sides), schema_id, compared.changes)
+    return SchemaDifference(table, tuple(sides), schema_id, compared.changes)
 
 
 def check(services: Services, table: TableId, ddl: str) -> Answer:

@@ -209,7 +209,7 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
     beats = {(one.source, one.tier): one.beat_at for one in captures}
     scopes = [*(one.names.resource for one in evidence.values()), *(one.table for one in records)]
     losses = Losses(services.store).seen(*scopes)
-    look = _Look(datetime.now(timezone.utc), ends, trouble, lacking, evidence, beats, losses)
+    look = _SharedFacts(datetime.now(timezone.utc), ends, trouble, lacking, evidence, beats, losses)
     builds = {build.table: build for build in services.store.builds()}
     found = []
     for record in records:
@@ -258,7 +258,7 @@ def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterato
 
 
 @dataclass(frozen=True)
-class _Look:
+class _SharedFacts:
     """Facts that were read once for all tables.
 
     Args:
@@ -281,7 +281,7 @@ class _Look:
 
 
 def _table(
-    services: Services, look: _Look, record: TableRecord, build: TableRecord | None
+    services: Services, look: _SharedFacts, record: TableRecord, build: TableRecord | None
 ) -> TableStatus:
     commit, now, ends = record.last_commit, look.now, look.ends
     place, lost = (record.table.source, record.tier), None

@@ -63,7 +63,7 @@ class UnexpectedError(TributaryError):
     """An unforeseen error of one table."""
 
 
-def unexpected(table: TableId, error: Exception) -> UnexpectedError:
+def as_unexpected_error(table: TableId, error: Exception) -> UnexpectedError:
     """Return an unforeseen error as a typed error, without secrets."""
     lines = redact(str(error)).strip().splitlines()
     return UnexpectedError(
@@ -78,7 +78,7 @@ THESE = "<table>"
 
 
 @dataclass(frozen=True)
-class Problem:
+class OutcomeProblem:
     """One message about one or more tables.
 
     Args:
@@ -92,7 +92,7 @@ class Problem:
     remedy: str
 
 
-def problems(outcomes: Iterable[Outcome]) -> list[Problem]:
+def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
     """Return the errors of tables as problems; equal errors become one problem."""
     alike: dict[tuple[str, str], list[tuple[TableId, TributaryError]]] = {}
     for outcome in outcomes:
@@ -101,9 +101,9 @@ def problems(outcomes: Iterable[Outcome]) -> list[Problem]:
             same = (_of_any(table, error.message), _of_any(table, error.remedy))
             alike.setdefault(same, []).append((table, error))
     return [
-        Problem((found[0][0],), found[0][1].message, found[0][1].remedy)
+        OutcomeProblem((found[0][0],), found[0][1].message, found[0][1].remedy)
         if len(found) == 1
-        else Problem(tuple(table for table, _ in found), *same)
+        else OutcomeProblem(tuple(table for table, _ in found), *same)
         for same, found in alike.items()
     ]
 
@@ -152,7 +152,7 @@ def for_each(
             return Outcome(table, action, error=error)
         except Exception as error:  # noqa: BLE001 - unforeseen, and still only this table's
             _log.info("table %s: %s failed", table, action, exc_info=True)
-            return Outcome(table, action, error=unexpected(table, error))
+            return Outcome(table, action, error=as_unexpected_error(table, error))
 
     if parallel <= 1 or len(tables) <= 1:
         return [one(table) for table in tables]

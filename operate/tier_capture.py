@@ -21,13 +21,13 @@ from cdc.debezium import (
     CaptureNames,
     DefinitionChange,
     Definitions,
-    Finding,
+    SettingFinding,
     audit,
     captured_tables,
     connector_config,
-    followed_settings,
     known_tables,
     listing,
+    settings_changed_while_running,
     stored_position,
     topic_collisions,
     wait_for_heartbeat,
@@ -37,7 +37,13 @@ from cdc.errors import CaptureError
 from cdc.runtime.failpoints import crash
 from cdc.runtime.waiting import wait_while
 from cdc.store.table_state import State
-from operate.lost_capture import after_gtid_change, cut_off, dependent, of_another_server, on_plan
+from operate.lost_capture import (
+    after_gtid_change,
+    cut_off,
+    dependent,
+    not_retired,
+    of_another_server,
+)
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -83,11 +89,11 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
         if record.table.source in services.config.sources and record.state is not State.RETIRED:
             capture = services.capture_of(record)
             everything[(capture.source, capture.tier)] = capture
-    _refuse_shared_names(list(everything.values()))
+    _refuse_captures_with_one_name(list(everything.values()))
     return [Group(captures[place], tuple(members)) for place, members in found.items()]
 
 
-def _refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
+def _refuse_captures_with_one_name(captures: Sequence[CaptureNames]) -> None:
     for field in ("connector", "topic_prefix"):
         seen: dict[str, CaptureNames] = {}
         for capture in captures:
@@ -196,7 +202,7 @@ def prepare(services: Services, group: Group) -> None:
 
 def _looks(source: Source, group: Group) -> dict[TableId, str]:
     """Return the digests of the tables' catalogs; none for a binlog, where each copy waits."""
-    if group.capture.tells_definitions:
+    if group.capture.reports_definitions:
         return {}
     found = source.capture(group.capture).fingerprints(group.tables)
     return {table: fingerprint.digest for table, fingerprint in found.items()}
@@ -234,7 +240,7 @@ def _require_known(
             table than the server.
     """
     effective = services.connect.connector(capture.connector)
-    if not capture.tells_definitions or effective is None:
+    if not capture.reports_definitions or effective is None:
         return
 
     definitions = Definitions(services.kafka, services.schemas)
@@ -294,7 +300,7 @@ def wanted_connector(
         capture.tier,
         config.kafka,
         config.connect,
-        tables={*joining, *(record.table for record in on_plan(services, capture))},
+        tables={*joining, *(record.table for record in not_retired(services, capture))},
     )
 
 
@@ -340,7 +346,7 @@ def _configure(
     settings if they lose no changes.
     """
     running = services.connect.connector(capture.connector)
-    ours = bool(on_plan(services, capture))
+    ours = bool(not_retired(services, capture))
     if running is None or (ours and not dependent(services, capture)):
         services.connect.put_connector(capture.connector, wanted, progress=services.progress)
     elif findings := _findings(services, capture, running):
@@ -348,7 +354,7 @@ def _configure(
         with cut_off(services, capture, what):
             services.connect.put_connector(capture.connector, wanted, progress=services.progress)
     else:
-        followed = {name: wanted[name] for name in followed_settings(capture)}
+        followed = {name: wanted[name] for name in settings_changed_while_running(capture)}
         changed = {**running, **followed}
         if (listed := captured_tables(running, capture)) is not None:
             _refuse_unlisted(services, capture, listed, joining)
@@ -386,11 +392,11 @@ def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[s
 
 def _findings(
     services: Services, capture: CaptureNames, settings: Mapping[str, str]
-) -> list[Finding]:
+) -> list[SettingFinding]:
     return audit(settings, capture, exactly_once=services.config.connect.exactly_once)
 
 
-def _joined(findings: Sequence[Finding]) -> str:
+def _joined(findings: Sequence[SettingFinding]) -> str:
     return "; ".join(str(finding) for finding in findings)
 
 

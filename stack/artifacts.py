@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc.runtime.jars import Artifact, Report, fetch, read_lock
-from cdc.runtime.java import Java, find_java
+from cdc.runtime.java import JavaInstallation, find_java
 
 LOCK = read_lock(Path(__file__).with_name("artifacts.lock"))
 """All files of the server side, by bundle."""
@@ -31,7 +31,7 @@ class Software:
         registry: Folder of the schema registry.
     """
 
-    java: Java
+    java: JavaInstallation
     kafka: Path
     connectors: Mapping[str, Path]
     converter: Path

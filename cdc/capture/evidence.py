@@ -15,7 +15,7 @@ from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectorStatus
-    from cdc.debezium import CaptureNames, Finding, ReportedStatements
+    from cdc.debezium import CaptureNames, ReportedStatements, SettingFinding
     from cdc.log.position import LogPosition
     from cdc.sources.source_facts import LogHealth, ServerIdentity
     from schemas.table import TableId
@@ -117,7 +117,7 @@ class ConnectorFacts:
     """
 
     effective: Mapping[str, str]
-    wrong: tuple[Finding, ...]
+    wrong: tuple[SettingFinding, ...]
     listed: frozenset[TableId] | None
     health: ConnectorHealth | None
 

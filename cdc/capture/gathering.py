@@ -52,7 +52,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class _Server(Generic[S]):
+class _ServerQueries(Generic[S]):
     """Queries one server; after its first error, returns that error for all further queries.
 
     Otherwise, a server that is down would cost one time-out per query.
@@ -75,7 +75,7 @@ class _Server(Generic[S]):
 
 
 @dataclass(frozen=True)
-class Servers:
+class ServerOpeners:
     """Functions that open the servers with the facts about a capture.
 
     Args:
@@ -91,7 +91,7 @@ class Servers:
 
 def gather(
     names: CaptureNames,
-    servers: Servers,
+    servers: ServerOpeners,
     *,
     exactly_once: bool,
     definitions: Callable[[], Definitions] | None = None,
@@ -107,8 +107,8 @@ def gather(
             None leaves the statements out.
         life: Looks for signs that the connector sends changes; None leaves these signs out.
     """
-    database, workers = _Server(servers.source), _Server(servers.connect)
-    topics = _Server(servers.kafka)
+    database, workers = _ServerQueries(servers.source), _ServerQueries(servers.connect)
+    topics = _ServerQueries(servers.kafka)
     log = database.ask(lambda it: it.capture(names).log_health())
     connector = workers.ask(lambda it: _connector(it, names, exactly_once))
     # The stored position is read after the log, as `LogHealth.problem` requires.
@@ -167,7 +167,7 @@ class Captures:
             if found is None:
                 found = gather(
                     context.capture(record),
-                    Servers(
+                    ServerOpeners(
                         source=lambda: context.sources[record.table.source],
                         kafka=lambda: context.kafka,
                         connect=context.connected,
@@ -214,7 +214,7 @@ class Captures:
         """Find topics that result from a renamed schema; none if a server does not answer."""
         context = self._context
         began = {one.table: one.attempt.started_at for one in records if one.attempt is not None}
-        if names.tells_definitions or not began:
+        if names.reports_definitions or not began:
             return {}  # such a connector reports the statements that rename tables
         planned = {one.topic for one in self._plan or ()}
         try:
@@ -266,7 +266,7 @@ def _policies(kafka: KafkaAdmin, names: CaptureNames) -> dict[str, CleanupPolicy
 def _statements(
     definitions: Callable[[], Definitions] | None, names: CaptureNames
 ) -> ReportedStatements | None:
-    if definitions is None or not names.tells_definitions:
+    if definitions is None or not names.reports_definitions:
         return None
     return definitions().of(names)
 

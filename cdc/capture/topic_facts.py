@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cdc.capture import position_check
 from cdc.capture.position_check import TopicFacts
 from cdc.errors import KafkaError
-from cdc.kafka import Reached, leader_epochs, never_compacted
+from cdc.kafka import ReachedOffset, leader_epochs, never_compacted
 
 if TYPE_CHECKING:
     from cdc.lake.timeline import Committed
@@ -112,7 +112,7 @@ def cut_off(
         idle: Tables whose topics end where their last commits did.
         topics: The topics.
     """
-    asked: dict[Reached, TableRecord] = {}
+    asked: dict[ReachedOffset, TableRecord] = {}
     for record in idle:
         if (last := record.last_commit) is not None:
             now = topics[record.topic]
@@ -140,10 +140,10 @@ def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
 
 def _elsewhere_led(
     topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
-) -> list[Reached]:
+) -> list[ReachedOffset]:
     """Return offset and epoch from before the new leader, for each partition with a new leader."""
     return [
-        Reached(topic, partition, offsets[partition], was)
+        ReachedOffset(topic, partition, offsets[partition], was)
         for partition, was in epochs.items()
         if was != now.epochs.get(partition)
     ]

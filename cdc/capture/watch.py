@@ -123,7 +123,7 @@ class _Watch:
         if state is None or isinstance(state, ConnectError):
             return found
         if state.running:
-            self._restarts.settle(name)
+            self._restarts.forget_if_stable(name)
         trace = state.status.failure
         if found is None or trace is None or not restart:
             return found

@@ -35,7 +35,7 @@ _PLAIN_TEXT = (
 
 
 @dataclass(frozen=True)
-class Problem:
+class ConfigProblem:
     """One problem, and the path of its key."""
 
     path: _Path
@@ -89,7 +89,7 @@ def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) 
     try:
         return _parse(text, name, base or Path.cwd())
     except RecursionError:
-        raise _failure(name, [Problem((), "not valid YAML: nested too deeply")]) from None
+        raise _failure(name, [ConfigProblem((), "not valid YAML: nested too deeply")]) from None
 
 
 def dotted(path: _Path) -> str:
@@ -116,12 +116,14 @@ def _parse(text: str, name: str, base: Path) -> Config:
         mark = error.problem_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         # The library's own text quotes the line, which may hold a secret.
-        raise _failure(name, [Problem((), f"not valid YAML: {error.problem}{where}")]) from None
+        raise _failure(
+            name, [ConfigProblem((), f"not valid YAML: {error.problem}{where}")]
+        ) from None
     except yaml.YAMLError:
-        raise _failure(name, [Problem((), "not valid YAML: unreadable characters")]) from None
+        raise _failure(name, [ConfigProblem((), "not valid YAML: unreadable characters")]) from None
     if not isinstance(document, dict):
-        raise _failure(name, [Problem((), "must be a map of sections, as `init` writes it")])
-    problems: list[Problem] = []
+        raise _failure(name, [ConfigProblem((), "must be a map of sections, as `init` writes it")])
+    problems: list[ConfigProblem] = []
     expanded = _expand(document, Config, (), problems)
     known = {problem.path for problem in problems}
     try:
@@ -129,7 +131,7 @@ def _parse(text: str, name: str, base: Path) -> Config:
     except ValidationError as error:
         more = _translate(error, expanded)
     else:
-        more = (Problem(path, reason) for path, reason in _conflicts(config, ()))
+        more = (ConfigProblem(path, reason) for path, reason in _conflicts(config, ()))
     problems += [found for found in more if not _is_below(found.path, known)]
     if problems:
         # A reason may quote a value, which may be a secret of any key. The reference in its place
@@ -161,7 +163,7 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def _failure(name: str, problems: list[Problem]) -> ConfigError:
+def _failure(name: str, problems: list[ConfigProblem]) -> ConfigError:
     if len(problems) == 1:
         message = f"{name}: {problems[0]}"
     else:
@@ -191,14 +193,14 @@ def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
                     yield from _conflicts(item, (*path, name, key))
 
 
-def _translate(error: ValidationError, document: Any) -> Iterator[Problem]:
+def _translate(error: ValidationError, document: Any) -> Iterator[ConfigProblem]:
     for details in error.errors(include_url=False, include_input=False):
         if details["type"] == "default_factory_not_called":
             continue  # a consequence of another error, which is reported
         path, section = _place(details["loc"], document)
         if details["type"] == "source_kind" and isinstance(_at(document, path), dict):
             path = (*path, "kind")
-        yield Problem(path, _reason(details, path, section))
+        yield ConfigProblem(path, _reason(details, path, section))
 
 
 def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
@@ -241,7 +243,7 @@ def _reason(details: ErrorDetails, path: _Path, section: Any) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _expand(value: Any, annotation: Any, path: _Path, problems: list[Problem]) -> Any:
+def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProblem]) -> Any:
     """Replace references in the document, unless the value's type keeps them as written."""
     if annotation is None:
         return value  # below an unknown key, which is reported as a separate problem
@@ -266,28 +268,30 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[Problem]) -
         try:
             return expand(value, secret=is_sensitive(str(path[-1])))
         except SecretError as error:
-            problems.append(Problem(path, error.message))
+            problems.append(ConfigProblem(path, error.message))
     return value
 
 
-def _plain_secrets(options: Mapping[Any, Any], path: _Path, *, verbatim: bool) -> Iterator[Problem]:
+def _plain_secrets(
+    options: Mapping[Any, Any], path: _Path, *, verbatim: bool
+) -> Iterator[ConfigProblem]:
     for key, value in options.items():
         if is_sensitive(str(key)) and not is_reference(str(value)):
-            yield Problem((*path, str(key)), _PLAIN_TEXT)
+            yield ConfigProblem((*path, str(key)), _PLAIN_TEXT)
         elif verbatim and re.search(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", str(value)):
-            yield Problem(
+            yield ConfigProblem(
                 (*path, str(key)),
                 "is sent to Kafka Connect unchanged; write the reference in Connect's form,"
                 " ${env:NAME}",
             )
 
 
-def _url_password(url: str, path: _Path) -> Iterator[Problem]:
+def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
     login = re.match(r"[^/]*//[^/@]*:([^@]*)@", url)
     named = parse_qsl(url.partition("?")[2])
     secrets = [value for name, value in named if is_sensitive(name)]
     if any(not is_only_references(text) for text in (*secrets, login[1] if login else "")):
-        yield Problem(path, _PLAIN_TEXT)
+        yield ConfigProblem(path, _PLAIN_TEXT)
 
 
 def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:

@@ -113,7 +113,7 @@ class Security(Section):
         settings = self._java(SecretRef.resolve)
         if self.key_file is not None and self.certificate_file is not None:
             key = _pem(self.key_file, "key_file")
-            if reason := _unreadable_by_java(key):
+            if reason := _why_java_cannot_read(key):
                 raise ConfigError(
                     f"kafka.security.key_file: {self.key_file} {reason}",
                     remedy="Convert it: openssl pkcs8 -topk8 -in old.key -out new.key, "
@@ -272,7 +272,7 @@ class ConnectConfig(Section):
         return self.converter == "confluent"
 
 
-def _unreadable_by_java(key: str) -> str | None:
+def _why_java_cannot_read(key: str) -> str | None:
     """Return why Kafka's Java client cannot read a key, or None if it can.
 
     Source: https://kafka.apache.org/documentation/#brokerconfigs_ssl.keystore.key

@@ -7,9 +7,9 @@ from cdc.debezium.connector import (
     captured_tables,
     connector_class,
     connector_config,
-    followed_settings,
     heartbeat_sql,
     listing,
+    settings_changed_while_running,
     silence,
     stored_position,
 )
@@ -32,7 +32,7 @@ from cdc.debezium.heartbeat import (
     wait_for_heartbeat,
     wait_while_sending,
 )
-from cdc.debezium.kind import Finding
+from cdc.debezium.kind import SettingFinding
 from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
 from cdc.debezium.transactions import TransactionReader
 
@@ -40,10 +40,10 @@ __all__ = [
     "CaptureNames",
     "DefinitionChange",
     "Definitions",
-    "Finding",
     "Heartbeat",
     "KnownColumn",
     "ReportedStatements",
+    "SettingFinding",
     "StatementsByTable",
     "TransactionReader",
     "audit",
@@ -52,7 +52,6 @@ __all__ = [
     "connector_class",
     "connector_config",
     "definition_changes",
-    "followed_settings",
     "fresh_starts",
     "heartbeat_sql",
     "known_tables",
@@ -60,6 +59,7 @@ __all__ = [
     "listing",
     "names",
     "parse_heartbeat",
+    "settings_changed_while_running",
     "silence",
     "silence_bound_s",
     "stored_position",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from cdc.config.value_types import is_sensitive
 from cdc.debezium.connector import KINDS
-from cdc.debezium.kind import NOT_SET, NOT_SHOWN, Finding, Rules
+from cdc.debezium.kind import NOT_SET, NOT_SHOWN, AuditRules, SettingFinding
 from cdc.debezium.names import CaptureNames
 
 _DEFAULT_REASON = "the stream would not be what the run expects"
@@ -19,7 +19,7 @@ def audit(
     capture: CaptureNames,
     *,
     exactly_once: bool = True,
-) -> list[Finding]:
+) -> list[SettingFinding]:
     """Compare a connector's effective configuration with the settings that the handoff needs.
 
     Args:
@@ -35,7 +35,7 @@ def audit(
     if exactly_once:
         required["exactly.once.support"] = "required"
     findings = [
-        Finding(
+        SettingFinding(
             name, effective.get(name, NOT_SET), value, kind.rules.reasons.get(name, _DEFAULT_REASON)
         )
         for name, value in required.items()
@@ -48,24 +48,26 @@ def audit(
     return sorted(findings, key=lambda finding: finding.property)
 
 
-def _forbidden(effective: Mapping[str, str], rules: Rules) -> Iterator[Finding]:
+def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[SettingFinding]:
     for name, value in effective.items():
         if value in rules.harmless.get(name, ()):
             continue
         for pattern, reason in rules.forbidden:
             if re.fullmatch(pattern, name):
                 shown = NOT_SHOWN if is_sensitive(name) else value
-                yield Finding(name, shown, NOT_SET, reason)
+                yield SettingFinding(name, shown, NOT_SET, reason)
                 break
 
 
-def _converters(effective: Mapping[str, str]) -> Iterator[Finding]:
+def _converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
     """Check that keys and values are Avro with the writer's schema id, in Confluent's format."""
     for side in ("key", "value"):
         name = f"{side}.converter"
         kind = effective.get(name, NOT_SET)
         if not kind.endswith(".AvroConverter"):
-            yield Finding(name, kind, "an AvroConverter", "the run decodes Avro by schema id")
+            yield SettingFinding(
+                name, kind, "an AvroConverter", "the run decodes Avro by schema id"
+            )
             continue
         if ".apicurio." not in kind:
             continue
@@ -77,7 +79,7 @@ def _converters(effective: Mapping[str, str]) -> Iterator[Finding]:
         ):
             setting = f"{name}.apicurio.registry.{key}"
             if effective.get(setting) != value:
-                yield Finding(
+                yield SettingFinding(
                     setting,
                     effective.get(setting, NOT_SET),
                     value,
@@ -85,10 +87,10 @@ def _converters(effective: Mapping[str, str]) -> Iterator[Finding]:
                 )
 
 
-def _plain_secrets(effective: Mapping[str, str]) -> Iterator[Finding]:
+def _plain_secrets(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
     for name, value in effective.items():
         if is_sensitive(name) and not _REFERENCE.search(value):
-            yield Finding(
+            yield SettingFinding(
                 name,
                 "(plain text, not shown)",
                 "a ConfigProvider reference",

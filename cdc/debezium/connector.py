@@ -37,9 +37,9 @@ def connector_class(kind: SourceKind) -> str:
     return KINDS[kind].connector_class
 
 
-def followed_settings(capture: CaptureNames) -> tuple[str, ...]:
+def settings_changed_while_running(capture: CaptureNames) -> tuple[str, ...]:
     """Return the settings that a running connector takes over when the configuration changes."""
-    return KINDS[capture.kind].followed
+    return KINDS[capture.kind].settings_changed_while_running
 
 
 def capture_settings(capture: CaptureNames) -> dict[str, str]:

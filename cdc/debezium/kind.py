@@ -90,7 +90,7 @@ FOLLOWED_SETTINGS = ("producer.override.max.request.size", "producer.override.bu
 
 
 @dataclass(frozen=True)
-class Finding:
+class SettingFinding:
     """One property with a wrong value.
 
     Args:
@@ -110,7 +110,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Rules:
+class AuditRules:
     """A kind's rules for the audit, in addition to the required values of `settings`.
 
     Args:
@@ -147,11 +147,11 @@ class ConnectorKind(Protocol):
         """Its class, as Connect names the plugin."""
 
     @property
-    def followed(self) -> tuple[str, ...]:
+    def settings_changed_while_running(self) -> tuple[str, ...]:
         """The settings that a running connector takes over when the configuration changes."""
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> AuditRules:
         """The rules of its audit."""
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
@@ -200,5 +200,5 @@ class ConnectorKind(Protocol):
     ) -> list[TableId] | None:
         """Return the application's tables in the include list; None if this kind has no list."""
 
-    def missing_tables(self, effective: Mapping[str, str]) -> Iterator[Finding]:
+    def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
         """Yield what the connector's include list lacks of our own tables."""

@@ -18,9 +18,9 @@ from cdc.debezium.kind import (
     FOLLOWED_SETTINGS,
     LARGEST_REQUEST,
     NOT_SET,
+    AuditRules,
     Beat,
-    Finding,
-    Rules,
+    SettingFinding,
 )
 from cdc.debezium.names import SCHEMA
 from cdc.errors import ConfigError
@@ -63,7 +63,7 @@ _SETTINGS: Mapping[str, str] = {
     "topic.naming.strategy": "io.debezium.schema.DefaultTopicNamingStrategy",
 }
 
-_RULES = Rules(
+_RULES = AuditRules(
     reasons={
         **COMMON_REASONS,
         "connect.keep.alive": "a lost connection would never be opened again",
@@ -144,12 +144,12 @@ class Mysql:
         return _CLASSES[self.kind]
 
     @property
-    def followed(self) -> tuple[str, ...]:
+    def settings_changed_while_running(self) -> tuple[str, ...]:
         """The settings of all kinds and the include list, since it adds and removes tables."""
         return (*FOLLOWED_SETTINGS, INCLUDE_LIST)
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> AuditRules:
         """The rules of its audit."""
         return _RULES
 
@@ -159,7 +159,7 @@ class Mysql:
             **_SETTINGS,
             "connector.class": self.connector_class,
             "topic.prefix": capture.topic_prefix,
-            "provide.transaction.metadata": str(capture.tells_transactions).lower(),
+            "provide.transaction.metadata": str(capture.reports_transactions).lower(),
             f"{_HISTORY}.kafka.topic": capture.schema_history_topic,
         }
 
@@ -278,13 +278,13 @@ class Mysql:
         names = listed(effective.get(INCLUDE_LIST, "")) - set(OWN)
         return sorted(TableId(source_name, *name) for name in names)
 
-    def missing_tables(self, effective: Mapping[str, str]) -> Iterator[Finding]:
+    def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
         """Yield what the connector's include list lacks of our own tables."""
         found = effective.get(INCLUDE_LIST, NOT_SET)
         for name in OWN:
             if name not in listed(found):
                 reason = f"changes of {'.'.join(name)} would not be captured"
-                yield Finding(INCLUDE_LIST, found, f"a list with {entry(*name)}", reason)
+                yield SettingFinding(INCLUDE_LIST, found, f"a list with {entry(*name)}", reason)
 
 
 def server_id(connector: str) -> int:

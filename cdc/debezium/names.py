@@ -103,12 +103,12 @@ class CaptureNames:
         return self.topic_prefix
 
     @property
-    def tells_definitions(self) -> bool:
+    def reports_definitions(self) -> bool:
         """Whether the connector reports the statements that change tables."""
         return self.kind != "postgres"
 
     @property
-    def tells_transactions(self) -> bool:
+    def reports_transactions(self) -> bool:
         """Whether the connector reports transactions, and events' numbers within them."""
         return self.append
 
@@ -116,9 +116,9 @@ class CaptureNames:
     def own_topics(self) -> tuple[str, ...]:
         """The capture's topics other than its tables' topics."""
         own: tuple[str, ...] = (self.heartbeat_topic, self.marker_topic)
-        if self.tells_definitions:
+        if self.reports_definitions:
             own = (*own, self.schema_change_topic, self.schema_history_topic)
-        return (*own, self.transaction_topic) if self.tells_transactions else own
+        return (*own, self.transaction_topic) if self.reports_transactions else own
 
     @property
     def evidence_topics(self) -> tuple[str, ...]:

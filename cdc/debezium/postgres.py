@@ -12,9 +12,9 @@ from cdc.debezium.kind import (
     COMMON_REASONS,
     COMMON_SETTINGS,
     FOLLOWED_SETTINGS,
+    AuditRules,
     Beat,
-    Finding,
-    Rules,
+    SettingFinding,
 )
 from cdc.debezium.names import SCHEMA
 from cdc.log.position import Lsn
@@ -50,7 +50,7 @@ _SETTINGS: Mapping[str, str] = {
     "topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy",
 }
 
-_RULES = Rules(
+_RULES = AuditRules(
     reasons={
         **COMMON_REASONS,
         "publication.autocreate.mode": "the connector would change the publication by itself",
@@ -87,7 +87,7 @@ class Postgres:
     """The publication filters the tables, and the slot keeps the position."""
 
     connector_class = _CONNECTOR_CLASS
-    followed = FOLLOWED_SETTINGS
+    settings_changed_while_running = FOLLOWED_SETTINGS
     rules = _RULES
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
@@ -103,7 +103,7 @@ class Postgres:
             "publication.name": capture.publication,
             "slot.name": capture.slot,
             "unavailable.value.placeholder": capture.placeholder,
-            "provide.transaction.metadata": str(capture.tells_transactions).lower(),
+            "provide.transaction.metadata": str(capture.reports_transactions).lower(),
         }
 
     def connection(
@@ -200,6 +200,6 @@ class Postgres:
         """Return None, since the publication selects the tables."""
         return None
 
-    def missing_tables(self, effective: Mapping[str, str]) -> Iterator[Finding]:
+    def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
         """Return nothing, since there is no include list."""
         return iter(())

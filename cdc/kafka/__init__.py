@@ -12,7 +12,7 @@ from cdc.kafka.records import KafkaRecord
 from cdc.kafka.topic_values import (
     NEVER_COMPACTED,
     End,
-    Reached,
+    ReachedOffset,
     TopicInfo,
     leader_epochs,
     never_compacted,
@@ -24,7 +24,7 @@ __all__ = [
     "Expiry",
     "KafkaAdmin",
     "KafkaRecord",
-    "Reached",
+    "ReachedOffset",
     "TopicInfo",
     "expiries",
     "kept_for",

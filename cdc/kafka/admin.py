@@ -14,7 +14,7 @@ from cdc.errors import KafkaError
 from cdc.kafka import records
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
 from cdc.kafka.records import KafkaRecord
-from cdc.kafka.topic_values import NEVER_COMPACTED, End, Reached, TopicInfo
+from cdc.kafka.topic_values import NEVER_COMPACTED, End, ReachedOffset, TopicInfo
 from cdc.runtime.waiting import wait_while
 
 if TYPE_CHECKING:
@@ -179,8 +179,8 @@ class KafkaAdmin:
         return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def truncated(
-        self, logs: Iterable[Reached], *, timeout_s: float | None = None
-    ) -> dict[Reached, str | KafkaError | None]:
+        self, logs: Iterable[ReachedOffset], *, timeout_s: float | None = None
+    ) -> dict[ReachedOffset, str | KafkaError | None]:
         """Find partitions whose log was truncated below an offset that it had reached.
 
         Args:

@@ -13,7 +13,7 @@ import confluent_kafka as ck
 
 from cdc.errors import KafkaError
 from cdc.kafka.client import TRANSIENT, KafkaClient
-from cdc.kafka.topic_values import Reached
+from cdc.kafka.topic_values import ReachedOffset
 
 _TAIL_WINDOW = 32
 
@@ -105,8 +105,8 @@ def newest(
 
 
 def truncated(
-    client: KafkaClient, logs: Iterable[Reached], *, deadline: float
-) -> dict[Reached, str | KafkaError | None]:
+    client: KafkaClient, logs: Iterable[ReachedOffset], *, deadline: float
+) -> dict[ReachedOffset, str | KafkaError | None]:
     """Find partitions whose log was truncated below an offset that it had reached.
 
     The client requests from each leader the end of the given epoch (OffsetForLeaderEpoch). If the
@@ -121,10 +121,10 @@ def truncated(
         By log, a description of the truncation; None if there was none; an error if the leader does
         not answer.
     """
-    asked: dict[tuple[str | None, int | None], Reached] = {
+    asked: dict[tuple[str | None, int | None], ReachedOffset] = {
         (one.topic, one.partition): one for one in logs
     }
-    found: dict[Reached, str | KafkaError | None] = {}
+    found: dict[ReachedOffset, str | KafkaError | None] = {}
     if not asked:
         return found
     consumer = ck.Consumer({**_reader(client), "fetch.wait.max.ms": 10})

@@ -41,7 +41,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Reached:
+class ReachedOffset:
     """An offset that a partition's log had reached.
 
     Args:

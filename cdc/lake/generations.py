@@ -18,7 +18,7 @@ from cdc.store.table_state import State, TableRecord
 _GIVEN_UP = frozenset({State.NEEDS_BOOTSTRAP, State.RETIRED})
 
 
-class Kind(str, Enum):
+class FolderKind(str, Enum):
     """The kind of a table's folder."""
 
     SERVING = "serving"
@@ -45,7 +45,7 @@ class Generation:
     """
 
     attempt: str
-    kind: Kind
+    kind: FolderKind
     size_bytes: int
     number: int | None = None
     published_at: datetime | None = None
@@ -54,7 +54,7 @@ class Generation:
     @property
     def removable(self) -> bool:
         """Whether the folder may be removed: it is former or abandoned."""
-        return self.kind in (Kind.FORMER, Kind.ABANDONED)
+        return self.kind in (FolderKind.FORMER, FolderKind.ABANDONED)
 
 
 def generations(
@@ -79,17 +79,19 @@ def generations(
     found = []
     for place, one in enumerate(published):
         if one.attempt in folders:
-            kind = Kind.FORMER if place else Kind.SERVING
+            kind = FolderKind.FORMER if place else FolderKind.SERVING
             size = folders[one.attempt]
             found.append(Generation(one.attempt, kind, size, one.generation, one.published_at))
     known = {one.attempt for one in found}
     for attempt in sorted(set(folders) - known):
         size, record = folders[attempt], building.get(attempt)
         if record is None:
-            found.append(Generation(attempt, Kind.ABANDONED, size))
+            found.append(Generation(attempt, FolderKind.ABANDONED, size))
         else:
             found.append(
-                Generation(attempt, Kind.BUILDING, size, record.generation, beside=record.beside)
+                Generation(
+                    attempt, FolderKind.BUILDING, size, record.generation, beside=record.beside
+                )
             )
     return found
 
@@ -105,13 +107,13 @@ def superfluous(
         keep: Minimum time for which a generation is retained after its replacement.
         now: The current time, aware UTC.
     """
-    published = [one for one in found if one.kind in (Kind.SERVING, Kind.FORMER)]
+    published = [one for one in found if one.kind in (FolderKind.SERVING, FolderKind.FORMER)]
     needless = [
         one
         for newer, one in list(pairwise(published))[retain:]
         if newer.published_at is None or now - newer.published_at > keep
     ]
-    return [*needless, *(one for one in found if one.kind is Kind.ABANDONED)]
+    return [*needless, *(one for one in found if one.kind is FolderKind.ABANDONED)]
 
 
 def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list[Generation]]:

@@ -285,7 +285,7 @@ class Handoff(Part):
             schema=schema if schema.changes else self.schema,
         )
 
-    def settled(self, written: Mapping[int, DebeziumSchema]) -> Handoff:
+    def without_late_columns(self, written: Mapping[int, DebeziumSchema]) -> Handoff:
         """Return the handoff after a batch: columns that all events have are no longer late.
 
         This also ends ``renamed`` of a column that all events have under its new name.

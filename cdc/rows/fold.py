@@ -43,7 +43,7 @@ _LIFE, _RANK, _FOUND = scratch("life"), scratch("rank"), scratch("found")
 
 
 @dataclass(frozen=True)
-class Problem:
+class RecordProblem:
     """A record that cannot be applied, with the reason."""
 
     partition: int
@@ -168,7 +168,9 @@ def _known(values: Iterable[int | None]) -> list[int]:
     return [value for value in values if value is not None]
 
 
-def problems(changes: DataFrame, limit: int, *, schema_id: int | None = None) -> list[Problem]:
+def problems(
+    changes: DataFrame, limit: int, *, schema_id: int | None = None
+) -> list[RecordProblem]:
     """Return the first records of a batch that cannot be applied, by partition and offset.
 
     Args:
@@ -181,7 +183,7 @@ def problems(changes: DataFrame, limit: int, *, schema_id: int | None = None) ->
         found = found.filter(F.col(SCHEMA_ID) == schema_id)
     place = [PARTITION, OFFSET]
     rows = found.select(*place, SCHEMA_ID, PROBLEM).orderBy(*place).limit(limit).collect()
-    return [Problem(*row) for row in rows]
+    return [RecordProblem(*row) for row in rows]
 
 
 def fold(

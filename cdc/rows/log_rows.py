@@ -35,7 +35,7 @@ def inserted(
     *,
     after_offset: int | None = None,
     from_binlog: bool = False,
-    beyond: Reached | None = None,
+    beyond: ReachedPlace | None = None,
 ) -> DataFrame:
     """Return the rows that a batch of a log inserts, each with a place that identifies it.
 
@@ -62,7 +62,7 @@ def inserted(
 
 
 @dataclass(frozen=True)
-class Reached:
+class ReachedPlace:
     """The place that a log has reached in the binlog, by which repeated events are recognized.
 
     - A connector that lost its connection within a transaction reads the transaction again: places
@@ -89,13 +89,13 @@ class Reached:
         return f"{self.furthest}@{self.last}@{self.order}@{self.transaction}"
 
     @classmethod
-    def parse(cls, text: str) -> Reached:
+    def parse(cls, text: str) -> ReachedPlace:
         """Parse the text that ``str`` returns."""
         furthest, last, order, transaction = text.split("@")
         return cls(int(transaction), furthest, last, int(order))
 
 
-def reached(changes: DataFrame, before: Reached | None, table: TableId) -> Reached | None:
+def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> ReachedPlace | None:
     """Return the place that a batch of an append table has reached in the binlog.
 
     This function runs two small jobs over the batch, which the caller has persisted.
@@ -122,10 +122,10 @@ def reached(changes: DataFrame, before: Reached | None, table: TableId) -> Reach
     furthest = str(of_it[0])
     if before is not None and before.transaction == transaction:
         furthest = max(furthest, before.furthest)
-    return Reached(transaction, furthest, last, order)
+    return ReachedPlace(transaction, furthest, last, order)
 
 
-def _prove_places(events: DataFrame, before: Reached | None, table: TableId) -> None:
+def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId) -> None:
     """Refuse a transaction whose places are not in the order of its events' numbers."""
     in_turn = Window.partitionBy(TRANSACTION).orderBy(OFFSET)
     former = {name: F.lag(name).over(in_turn) for name in (POSITION, ORDER)}
@@ -150,7 +150,7 @@ def _prove_places(events: DataFrame, before: Reached | None, table: TableId) -> 
     )
 
 
-def _once(rows: DataFrame, beyond: Reached | None) -> DataFrame:
+def _once(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
     if beyond is not None:
         again = (F.col(TRANSACTION) == beyond.transaction) & (F.col(POSITION) <= beyond.furthest)
         rows = rows.filter(~again)

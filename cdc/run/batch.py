@@ -13,8 +13,8 @@ from cdc.errors import PausedByPolicyError, UnseenError
 from cdc.lake.commit import CommitRecord
 from cdc.rows.columns import MISSING, MOVED, OP, TRANSACTION
 from cdc.rows.event_plan import EventRules
-from cdc.rows.fold import Problem, fill, fold
-from cdc.rows.log_rows import Reached, inserted, reached
+from cdc.rows.fold import RecordProblem, fill, fold
+from cdc.rows.log_rows import ReachedPlace, inserted, reached
 from cdc.rows.semantic_types import quoted
 from cdc.rows.visibility import Reading
 from cdc.run import plan
@@ -66,7 +66,7 @@ class Replayed:
 
     applied: Applied
     records: int
-    left_out: tuple[Problem, ...]
+    left_out: tuple[RecordProblem, ...]
 
 
 class BatchWriter:
@@ -99,7 +99,7 @@ class BatchWriter:
         self._settings = settings
         self._topic = record.topic
         capture = context.capture(record)
-        self._from_binlog = capture.tells_definitions
+        self._from_binlog = capture.reports_definitions
         self._held = HeldFrames()
         self._reader = BatchReader(
             context,
@@ -163,7 +163,7 @@ class BatchWriter:
             gaps = left_out.gaps(batch)
             record = self._record(batch, previous, left_out)
             applied = self._commit(batch, record, guard, gaps=gaps, beyond=_reached(previous))
-            left_out.settle(batch)
+            left_out.drop_applied(batch)
             return applied
         finally:
             self._held.drop_all()
@@ -205,7 +205,7 @@ class BatchWriter:
             record = replace(record, counts={"replayed": len(within) - len(left)})
             applied = self._commit(batch, record, guard, gaps=gaps, again=True)
             crash("quarantine.after_replay")
-            left_out.settle(batch)
+            left_out.drop_applied(batch)
             return Replayed(applied, len(within) - len(left), batch.left_out)
         finally:
             self._held.drop_all()
@@ -247,7 +247,7 @@ class BatchWriter:
         guard: Guard,
         *,
         gaps: bool,
-        beyond: Reached | None = None,
+        beyond: ReachedPlace | None = None,
         again: bool = False,
     ) -> Applied:
         """Apply a batch in one commit.
@@ -322,7 +322,7 @@ class BatchWriter:
             counts=counts,
             lacks=left_out.lacking(batch),
             schema_ids=summary.schema_ids or previous.schema_ids,
-            handoff=previous.require_handoff().settled(self._reader.written(summary)),
+            handoff=previous.require_handoff().without_late_columns(self._reader.written(summary)),
             run_id=self._context.run_id,
         )
 
@@ -409,5 +409,5 @@ def _missing(rows: DataFrame) -> tuple[str, ...]:
     return tuple(sorted(set(found[0]))) if found is not None else ()
 
 
-def _reached(record: CommitRecord) -> Reached | None:
-    return None if record.last_event is None else Reached.parse(record.last_event)
+def _reached(record: CommitRecord) -> ReachedPlace | None:
+    return None if record.last_event is None else ReachedPlace.parse(record.last_event)

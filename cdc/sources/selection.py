@@ -83,7 +83,7 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
         for column in table.columns
         if column.name in wanted - set(settings.columns.exclude) and not column.generated
     ]
-    names = _unusable_names([column.name for column in kept])
+    names = _columns_the_lake_cannot_name([column.name for column in kept])
     columns, types = [], {}
     for column in kept:
         try:
@@ -230,7 +230,7 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
     return found
 
 
-def _unusable_names(names: list[str]) -> dict[str, str]:
+def _columns_the_lake_cannot_name(names: list[str]) -> dict[str, str]:
     """Return the columns whose name the lake does not allow, each with the reason."""
     by_folded: dict[str, str] = {}
     found = {}

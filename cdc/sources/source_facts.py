@@ -217,7 +217,7 @@ class ServerIdentity:
 
 
 @dataclass(frozen=True)
-class Settled:
+class OlderEnded:
     """Proof that no further transaction is captured in part for tables added to a capture.
 
     Args:

@@ -58,19 +58,19 @@ class Restarts:
                 row = connection.execute(sa.select(restart_rows).where(_is(connector))).first()
                 times = 0 if row is None else int(row.times)
                 if row is not None and (times >= LIMIT or at < row.next_at):
-                    return _told(times, row.next_at)
+                    return _restarted(times, row.next_at)
                 next_at = at + min(_FIRST_PAUSE_S * 2**times, _LAST_PAUSE_S)
                 if row is None:
                     values = {"connector": connector, "times": 1, "next_at": next_at}
                     connection.execute(sa.insert(restart_rows).values(**values))
-                    return _told(1, next_at, now=True)
+                    return _restarted(1, next_at, now=True)
                 mine = sa.update(restart_rows).where(_is(connector), restart_rows.c.times == times)
                 taken = connection.execute(mine.values(times=times + 1, next_at=next_at)).rowcount
-                return _told(times + 1, next_at, now=taken == 1)
+                return _restarted(times + 1, next_at, now=taken == 1)
         except IntegrityError:  # another process has just claimed the first restart
             return Restarted(1, None)
 
-    def settle(self, connector: str) -> None:
+    def forget_if_stable(self, connector: str) -> None:
         """Forget the restarts of a connector that has run for long enough."""
         long_ago = restart_rows.c.next_at < self._store.clock - _SETTLED_S
         with self._store.transaction() as connection:
@@ -86,6 +86,6 @@ def _is(connector: str) -> sa.ColumnElement[bool]:
     return restart_rows.c.connector == connector
 
 
-def _told(times: int, next_at: float, *, now: bool = False) -> Restarted:
+def _restarted(times: int, next_at: float, *, now: bool = False) -> Restarted:
     due = None if times >= LIMIT else datetime.fromtimestamp(next_at, timezone.utc)
     return Restarted(times, due, now)

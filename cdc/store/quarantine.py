@@ -96,7 +96,7 @@ class Quarantine:
                 table=table,
             ) from None
 
-    def settle(
+    def forget_range(
         self,
         attempt: str,
         start: Mapping[int, int],

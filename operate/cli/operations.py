@@ -68,12 +68,12 @@ def status(
 ) -> None:
     """Show state, position, freshness, events behind, last commit, errors and retained log."""
     from operate.context import services
-    from operate.discover import on_plan
+    from operate.discover import selected
     from operate.status import status as look
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        found = look(opened, on_plan(opened, tables) if tables else ())
+        found = look(opened, selected(opened, tables) if tables else ())
     renderer.document(found.to_json())
     show_status(renderer, found, named=bool(tables))
     code = exit_code(failed=found.failed, needs_bootstrap=found.needs_bootstrap)
@@ -97,12 +97,12 @@ def run(
     """Apply new changes to the lake, in one run for all tables that have some."""
     from cdc.runtime.task_watch import held_cores
     from operate.context import services
-    from operate.discover import on_plan
+    from operate.discover import selected
     from operate.run import Runs
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        runs = Runs(opened, on_plan(opened, tables or ()))
+        runs = Runs(opened, selected(opened, tables or ()))
         if continuous:
             runs.repeat(
                 interval,
@@ -223,12 +223,12 @@ def verify(
 ) -> None:
     """Compare source and lake row for row while both change; exit code 3 if they differ."""
     from operate.context import services
-    from operate.discover import on_plan
+    from operate.discover import selected
     from operate.verify.batch import verify_tables
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        found, failures = verify_tables(opened, on_plan(opened, tables))
+        found, failures = verify_tables(opened, selected(opened, tables))
     renderer.document(
         {
             "tables": [result.to_json() for result in found]
@@ -289,14 +289,14 @@ def pause(
 ) -> None:
     """Stop applying changes to tables until `resume`; the topics keep the changes meanwhile."""
     from operate.context import services
-    from operate.discover import on_plan
+    from operate.discover import selected
     from operate.lifecycle import pause as stop
     from operate.table_outcome import for_each
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
         outcomes = for_each(
-            on_plan(opened, tables),
+            selected(opened, tables),
             lambda table: stop(opened, table, reason=reason),
             action="pause",
         )
@@ -311,14 +311,14 @@ def resume(
 ) -> None:
     """Let paused tables continue from where they stopped."""
     from operate.context import services
-    from operate.discover import on_plan
+    from operate.discover import selected
     from operate.lifecycle import resume as go_on
     from operate.table_outcome import for_each
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
         outcomes = for_each(
-            on_plan(opened, tables), lambda table: go_on(opened, table), action="resume"
+            selected(opened, tables), lambda table: go_on(opened, table), action="resume"
         )
     finish(renderer, outcomes)
 
@@ -331,13 +331,13 @@ def retry(
 ) -> None:
     """Let failed tables continue from where they stopped, and restart a failed connector."""
     from operate.context import services
-    from operate.discover import on_plan
+    from operate.discover import selected
     from operate.lifecycle import retry as again
     from operate.table_outcome import for_each
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
         outcomes = for_each(
-            on_plan(opened, tables), lambda table: again(opened, table), action="retry"
+            selected(opened, tables), lambda table: again(opened, table), action="retry"
         )
     finish(renderer, outcomes)

@@ -35,12 +35,12 @@ def list_(
 ) -> None:
     """List the quarantined records of tables, each with the reason."""
     from operate.context import services
-    from operate.discover import on_plan
+    from operate.discover import selected
     from operate.quarantined import kept, to_json
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        records = kept(opened, on_plan(opened, tables or ()))
+        records = kept(opened, selected(opened, tables or ()))
     renderer.document({"records": [to_json(record) for record in records]})
     if not records:
         renderer.line("No record is in quarantine.")

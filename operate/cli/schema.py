@@ -25,7 +25,7 @@ schema_app = typer.Typer(
 )
 
 
-class Kind(str, Enum):
+class SourceKindOption(str, Enum):
     """The values of ``--kind``."""
 
     POSTGRES = "postgres"
@@ -140,7 +140,9 @@ def history(
 
 @schema_app.command("types")
 def types(
-    kind: Annotated[Kind, typer.Option("--kind", help="The kind of source.")] = Kind.POSTGRES,
+    kind: Annotated[
+        SourceKindOption, typer.Option("--kind", help="The kind of source.")
+    ] = SourceKindOption.POSTGRES,
     markdown: Annotated[
         bool,
         typer.Option(
@@ -155,7 +157,7 @@ def types(
     from schemas import type_map, type_map_mysql
 
     renderer = Renderer(output)
-    of_postgres = kind is Kind.POSTGRES
+    of_postgres = kind is SourceKindOption.POSTGRES
     entries = type_map.type_map() if of_postgres else type_map_mysql.type_map(kind.value)
     renderer.document({"kind": kind, "types": entries, "override": type_map.OVERRIDE})
     if renderer.json:

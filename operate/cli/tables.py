@@ -112,9 +112,9 @@ def onboard(
     with renderer.progress() as progress, services(config, progress) as opened:
         wanted = at_source(opened, tables)
         if dry_run:
-            from operate.dryrun import plan
+            from operate.dryrun import onboarding_steps
 
-            planned = plan(
+            planned = onboarding_steps(
                 opened,
                 wanted.tables,
                 with_bootstrap=not no_bootstrap,
@@ -165,12 +165,12 @@ def bootstrap(
     if it is named; wildcards leave it out.
     """
     from operate.context import services
-    from operate.discover import on_plan
+    from operate.discover import selected
     from operate.onboard import bootstrap as copy
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        outcomes = copy(opened, on_plan(opened, tables, paused=False))
+        outcomes = copy(opened, selected(opened, tables, paused=False))
     finish(renderer, outcomes)
 
 
@@ -186,12 +186,12 @@ def resync(
     interruption, the same command continues.
     """
     from operate.context import services
-    from operate.discover import on_plan
+    from operate.discover import selected
     from operate.resync import resync as renew
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        outcomes = renew(opened, on_plan(opened, tables))
+        outcomes = renew(opened, selected(opened, tables))
     finish(renderer, outcomes)
 
 
@@ -214,14 +214,14 @@ def offboard(
 ) -> None:
     """Take tables off the plan; the last one of a tier also drops its connector and slot."""
     from operate.context import services
-    from operate.discover import on_plan
+    from operate.discover import selected
     from operate.lifecycle import absent_sources
     from operate.lifecycle import offboard as leave
     from operate.table_outcome import for_each
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        wanted = on_plan(opened, tables, retired=delete_data)
+        wanted = selected(opened, tables, retired=delete_data)
         absent = absent_sources(opened, wanted) if source_gone else {}
         outcomes = for_each(
             wanted,
@@ -244,13 +244,13 @@ def path(
     TABLE can also be the name of a lake table that several source tables feed.
     """
     from operate.context import services
-    from operate.discover import on_plan
+    from operate.discover import selected
     from operate.lifecycle import published_path
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
         shared = table in opened.config.sharded
-        wanted = on_plan(opened, [table])[0] if shared else opened.config.table_id(table)
+        wanted = selected(opened, [table])[0] if shared else opened.config.table_id(table)
         found = published_path(opened, wanted)
     renderer.document({"table": table if shared else wanted, "path": found})
     renderer.line(found)

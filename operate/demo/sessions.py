@@ -11,7 +11,7 @@ from cdc.sources.mysql import connection as mysql
 from cdc.sources.postgres import connection as postgres
 
 
-class Session(Protocol):
+class AdminSession(Protocol):
     """A session of the login ``admin`` on the primary, in autocommit mode."""
 
     def run(self, statement: str, values: Mapping[str, int] | None = None) -> None:
@@ -29,7 +29,7 @@ class Session(Protocol):
         """One transaction for the length of a block; an error rolls it back."""
 
 
-Sessions = Callable[[], AbstractContextManager[Session]]
+Sessions = Callable[[], AbstractContextManager[AdminSession]]
 """Opens a session for the length of a block; its errors are `cdc.errors.SourceError`."""
 
 
@@ -47,7 +47,7 @@ def sessions(source: str, config: SourceConfig) -> Sessions:
 
 def _on_postgres(connections: postgres.Connections) -> Sessions:
     @contextmanager
-    def opened() -> Iterator[Session]:
+    def opened() -> Iterator[AdminSession]:
         with connections.open("admin") as session:
             yield _PostgresSession(session)
 
@@ -72,7 +72,7 @@ def _on_mysql(source: str, config: MysqlSourceConfig) -> Sessions:
     connections = mysql.Connections(source, config)
 
     @contextmanager
-    def opened() -> Iterator[Session]:
+    def opened() -> Iterator[AdminSession]:
         with connections.open("admin") as session:
             # Otherwise a DELETE that finds no row blocks inserts of others at its place.
             session.rows("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")

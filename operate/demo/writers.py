@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from cdc.errors import SourceError
-from operate.demo.sessions import Session, Sessions
+from operate.demo.sessions import AdminSession, Sessions
 from operate.demo.shop import Deed
 
 _PAUSE_AFTER_ERROR_S = 0.5
@@ -99,7 +99,7 @@ class Writers:
                     self._failures.append(error.message)
                 self._stop.wait(_PAUSE_AFTER_ERROR_S)
 
-    def _do(self, session: Session, deed: Deed, number: int) -> None:
+    def _do(self, session: AdminSession, deed: Deed, number: int) -> None:
         with session.transaction():
             for statement in deed.statements:
                 session.run(statement, {"n": self.total, "r": number})

@@ -27,7 +27,7 @@ _SEEDS = (20_011, 90_001)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedRows:
     """The result of one pass over source and lake.
 
     Args:
@@ -92,7 +92,7 @@ def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
     )
 
 
-def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: int) -> Comparison:
+def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: int) -> ComparedRows:
     """Compare all rows in one pass with one shuffle of keys and digests.
 
     Args:
@@ -129,7 +129,7 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
         suspects = kept.where("_differs").select(*key).limit(limit).collect()
     finally:
         kept.unpersist()
-    return Comparison(
+    return ComparedRows(
         source_rows=totals["source"],
         lake_rows=totals["lake"],
         keys=totals["keys"],

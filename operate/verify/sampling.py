@@ -40,7 +40,9 @@ class Sampler:
         self._absent: set[Key] = set()
         self._stop = threading.Event()
         self._error: TributaryError | None = None
-        self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)
+        self._thread = threading.Thread(
+            target=self._sample_until_stopped, name="sampler", daemon=True
+        )
         self.samples = 0
 
     def __enter__(self) -> Sampler:
@@ -71,7 +73,7 @@ class Sampler:
         """Keys that had no row in at least one sample."""
         return frozenset(self._absent)
 
-    def _work(self) -> None:
+    def _sample_until_stopped(self) -> None:
         while not self._stop.wait(_PAUSE_S):
             try:
                 self._sample()

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Kind = Literal["missing", "extra", "different", "duplicate"]
+DifferenceKind = Literal["missing", "extra", "different", "duplicate"]
 Key = tuple[object, ...]
 RowDigest = tuple[str, ...]
 """One digest per column."""
@@ -54,7 +54,7 @@ class Sighting:
         return len(self.at_source) == 1
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> DifferenceKind:
         """The kind of difference, if it is one."""
         if self.lake_rows > 1:
             return "duplicate"

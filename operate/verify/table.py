@@ -23,10 +23,10 @@ from cdc.sources.source_facts import KeyRange
 from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import State
 from operate.lifecycle import require
-from operate.verify.compare import Comparison, as_table, compare, digests, source_rows, with_keys
+from operate.verify.compare import ComparedRows, as_table, compare, digests, source_rows, with_keys
 from operate.verify.log import LogComparison
 from operate.verify.sampling import Sampler
-from operate.verify.settle import Key, Kind, Sighting, Suspect, judge, sightings
+from operate.verify.settle import DifferenceKind, Key, Sighting, Suspect, judge, sightings
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -63,7 +63,7 @@ class Difference:
         columns: Columns that differ, for ``different``.
     """
 
-    kind: Kind
+    kind: DifferenceKind
     key: Mapping[str, object]
     columns: tuple[str, ...] = ()
 
@@ -148,7 +148,7 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
         StateError: The table is not published.
         TributaryError: Source, stream or lake cannot be read.
     """
-    return _Verification(services, context, table).run()
+    return _TableVerifier(services, context, table).run()
 
 
 def require_published(services: Services, table: TableId) -> tuple[TableRecord, Attempt]:
@@ -169,7 +169,7 @@ def require_published(services: Services, table: TableId) -> tuple[TableRecord, 
     return record, record.attempt
 
 
-class _Verification:
+class _TableVerifier:
     def __init__(self, services: Services, context: RunContext, table: TableId) -> None:
         record, self._attempt = require_published(services, table)
         check_serving(context.spark, record)
@@ -240,7 +240,7 @@ class _Verification:
             seconds=time.monotonic() - started,
         )
 
-    def _pass(self) -> tuple[Marker, Comparison]:
+    def _pass(self) -> tuple[Marker, ComparedRows]:
         """Compare all rows after lake and replica have both passed the same marker."""
         marker = self._source.write_marker()
         self._source.wait_for_marker_on_replica(

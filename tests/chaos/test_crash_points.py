@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.config import load
-from cdc.lake.generations import Kind
+from cdc.lake.generations import FolderKind
 from cdc.run import run_tables
 from cdc.runtime.failpoints import FAILPOINTS
 from cdc.runtime.progress import NullProgress
@@ -201,7 +201,7 @@ def test_a_removal_killed_at_each_point_and_repeated(
         (outcome,) = resync(services, [table])
         assert outcome.error is None, outcome.error
         before = look(services, table)  # tests of before have left others, which readers may use
-        former = next(one for one in before if one.kind is Kind.FORMER)
+        former = next(one for one in before if one.kind is FolderKind.FORMER)
         killed_at(project, point, "generations", "remove", project.label(running), former.attempt)
         listed = project.run("generations", "list", project.label(running), "--output", "json")
         left = {one["attempt"] for one in listed.expect(0).json["generations"]}

@@ -18,7 +18,7 @@ from cdc.run import RunResult
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State
 from operate.context import Services
-from operate.schema import Difference, check, difference
+from operate.schema import SchemaDifference, check, difference
 from schemas.changes import Verdict
 from tests.integration.rigs.replication import Replication
 from tests.integration.rigs.running import shared as shared
@@ -419,7 +419,7 @@ class Changed:
 
     replication: Replication
     answers: dict[str, Verdict]
-    told: Difference
+    told: SchemaDifference
     results: dict[str, RunResult]
 
 

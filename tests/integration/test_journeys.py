@@ -9,7 +9,7 @@ import pytest
 from cdc.errors import StateError
 from cdc.store.table_state import State
 from operate.check import check
-from operate.discover import discover, on_plan
+from operate.discover import discover, selected
 from operate.lifecycle import offboard, pause, published_path, resume
 from operate.onboard import bootstrap
 from operate.status import status
@@ -211,7 +211,7 @@ def test_offboarding_the_last_table_takes_the_capture_along(shop: Shop) -> None:
     assert services.kafka.topics([capture.topic(shop.table("parts"))]) == {}
     assert Path(shop.record("orders").base_path).exists()
     assert not Path(shop.record("parts").base_path).exists()
-    assert on_plan(services, []) == []
+    assert selected(services, []) == []
 
     shop.database.execute("UPDATE orders SET v = 7 WHERE id = 1")
     succeeded(shop.onboard("orders"))

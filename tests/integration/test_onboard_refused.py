@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cdc.store.table_state import State
 from operate.discover import at_source, discover
-from operate.dryrun import plan
+from operate.dryrun import onboarding_steps
 from operate.onboard import onboard
 from tests.integration.rigs.shop import Shop, succeeded
 from tests.integration.rigs.shop import cold as cold
@@ -52,7 +52,7 @@ def test_a_table_whose_path_is_taken_leaves_the_publication_again(cold: Shop) ->
 
 def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:
     cold.create("orders", 10)
-    planned = plan(cold.services, [cold.table("orders")], with_bootstrap=True)
+    planned = onboarding_steps(cold.services, [cold.table("orders")], with_bootstrap=True)
     text = "\n".join(step.text for step in planned.steps)
     capture = cold.services.capture(cold.table("orders"))
     assert f'ALTER PUBLICATION "{capture.publication}" ADD TABLE ONLY "public"."orders";' in text
@@ -96,7 +96,7 @@ def test_discover_dry_run_and_onboarding_judge_alike(cold: Shop) -> None:
         wanted = at_source(cold.services, ["public.*"])
         assert set(wanted.tables) == wanted.by_wildcard == set(entries)
         options = {"with_bootstrap": False, "by_wildcard": wanted.by_wildcard}
-        planned = plan(cold.services, wanted.tables, **options)
+        planned = onboarding_steps(cold.services, wanted.tables, **options)
         assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
         outcomes = onboard(cold.services, wanted.tables, **options)
     finally:

@@ -473,10 +473,10 @@ def test_wait_for_older_transactions_names_what_blocks(
     with psycopg.connect(database.dsn(), application_name="slow batch") as open_one:
         open_one.execute("INSERT INTO t VALUES (1)")
         with pytest.raises(SourceError, match=rf"session {open_one.info.backend_pid}.*slow batch"):
-            source.settle(timeout_s=0.5, progress=QUIET)
+            source.wait_for_older_transactions(timeout_s=0.5, progress=QUIET)
         ended = threading.Timer(0.5, open_one.rollback)
         ended.start()
-        x0 = int(source.settle(timeout_s=20, progress=QUIET).by)
+        x0 = int(source.wait_for_older_transactions(timeout_s=20, progress=QUIET).by)
         ended.join()
         # one that began after x0 does not count
         open_one.execute("INSERT INTO t VALUES (2)")
@@ -500,7 +500,7 @@ def test_wait_for_older_transactions_counts_prepared_ones(
         session.rollback()
     try:
         with pytest.raises(SourceError, match=f"prepared transaction '{gid}'"):
-            source.settle(timeout_s=0.5, progress=QUIET)
+            source.wait_for_older_transactions(timeout_s=0.5, progress=QUIET)
     finally:
         database.execute(f"ROLLBACK PREPARED '{gid}'")
-    source.settle(timeout_s=5, progress=QUIET)
+    source.wait_for_older_transactions(timeout_s=5, progress=QUIET)

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from bootstrap.chunks import key_range, plan
+from bootstrap.chunks import cut_chunks, key_range
 from cdc.config import TableSettings
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
 from cdc.runtime.progress import NullProgress
@@ -122,7 +122,7 @@ def test_chunks_are_even_disjoint_and_complete_for_every_kind_of_key(
     for name, _, _ in KEYS:
         table = source.table(table_id(database, f"{name}_t"))
         schema = source.schema(table, TableSettings())
-        chunks = plan(source.sample_boundaries(table, schema.key, 8))
+        chunks = cut_chunks(source.sample_boundaries(table, schema.key, 8))
         counts = [count_in(database, source, table, schema, key_range(chunk)) for chunk in chunks]
         total = source.count(table)
         assert sum(counts) == total, name
@@ -154,7 +154,7 @@ def test_a_text_key_that_a_replica_sorts_otherwise_is_not_cut(
             for version in (140000, 150000)
         ]
     assert answers[0] == answers[1] == {"code": answers[0]["code"]}, "versions differ in the rest"
-    assert len(plan(source.sample_boundaries(table, key, 4))) == 4
+    assert len(cut_chunks(source.sample_boundaries(table, key, 4))) == 4
     real = key_order.versions
 
     def another(session: Session, *arguments: Any) -> dict[str, str | None]:
@@ -164,8 +164,8 @@ def test_a_text_key_that_a_replica_sorts_otherwise_is_not_cut(
         return dict.fromkeys(found, "0.1") if standby else found
 
     monkeypatch.setattr(key_order, "versions", another)
-    assert len(plan(source.sample_boundaries(table, key, 4))) == 1
-    assert len(plan(source.sample_boundaries(table, ("n",), 4))) == 4
+    assert len(cut_chunks(source.sample_boundaries(table, key, 4))) == 1
+    assert len(cut_chunks(source.sample_boundaries(table, ("n",), 4))) == 4
 
 
 def count_in(
@@ -216,7 +216,7 @@ def test_spark_reads_the_view_in_parallel_whatever_happened_since(
     schema = source.schema(table, TableSettings.model_validate({"columns": {"exclude": ["V"]}}))
     marker = source.write_marker()
     with source.open_view(marker, timeout_s=60, progress=QUIET) as view:
-        chunks = plan(source.sample_boundaries(table, schema.key, 4))
+        chunks = cut_chunks(source.sample_boundaries(table, schema.key, 4))
         database.execute('DELETE FROM "T ""1" WHERE "Sélect" % 2 = 0')
         on_replica(source)
         ranges = [key_range(chunk) for chunk in chunks]

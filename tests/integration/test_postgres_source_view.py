@@ -284,7 +284,7 @@ def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
     database.stack.psql(f"GRANT {owner} TO {admin}")
     assert capture_of(source, slot=slot).kept_log.create()
     assert capture_of(source, slot=slot).kept_log.drop()
-    source.settle(timeout_s=20, progress=QUIET)
+    source.wait_for_older_transactions(timeout_s=20, progress=QUIET)
     marker = source.write_marker()
     with source.open_view(marker, timeout_s=20, progress=QUIET) as view:
         assert view.warnings == ()

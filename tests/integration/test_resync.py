@@ -22,7 +22,7 @@ from bootstrap.handoff import BootstrapResult
 from bootstrap.resync import resync_table
 from cdc.errors import LostHistoryError, StateError
 from cdc.lake import table_services as lake_services
-from cdc.lake.generations import Kind
+from cdc.lake.generations import FolderKind
 from cdc.lake.pointer import local_folder
 from cdc.run import run_tables
 from cdc.runtime.progress import NullProgress
@@ -288,9 +288,9 @@ def test_former_generations_stay_as_many_as_asked_for(table: Table) -> None:
     first = shop.published(table.name)
     assert [one.error for one in resync(services, [known])] == [None]
     assert not folder.exists(), "what an attempt left behind goes"  # type: ignore[union-attr]
-    assert kinds(services, known) == [(2, Kind.SERVING), (1, Kind.FORMER)]
+    assert kinds(services, known) == [(2, FolderKind.SERVING), (1, FolderKind.FORMER)]
     assert [one.error for one in resync(services, [known])] == [None]
-    assert kinds(services, known) == [(3, Kind.SERVING), (2, Kind.FORMER)]
+    assert kinds(services, known) == [(3, FolderKind.SERVING), (2, FolderKind.FORMER)]
     assert first is not None
     assert not local_folder(first).exists()  # type: ignore[union-attr]
 
@@ -298,9 +298,9 @@ def test_former_generations_stay_as_many_as_asked_for(table: Table) -> None:
         remove(services, known, ["3"])
     with pytest.raises(StateError, match="no generation 7"):
         remove(services, known, ["2", "7"])
-    assert kinds(services, known) == [(3, Kind.SERVING), (2, Kind.FORMER)]
+    assert kinds(services, known) == [(3, FolderKind.SERVING), (2, FolderKind.FORMER)]
     assert [one.number for one in remove(services, known, ["2"]).removed] == [2]
-    assert kinds(services, known) == [(3, Kind.SERVING)]
+    assert kinds(services, known) == [(3, FolderKind.SERVING)]
     assert table.published() == ROWS
 
 
@@ -314,14 +314,14 @@ def test_a_generation_that_is_built_can_be_given_up(table: Table) -> None:
     with pytest.raises(KeyboardInterrupt):
         table.resync(Watch(on_start={"copy > has captured": leave}))
     services = table.services
-    assert kinds(services, known) == [(1, Kind.SERVING), (2, Kind.BUILDING)]
+    assert kinds(services, known) == [(1, FolderKind.SERVING), (2, FolderKind.BUILDING)]
     assert remove(services, known).removed == ()
     remove(services, known, ["2"])
-    assert kinds(services, known) == [(1, Kind.SERVING)]
+    assert kinds(services, known) == [(1, FolderKind.SERVING)]
     assert shop.store.builds() == []
 
 
-def kinds(services: Services, table: TableId) -> list[tuple[int | None, Kind]]:
+def kinds(services: Services, table: TableId) -> list[tuple[int | None, FolderKind]]:
     return [(one.number, one.kind) for one in look(services, table)]
 
 

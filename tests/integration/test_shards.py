@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc.errors import ConfigError
 from cdc.lake.timeline import Timeline
 from cdc.store.table_state import State
-from operate.discover import at_source, on_plan
+from operate.discover import at_source, selected
 from operate.lifecycle import offboard, published_path
 from operate.onboard import bootstrap
 from operate.resync import resync
@@ -212,7 +212,7 @@ def test_settings_that_make_another_table_of_a_shard_are_refused(shop: Shop) -> 
     found = {one.table.name: one for one in shop.onboard(*names(2))}
     assert "the name of the shard column" in str(found["orders_1"].error)
     succeeded([found["orders_0"]])
-    assert on_plan(shop.services, ["sales.orders"]) == [shop.table("orders_0")]
+    assert selected(shop.services, ["sales.orders"]) == [shop.table("orders_0")]
     # A shard that cannot be replicated is in the plan all the same: the lake table would lack it.
     shop.database.execute("CREATE TABLE orders_7 (v int)")
     wanted = {table.name: table for table in at_source(shop.services, ["sales.orders"]).tables}

@@ -16,7 +16,7 @@ from cdc.lake.write import LakeTable
 from cdc.rows.columns import PROBLEM
 from cdc.rows.decode import decode
 from cdc.rows.event_plan import EventRules
-from cdc.rows.log_rows import Reached, inserted, reached
+from cdc.rows.log_rows import ReachedPlace, inserted, reached
 from operate.verify.compare import compare_bags
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Binlog, Topic
@@ -115,14 +115,14 @@ def test_a_transaction_of_a_binlog_that_is_read_again_adds_no_row(spark: SparkSe
     assert found(frame) == once
     # Wherever batches end, also in the midst of what is sent again.
     for ends in ((101,), (102,), (104,), (105, 106), (103, 104, 105, 107)):
-        place: Reached | None = None
+        place: ReachedPlace | None = None
         rows_found: list[int] = []
         for start, end in itertools.pairwise((100, *ends, 108)):
             batch = frame.where(f"_cdc_offset >= {start} AND _cdc_offset < {end}")
             rows_found += [n for _, n in found(batch, beyond=place)]
             place = reached(batch, place, LOG.table)
             assert place is not None
-            assert Reached.parse(str(place)) == place
+            assert ReachedPlace.parse(str(place)) == place
         assert rows_found == [n for _, n in once], ends
 
 
@@ -142,7 +142,7 @@ def test_a_connector_that_goes_on_amid_a_transaction_counts_anew(spark: SparkSes
     frame = decoded(spark, events).cache()
     once = [1, 2, 3, 4, 5, 6]
     for ends in ((), (103, 105, 109)):
-        place: Reached | None = None
+        place: ReachedPlace | None = None
         found: list[int] = []
         for start, end in itertools.pairwise((100, *ends, 111)):
             batch = frame.where(f"_cdc_offset >= {start} AND _cdc_offset < {end}")

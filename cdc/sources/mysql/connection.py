@@ -109,7 +109,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
         connection = self._connect(role, on_replica, statement_timeout_s, several)
         try:
             session = Session(connection, self.config.kind)
-            self._settle(session, on_replica, statement_timeout_s, lock_timeout_s)
+            self._apply_settings(session, on_replica, statement_timeout_s, lock_timeout_s)
             yield session
         except pymysql.MySQLError as error:
             raise self.explain(error, role, on_replica=on_replica) from error
@@ -150,7 +150,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
                 to_check="host, port, TLS and the login of this source",
             ) from None
 
-    def _settle(
+    def _apply_settings(
         self, session: Session, on_replica: bool, statement_timeout_s: float, lock_timeout_s: float
     ) -> None:
         """Compare the kind, and make the session independent of the server's defaults."""

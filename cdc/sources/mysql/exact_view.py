@@ -83,7 +83,7 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
             " server.",
         )
     with connections.open("snapshot", on_replica=True) as session:
-        if _may(session, _RIGHT[kind]):
+        if _has_right(session, _RIGHT[kind]):
             return None
         name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     return (
@@ -204,7 +204,7 @@ class _Opening(threading.Thread):
         self.join(self._timeout_s + 2 * replica_applier.PAUSE_LIMIT_S)
         if self._split is not None:
             return self._split
-        raise self.failure() or self._not_all(0)
+        raise self.failure() or self._sessions_missing(0)
 
     def failure(self) -> TributaryError | None:
         """Return the error because of which S cannot be known; None without an error so far."""
@@ -245,7 +245,7 @@ class _Opening(threading.Thread):
                 self.gate.open(session)
                 self._wait_until_all_have_views(session)
                 # If S has changed, the applier ran after it was stopped.
-                if replica_applier.runs(self._connections, session) or not self._stands(
+                if replica_applier.runs(self._connections, session) or not self._has_applied(
                     session, split
                 ):
                     raise ReplicaError(
@@ -269,7 +269,7 @@ class _Opening(threading.Thread):
         if wait_while(
             absent, timeout_s=self._timeout_s, poll_s=_ARRIVALS_POLL_S, stop=self._given_up
         ):
-            raise self._not_all(come)
+            raise self._sessions_missing(come)
 
     def _stopped(self, session: Session) -> GtidSet:
         """Stop the applier; return the transactions that the replica has executed."""
@@ -301,7 +301,7 @@ class _Opening(threading.Thread):
                     " between it and the primary.",
                 )
 
-    def _stands(self, session: Session, split: GtidSet) -> bool:
+    def _has_applied(self, session: Session, split: GtidSet) -> bool:
         return split.reaches(applied(session, self._connections.config.kind))
 
     def _wait_until_all_have_views(self, session: Session) -> None:
@@ -317,7 +317,7 @@ class _Opening(threading.Thread):
                 remedy="Run the command again when the replica has less load.",
             )
 
-    def _not_all(self, come: int) -> ReplicaError:
+    def _sessions_missing(self, come: int) -> ReplicaError:
         return ReplicaError(
             f"only {come} of the {self._sessions} sessions that read at the same time have"
             f" connected to the {self._where}",
@@ -331,7 +331,7 @@ class _Opening(threading.Thread):
         return self._connections.where(on_replica=True)
 
 
-def _may(session: Session, right: str) -> bool:
+def _has_right(session: Session, right: str) -> bool:
     """Whether the session's login itself has a right; rights of its roles do not count."""
     name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     held = session.rows(

@@ -77,7 +77,7 @@ class Lookups:
     indexes: Mapping[str, tuple[str, ...]]
 
 
-def plan(
+def after_statements(
     session: Session, table: TableId, fingerprint: Fingerprint, statements: Sequence[Statement]
 ) -> Planned:
     """The table as the statements would leave it.
@@ -100,7 +100,7 @@ def plan(
             table=table,
         )
     with _asking(session, table) as lookups:
-        then = planned(found, statements, lookups)
+        then = after_definitions(found, statements, lookups)
     source_table, facts = catalog.as_values(session, then)
     facts = Fingerprint({**facts.facts, READ_AT: fingerprint.facts[READ_AT]})
     effects = read_statements(statement.text for statement in statements)
@@ -173,7 +173,9 @@ def _as_catalog(row: Row) -> Row:
     }
 
 
-def planned(found: Described, statements: Sequence[Statement], lookups: Lookups) -> Described:
+def after_definitions(
+    found: Described, statements: Sequence[Statement], lookups: Lookups
+) -> Described:
     """Apply statements to a table's description.
 
     Raises:

@@ -12,7 +12,7 @@ END_OLDER = (
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequiredSetting:
     """The value that one setting must have.
 
     Args:
@@ -29,42 +29,42 @@ class Wanted:
     loses: bool = True
 
 
-WANTED: Mapping[str, Wanted] = {
-    "log_bin": Wanted("ON", "Set log_bin on the primary and restart it."),
-    "binlog_format": Wanted(
+WANTED: Mapping[str, RequiredSetting] = {
+    "log_bin": RequiredSetting("ON", "Set log_bin on the primary and restart it."),
+    "binlog_format": RequiredSetting(
         "ROW",
         f"SET GLOBAL binlog_format = ROW, and in the option file. Then {END_OLDER}",
         of_sessions=True,
     ),
-    "binlog_row_image": Wanted(
+    "binlog_row_image": RequiredSetting(
         "FULL",
         "SET GLOBAL binlog_row_image = FULL, and in the option file: otherwise events lack the"
         f" columns that a statement did not touch. Then {END_OLDER}",
         of_sessions=True,
     ),
-    "binlog_row_value_options": Wanted(
+    "binlog_row_value_options": RequiredSetting(
         "",
         "SET GLOBAL binlog_row_value_options = '': otherwise the binlog has only the changed"
         f" parts of JSON values. Then {END_OLDER}",
         of_sessions=True,
     ),
-    "binlog_order_commits": Wanted(
+    "binlog_order_commits": RequiredSetting(
         "ON",
         "SET GLOBAL binlog_order_commits = ON, and in the option file: otherwise commits become"
         " visible in an order that differs from the binlog's.",
     ),
-    "lower_case_table_names": Wanted(
+    "lower_case_table_names": RequiredSetting(
         "0",
         "Capture from a server where it is 0, which is fixed when a server is initialized: the"
         " connector reports names as they were written.",
     ),
-    "gtid_strict_mode": Wanted("ON", "SET GLOBAL gtid_strict_mode = ON.", loses=False),
-    "log_bin_compress": Wanted(
+    "gtid_strict_mode": RequiredSetting("ON", "SET GLOBAL gtid_strict_mode = ON.", loses=False),
+    "log_bin_compress": RequiredSetting(
         "OFF",
         "SET GLOBAL log_bin_compress = OFF, and in the option file: the connector ignores rows"
         " that are compressed in the binlog.",
     ),
-    "binlog_alter_two_phase": Wanted(
+    "binlog_alter_two_phase": RequiredSetting(
         "OFF",
         "SET GLOBAL binlog_alter_two_phase = OFF, and in the option file: otherwise the binlog"
         " contains failed statements, and the connector treats them as executed. Then"

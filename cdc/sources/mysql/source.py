@@ -35,10 +35,10 @@ from cdc.sources.source_facts import (
     Check,
     KeyRange,
     Marker,
+    OlderEnded,
     Planned,
     ReplicaPosition,
     ServerIdentity,
-    Settled,
     SnapshotQuery,
     SourceTable,
     StoredValue,
@@ -103,7 +103,7 @@ class MysqlSource:
         """The table as it would be after statements, which are not run."""
         statements = read_planned(ddl, table.table)
         with self._connections.open("admin") as session:
-            return planned_table.plan(session, table.table, fingerprint, statements)
+            return planned_table.after_statements(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
         """The value of a new column in older rows, and the type rule that reads the value."""
@@ -144,7 +144,7 @@ class MysqlSource:
         """None, since an event does not show the position at which its transaction ends."""
         return None
 
-    def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
+    def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
         """Write a marker, after which no transaction of the added tables is captured in part.
 
         If tables were added to the connector in the middle of a transaction, it may capture only
@@ -152,7 +152,7 @@ class MysqlSource:
         the log, so the copy contains the whole transaction.
         """
         marker = self.write_marker()
-        return Settled(str(marker.id), marker.position)
+        return OlderEnded(str(marker.id), marker.position)
 
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress

@@ -102,7 +102,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         """
         session = self._connect(role, on_replica=on_replica)
         try:
-            _settle(session, statement_timeout_s, lock_timeout_s)
+            _apply_settings(session, statement_timeout_s, lock_timeout_s)
             yield session
         except psycopg.Error as error:
             raise self.explain(error, role, on_replica=on_replica) from error
@@ -215,7 +215,7 @@ def read_by(session: Session, **settings: str) -> None:
     _set(session, _READ_BY | settings, local=True)
 
 
-def _settle(session: Session, statement_timeout_s: float, lock_timeout_s: float) -> None:
+def _apply_settings(session: Session, statement_timeout_s: float, lock_timeout_s: float) -> None:
     """Make the session independent of defaults of the server, the database and the role."""
     limits = {
         "statement_timeout": str(round(statement_timeout_s * 1000)),

@@ -9,7 +9,7 @@ from cdc.sources.postgres.connection import Connections
 from schemas.table import TableId
 
 
-class PartitionFiles:
+class PostgresPartitionFiles:
     """The files of partitions, by the partitions' object ids (see `cdc.sources.base`).
 
     Args:

@@ -63,7 +63,7 @@ class Lookups:
     constraints: dict[str, tuple[bool, bool]]
 
 
-def plan(
+def after_statements(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
     """Apply actions to a table's description; only the catalog is read."""

@@ -27,7 +27,7 @@ from cdc.sources.postgres import (
     version,
 )
 from cdc.sources.postgres.connection import Connections, is_recovery_conflict
-from cdc.sources.postgres.partition_files import PartitionFiles
+from cdc.sources.postgres.partition_files import PostgresPartitionFiles
 from cdc.sources.postgres.slot_capture import PostgresCapture
 from cdc.sources.servers import Role
 from cdc.sources.source_facts import (
@@ -35,10 +35,10 @@ from cdc.sources.source_facts import (
     Check,
     KeyRange,
     Marker,
+    OlderEnded,
     Planned,
     ReplicaPosition,
     ServerIdentity,
-    Settled,
     SnapshotQuery,
     SourceTable,
     StoredValue,
@@ -111,7 +111,7 @@ class PostgresSource:
         """Return the table as it would be after DDL statements; no statement is executed."""
         actions = read_ddl(ddl, table.table)
         with self._connections.open("admin") as session:
-            return planned_table.plan(session, table, fingerprint, actions)
+            return planned_table.after_statements(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
         """A column's value in rows older than it, as text of what its rule reads, and the rule."""
@@ -119,9 +119,9 @@ class PostgresSource:
             return lookup.stored_value(session, table, column, stored)
 
     @property
-    def partition_files(self) -> PartitionFiles:
+    def partition_files(self) -> PostgresPartitionFiles:
         """The files of partitions."""
-        return PartitionFiles(self._connections)
+        return PostgresPartitionFiles(self._connections)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """Return the table's lake schema: the replicated columns and the record key."""
@@ -142,14 +142,14 @@ class PostgresSource:
         """False, since the server changes such rows with own statements, which send events."""
         return False
 
-    def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
+    def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
         """Take x0 now, and wait until the primary has no open transaction up to x0."""
         with self._connections.open("admin") as session:
             x0 = primary.current_transaction_id(session)
             primary.wait_for_older_transactions(
                 session, x0, source=self._name, timeout_s=timeout_s, progress=progress
             )
-        return Settled(str(x0))
+        return OlderEnded(str(x0))
 
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
@@ -186,7 +186,7 @@ class PostgresSource:
         if self.has_replica:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         else:
-            self.settle(timeout_s=timeout_s, progress=progress)
+            self.wait_for_older_transactions(timeout_s=timeout_s, progress=progress)
         opened = replica.exported_view(self._connections, marker, on_replica=self.has_replica)
         with opened as exporter, self._watched(exporter) as view:
             yield view

@@ -11,7 +11,7 @@ from bootstrap.chunks import (
     WAVE_SHARE,
     at_most,
     chunk_count,
-    plan,
+    cut_chunks,
     waves,
 )
 from cdc.sources.source_facts import Boundaries, TableSize
@@ -33,14 +33,14 @@ def holds(chunk: Chunk, key: int) -> bool:
 
 @given(POINTS, st.integers(-2000, 2000))
 def test_every_key_is_in_exactly_one_chunk(points: list[int], key: int) -> None:
-    chunks = plan(boundaries(points))
+    chunks = cut_chunks(boundaries(points))
     assert sum(holds(chunk, key) for chunk in chunks) == 1
     assert [chunk.id for chunk in chunks] == list(range(len(points) + 1))
 
 
 @given(POINTS, SIZES)
 def test_estimates_add_up_to_the_table(points: list[int], size: TableSize) -> None:
-    chunks = plan(boundaries(points, size))
+    chunks = cut_chunks(boundaries(points, size))
     assert sum(chunk.rows_estimate for chunk in chunks) == size.rows
     assert sum(chunk.bytes_estimate for chunk in chunks) == size.heap_bytes
     rows = [chunk.rows_estimate for chunk in chunks]
@@ -52,7 +52,7 @@ def test_as_few_chunks_as_can_be_read_at_once_are_of_the_same_keys(
     points: list[int], most: int
 ) -> None:
     found = at_most(boundaries(points), most)
-    assert len(plan(found)) == min(len(points) + 1, most)
+    assert len(cut_chunks(found)) == min(len(points) + 1, most)
     assert set(found.points) <= set(boundaries(points).points)
     assert list(found.points) == sorted(found.points, key=lambda point: int(point[0]))
 
@@ -83,9 +83,11 @@ def test_a_table_that_is_not_small_keeps_every_reader_busy_in_each_commit() -> N
     assert count(SMALL_ROWS, 8 * MIB, parallel=8) == 8
     chunks = count(2_000_000, 508 * MIB, parallel=4)
     assert chunks == 20
-    planned = plan(boundaries(list(range(chunks - 1)), TableSize(2_000_000, 508 * MIB)))
+    planned = cut_chunks(boundaries(list(range(chunks - 1)), TableSize(2_000_000, 508 * MIB)))
     assert [len(wave) for wave in waves(planned, parallel=4)] == [12, 4, 4]
-    planned = plan(boundaries(list(range(chunks - 1)), TableSize(20_000_000, 2 * QUICK_BYTES)))
+    planned = cut_chunks(
+        boundaries(list(range(chunks - 1)), TableSize(20_000_000, 2 * QUICK_BYTES))
+    )
     assert [len(wave) for wave in waves(planned, parallel=4)] == [4] * 5
 
 
@@ -97,7 +99,7 @@ def test_a_few_wide_rows_are_cut_for_several_commits() -> None:
 def test_one_wave_repeats_no_more_than_its_share(size: TableSize, parallel: int) -> None:
     chunks = chunk_count(size, chunk_rows=500_000, chunk_bytes=128 * MIB, parallel=parallel)
     chunks = min(chunks, 5000)
-    planned = plan(boundaries(list(range(chunks - 1)), size))
+    planned = cut_chunks(boundaries(list(range(chunks - 1)), size))
     groups = waves(planned, parallel=parallel)
     assert [chunk for wave in groups for chunk in wave] == list(planned)
     total = sum(chunk.bytes_estimate for chunk in planned)
@@ -112,6 +114,6 @@ def test_one_wave_repeats_no_more_than_its_share(size: TableSize, parallel: int)
 
 @given(st.sets(st.integers(0, 19)), st.integers(1, 6))
 def test_a_resume_takes_up_what_is_left(done: set[int], parallel: int) -> None:
-    planned = plan(boundaries(list(range(19)), TableSize(10**6, 10**9)))
+    planned = cut_chunks(boundaries(list(range(19)), TableSize(10**6, 10**9)))
     left = [chunk.id for wave in waves(planned, parallel=parallel, done=done) for chunk in wave]
     assert left == [number for number in range(20) if number not in done]

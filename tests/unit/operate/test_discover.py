@@ -17,7 +17,7 @@ from cdc.sources.source_facts import SourceColumn, SourceTable, TableStats
 from cdc.store.table_state import State
 from operate.cli import tables as commands
 from operate.context import Services
-from operate.discover import discover, on_plan
+from operate.discover import discover, selected
 from operate.onboard import register
 from operate.readiness_check import examine_all
 from schemas.table import TableId
@@ -46,9 +46,9 @@ def services(tmp_path: Path) -> Iterator[Services]:
 
 
 def test_a_wildcard_leaves_out_what_is_offboarded(services: Services) -> None:
-    assert on_plan(services, ["public.*"]) == [ORDERS, PAUSED]
-    assert on_plan(services, []) == [ORDERS, PAUSED]
-    assert on_plan(services, ["public.*"], retired=True) == [GONE, ORDERS, PAUSED]
+    assert selected(services, ["public.*"]) == [ORDERS, PAUSED]
+    assert selected(services, []) == [ORDERS, PAUSED]
+    assert selected(services, ["public.*"], retired=True) == [GONE, ORDERS, PAUSED]
 
 
 def test_a_paused_table_is_copied_by_its_name_only(

@@ -45,7 +45,7 @@ def record(name: str, source: str = "shop") -> TableRecord:
     )
 
 
-class Servers:
+class ServerOpeners:
     """Servers that answer, but for one question."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Servers:
                 slot="s",
                 connector="c",
                 resource=f"the capture of {of.table.source}",
-                tells_definitions=True,
+                reports_definitions=True,
                 evidence_topics=(),
                 append=False,
             )
@@ -114,7 +114,7 @@ class Servers:
 def test_who_does_not_answer_is_asked_once_for_all_tables_of_a_capture(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str, error: type[TributaryError]
 ) -> None:
-    servers = Servers(monkeypatch, tmp_path, asked, error)
+    servers = ServerOpeners(monkeypatch, tmp_path, asked, error)
     captures = servers.captures()
     for name in ("orders", "lines", "logs"):
         if error is ConnectError:
@@ -132,7 +132,7 @@ def test_who_does_not_answer_is_asked_once_for_all_tables_of_a_capture(
 def test_a_connect_that_is_away_keeps_no_other_answer_from_being_judged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    servers = Servers(monkeypatch, tmp_path, "connector", ConnectError)
+    servers = ServerOpeners(monkeypatch, tmp_path, "connector", ConnectError)
     evidence = servers.captures().evidence(record("orders"))
     found = of_capture(evidence)
     assert [one.severity for one in found] == [Severity.INCOMPLETE, Severity.UNKNOWN]
@@ -144,7 +144,7 @@ def test_a_connect_that_is_away_keeps_no_other_answer_from_being_judged(
 def test_a_loss_is_counted_once_for_each_look_at_a_capture(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    servers = Servers(monkeypatch, tmp_path)
+    servers = ServerOpeners(monkeypatch, tmp_path)
     for look in (1, 2):
         captures = servers.captures()
         for name in ("orders", "lines"):

@@ -28,7 +28,7 @@ from cdc.capture.judgement import (
 )
 from cdc.connect import ConnectorStatus
 from cdc.connect.worker_status import TaskStatus
-from cdc.debezium import CaptureNames, Finding, ReportedStatements
+from cdc.debezium import CaptureNames, ReportedStatements, SettingFinding
 from cdc.errors import SourceError
 from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import Attempt, CopyView
@@ -54,7 +54,7 @@ SOUND = CaptureEvidence(
     stored=None,
 )
 DOWN = SourceError("it is down", remedy="Wait.")
-WRONG = Finding("skipped.operations", "d", "none", "changes would be left out")
+WRONG = SettingFinding("skipped.operations", "d", "none", "changes would be left out")
 FAILED = ConnectorHealth(
     replace(STATUS, state="FAILED"), "connector c failed: no route", "Build one."
 )

@@ -14,7 +14,7 @@ import pytest
 from cdc.capture.position_check import TopicFacts
 from cdc.capture.topic_facts import cut_off
 from cdc.errors import KafkaError
-from cdc.kafka import Reached
+from cdc.kafka import ReachedOffset
 from cdc.run import RunContext
 from cdc.store.attempt import Attempt
 from cdc.store.state_store import Store
@@ -32,12 +32,12 @@ class Kafka:
 
     def __init__(self) -> None:
         self.answers: dict[str, str | KafkaError] = {}
-        self.calls: list[list[Reached]] = []
+        self.calls: list[list[ReachedOffset]] = []
         self.meanwhile: Callable[[], None] = lambda: None
 
     def truncated(
-        self, logs: Iterable[Reached], *, timeout_s: float
-    ) -> dict[Reached, str | KafkaError | None]:
+        self, logs: Iterable[ReachedOffset], *, timeout_s: float
+    ) -> dict[ReachedOffset, str | KafkaError | None]:
         self.calls.append(list(logs))
         self.meanwhile()
         return {one: self.answers.get(one.topic) for one in self.calls[-1]}
@@ -88,7 +88,7 @@ def test_only_a_cut_makes_an_idle_table_due(
     assert kafka.calls == [[]], "the same leader keeps what it has"
     kafka.answers = {"orders": "ends at 4", "lines": SILENT}
     assert due(context, 4) == {"orders"}
-    assert {*kafka.calls[-1]} == {Reached(name, 0, 5, 3) for name in NAMES}, "in one call"
+    assert {*kafka.calls[-1]} == {ReachedOffset(name, 0, 5, 3) for name in NAMES}, "in one call"
     assert "1 partitions of idle tables were not checked" in caplog.text
     assert due(context, 4) == {"orders"}
     assert {one.topic for one in kafka.calls[-1]} == {"orders", "lines"}, "logs has answered"

@@ -18,11 +18,11 @@ from cdc.debezium import (
     audit,
     captured_tables,
     connector_config,
-    followed_settings,
     fresh_starts,
     heartbeat_sql,
     known_tables,
     names,
+    settings_changed_while_running,
 )
 from cdc.debezium.connector import KINDS as CONNECTORS
 from cdc.debezium.connector import capture_settings
@@ -218,14 +218,14 @@ def test_the_tables_of_a_running_connector_are_told(kind: str) -> None:
     settings, capture = made(read(kind), *tables)
     assert captured_tables(settings, capture) == tables
     assert captured_tables({}, capture) == []
-    assert "table.include.list" in followed_settings(capture)
+    assert "table.include.list" in settings_changed_while_running(capture)
 
 
 def test_a_publication_has_no_list() -> None:
     source = parse(yaml.safe_dump(minimal())).sources["shop"]
     capture = names("shop", source)
     assert captured_tables({}, capture) is None
-    assert "table.include.list" not in followed_settings(capture)
+    assert "table.include.list" not in settings_changed_while_running(capture)
 
 
 # --- audit ---------------------------------------------------------------------------------------

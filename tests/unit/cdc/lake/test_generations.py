@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.lake.generations import Generation, Kind, generations, named, superfluous
+from cdc.lake.generations import FolderKind, Generation, generations, named, superfluous
 from cdc.lake.pointer import Pointer, Published, moved
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import State, TableRecord
@@ -46,7 +46,7 @@ def folders(*numbers: int) -> dict[str, int]:
     return {attempt(number): number * 10 for number in numbers}
 
 
-def kinds(found: list[Generation]) -> dict[int, Kind]:
+def kinds(found: list[Generation]) -> dict[int, FolderKind]:
     return {one.size_bytes // 10: one.kind for one in found}
 
 
@@ -54,34 +54,34 @@ def test_each_folder_is_told_by_pointer_and_records() -> None:
     build = record(4, State.BOOTSTRAPPING, beside=True)
     found = generations(folders(1, 2, 3, 4, 9), pointer(1, 2, 3), [record(3), build])
     assert kinds(found) == {
-        3: Kind.SERVING,
-        2: Kind.FORMER,
-        1: Kind.FORMER,
-        4: Kind.BUILDING,
-        9: Kind.ABANDONED,
+        3: FolderKind.SERVING,
+        2: FolderKind.FORMER,
+        1: FolderKind.FORMER,
+        4: FolderKind.BUILDING,
+        9: FolderKind.ABANDONED,
     }
     assert [one.number for one in found] == [3, 2, 1, 4, None]
     assert [one.beside for one in found] == [False, False, False, True, False]
 
 
 def test_what_was_published_and_removed_is_no_generation() -> None:
-    assert kinds(generations(folders(2), pointer(1, 2), [record(2)])) == {2: Kind.SERVING}
+    assert kinds(generations(folders(2), pointer(1, 2), [record(2)])) == {2: FolderKind.SERVING}
 
 
 @pytest.mark.parametrize(
     ("state", "kind"),
     [
-        (State.BOOTSTRAPPING, Kind.BUILDING),
-        (State.CATCHING_UP, Kind.BUILDING),
-        (State.FAILED, Kind.BUILDING),
-        (State.PAUSED, Kind.BUILDING),
-        (State.NEEDS_BOOTSTRAP, Kind.ABANDONED),
-        (State.RETIRED, Kind.ABANDONED),
+        (State.BOOTSTRAPPING, FolderKind.BUILDING),
+        (State.CATCHING_UP, FolderKind.BUILDING),
+        (State.FAILED, FolderKind.BUILDING),
+        (State.PAUSED, FolderKind.BUILDING),
+        (State.NEEDS_BOOTSTRAP, FolderKind.ABANDONED),
+        (State.RETIRED, FolderKind.ABANDONED),
     ],
 )
-def test_an_attempt_that_was_not_published(state: State, kind: Kind) -> None:
+def test_an_attempt_that_was_not_published(state: State, kind: FolderKind) -> None:
     found = generations(folders(1, 2), pointer(1), [record(2, state)])
-    assert kinds(found) == {1: Kind.SERVING, 2: kind}
+    assert kinds(found) == {1: FolderKind.SERVING, 2: kind}
 
 
 @pytest.mark.parametrize(("retain", "gone"), [(0, {1, 2, 9}), (1, {1, 9}), (2, {9}), (7, {9})])

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.boundary import _first
+from bootstrap.boundary import _first_event
 from bootstrap.capture_proof import Capture
 from cdc.kafka import KafkaRecord
 from cdc.rows.binlog_values import doubt_test
@@ -39,5 +39,5 @@ def test_a_search_for_a_boundary_passes_over_tombstones() -> None:
         return (SimpleNamespace(offset=at, value=value) for at, value in values.items())
 
     capture = cast("Capture", SimpleNamespace(kafka=SimpleNamespace(read=read), topic="t"))
-    found = cast("KafkaRecord", _first(capture, 0, 3, 6))
+    found = cast("KafkaRecord", _first_event(capture, 0, 3, 6))
     assert found.offset == 5

@@ -66,9 +66,9 @@ def test_the_new_name_is_looked_for_under_the_old_until_a_batch_has_it() -> None
     late = LateColumns.of(now)
     assert late.former == {"b": ("a",)}
     assert "b" not in late.absent, "an event without either name is not one of then"
-    mixed = now.settled(written(("id", "a"), ("id", "b")))
+    mixed = now.without_late_columns(written(("id", "a"), ("id", "b")))
     assert LateColumns.of(mixed).former == {"b": ("a",)}
-    done = mixed.settled(written(("id", "b")))
+    done = mixed.without_late_columns(written(("id", "b")))
     assert LateColumns.of(done).former == {}
     assert LateColumns.of(done, replayed=True).former == {"b": ("a",)}
 

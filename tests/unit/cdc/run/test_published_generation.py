@@ -88,7 +88,7 @@ def test_a_lake_that_lost_the_newest_commit_is_found_until_a_run_has_compared_it
     one = replace(ONE, last_commit=summary)
     lake.lost.add("/lake/one/a")
     assert look(served, one, OTHER) == look(served, one, OTHER) == {"one"}
-    served.agrees(one)
+    served.note_agreement(one)
     assert look(served, one, OTHER) == set()
 
 
@@ -107,12 +107,12 @@ def test_only_pointers_with_former_generations_are_kept_and_settled_ones_until_t
     second = moved(first, Published("/lake/one/b", 2, "b", NOW))
     third = moved(second, Published("/lake/one/c", 3, "c", NOW))
     for pointer, kept in ((None, {}), (first, {}), (second, {ONE.table: second})):
-        served.saw(ONE, pointer)
+        served.note_pointer(ONE, pointer)
         assert served.with_former == kept
-    served.settle(ONE.table)
-    served.saw(ONE, second)
+    served.note_nothing_to_remove(ONE.table)
+    served.note_pointer(ONE, second)
     assert served.with_former == {}
-    served.saw(ONE, third)
+    served.note_pointer(ONE, third)
     assert served.with_former == {ONE.table: third}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdc.sources.mysql.planned_table import Lookups, planned
+from cdc.sources.mysql.planned_table import Lookups, after_definitions
 from cdc.sources.mysql.table_facts import Described
 from schemas.catalog import Catalog
 from schemas.changes import Change, Verdict
@@ -86,7 +86,7 @@ LOOKUPS = Lookups(
 
 
 def after(ddl: str) -> Described:
-    return planned(FOUND, read_planned(ddl, ID), LOOKUPS)
+    return after_definitions(FOUND, read_planned(ddl, ID), LOOKUPS)
 
 
 def changes(ddl: str) -> tuple[Change, ...]:

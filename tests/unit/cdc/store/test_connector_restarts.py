@@ -24,11 +24,11 @@ def test_a_poisoned_connector_is_not_restarted_for_ever(tmp_path: Path) -> None:
         times.append((taken.times, taken.now))
         let_pass(pause - 5)
         assert not restarts.claim("c").now, "it is not yet due"
-        restarts.settle("c")
+        restarts.forget_if_stable("c")
         let_pass(6)
     assert times == [*((n, True) for n in range(1, LIMIT + 1)), (LIMIT, False)]
     let_pass(600)
-    restarts.settle("c")
+    restarts.forget_if_stable("c")
     begun = restarts.claim("c")
     assert (begun.times, begun.now) == (1, True), "it ran for long enough"
     restarts.forget("c")

@@ -81,7 +81,7 @@ def test_a_range_that_was_applied_is_forgotten_but_for_what_it_left_out(
 ) -> None:
     quarantine.keep([record(offset) for offset in (4, 5, 6, 7, 8)])
     quarantine.keep([record(6, attempt=OTHER), record(6, partition=1)])
-    quarantine.settle(ATTEMPT, {0: 5}, {0: 8}, [(0, 6), (1, 7)])
+    quarantine.forget_range(ATTEMPT, {0: 5}, {0: 8}, [(0, 6), (1, 7)])
     assert quarantine.offsets(ATTEMPT) == {(0, 4), (0, 6), (0, 8), (1, 6)}
     assert quarantine.offsets(OTHER) == {(0, 6)}
 
@@ -116,7 +116,7 @@ def test_a_store_from_a_backup_does_not_forget_what_the_lake_lacks(
     assert left_out(store).lacking(batch) == 3, "one at 12 is applied, one at 30 is not reached"
     commit = CommitRecord(kind="run", table=TABLE, attempt=ATTEMPT, offsets={0: 20}, lacks=3)
     require_listed(store, commit)
-    quarantine.settle(ATTEMPT, {0: 3}, {0: 4}, [])
+    quarantine.forget_range(ATTEMPT, {0: 3}, {0: 4}, [])
     with pytest.raises(LostHistoryError, match=r"lacks 3 records .* lists 2 of them"):
         require_listed(store, commit)
     require_listed(store, replace(commit, lacks=2))
