@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 
 import psycopg
 import pytest
@@ -14,7 +13,6 @@ from cdc.log.position import Lsn
 from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres import fingerprint, lookup
 from cdc.sources.postgres.connection import Connections
-from cdc.sources.postgres.primary import wait_for_older_transactions
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.selection import require_named
 from schemas.catalog import Catalog
@@ -464,43 +462,3 @@ def test_slots_are_created_watched_and_dropped(database: Database, source: Postg
     )
     with pytest.raises(CaptureError, match="test_decoding"):
         capture_of(source, slot=slot).kept_log.create()
-
-
-def test_wait_for_older_transactions_names_what_blocks(
-    database: Database, source: PostgresSource
-) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with psycopg.connect(database.dsn(), application_name="slow batch") as open_one:
-        open_one.execute("INSERT INTO t VALUES (1)")
-        with pytest.raises(SourceError, match=rf"session {open_one.info.backend_pid}.*slow batch"):
-            source.wait_for_older_transactions(timeout_s=0.5, progress=QUIET)
-        ended = threading.Timer(0.5, open_one.rollback)
-        ended.start()
-        x0 = int(source.wait_for_older_transactions(timeout_s=20, progress=QUIET).by)
-        ended.join()
-        # one that began after x0 does not count
-        open_one.execute("INSERT INTO t VALUES (2)")
-        connections = Connections(database.name, source_config(database))
-        with connections.open("admin") as session:
-            wait_for_older_transactions(
-                session, x0, source=database.name, timeout_s=0.5, progress=QUIET
-            )
-
-
-def test_wait_for_older_transactions_counts_prepared_ones(
-    database: Database, source: PostgresSource
-) -> None:
-    limit = database.stack.psql("SHOW max_prepared_transactions").strip()
-    assert int(limit) > 0
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    gid = f"{database.name} prepared"
-    with psycopg.connect(database.dsn()) as session:
-        session.execute("INSERT INTO t VALUES (1)")
-        session.execute(f"PREPARE TRANSACTION '{gid}'".encode())
-        session.rollback()
-    try:
-        with pytest.raises(SourceError, match=f"prepared transaction '{gid}'"):
-            source.wait_for_older_transactions(timeout_s=0.5, progress=QUIET)
-    finally:
-        database.execute(f"ROLLBACK PREPARED '{gid}'")
-    source.wait_for_older_transactions(timeout_s=5, progress=QUIET)

@@ -1,8 +1,9 @@
-"""Fence, view and privileges against a real primary and its streaming replica."""
+"""Older transactions, fence, view and privileges against a real primary and its replica."""
 
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +14,14 @@ import pytest
 from cdc.config import TableSettings
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
 from cdc.runtime.progress import NullProgress, NullTask
+from cdc.sources.postgres.connection import Connections
+from cdc.sources.postgres.primary import wait_for_older_transactions
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.source_facts import Marker
 from cdc.sources.views import View
 from stack.roles import ADMIN, SNAPSHOT
 from tests.integration.rigs.postgres import Database
-from tests.integration.rigs.sources import capture_of, open_source, table_id
+from tests.integration.rigs.sources import capture_of, open_source, source_config, table_id
 
 QUIET = NullProgress()
 PUBLICATION = "pub_test"
@@ -37,6 +40,49 @@ def view_of(source: PostgresSource) -> Iterator[tuple[Marker, View]]:
     marker = source.write_marker()
     with source.open_view(marker, timeout_s=30, progress=QUIET) as view:
         yield marker, view
+
+
+# ---- older transactions
+
+
+def test_wait_for_older_transactions_names_what_blocks(
+    database: Database, source: PostgresSource
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with psycopg.connect(database.dsn(), application_name="slow batch") as open_one:
+        open_one.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(SourceError, match=rf"session {open_one.info.backend_pid}.*slow batch"):
+            source.wait_for_older_transactions(timeout_s=0.5, progress=QUIET)
+        ended = threading.Timer(0.5, open_one.rollback)
+        ended.start()
+        x0 = int(source.wait_for_older_transactions(timeout_s=20, progress=QUIET).by)
+        ended.join()
+        # one that began after x0 does not count
+        open_one.execute("INSERT INTO t VALUES (2)")
+        connections = Connections(database.name, source_config(database))
+        with connections.open("admin") as session:
+            wait_for_older_transactions(
+                session, x0, source=database.name, timeout_s=0.5, progress=QUIET
+            )
+
+
+def test_wait_for_older_transactions_counts_prepared_ones(
+    database: Database, source: PostgresSource
+) -> None:
+    limit = database.stack.psql("SHOW max_prepared_transactions").strip()
+    assert int(limit) > 0
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    gid = f"{database.name} prepared"
+    with psycopg.connect(database.dsn()) as session:
+        session.execute("INSERT INTO t VALUES (1)")
+        session.execute(f"PREPARE TRANSACTION '{gid}'".encode())
+        session.rollback()
+    try:
+        with pytest.raises(SourceError, match=f"prepared transaction '{gid}'"):
+            source.wait_for_older_transactions(timeout_s=0.5, progress=QUIET)
+    finally:
+        database.execute(f"ROLLBACK PREPARED '{gid}'")
+    source.wait_for_older_transactions(timeout_s=5, progress=QUIET)
 
 
 # ---- fence and view

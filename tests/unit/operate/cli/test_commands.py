@@ -37,7 +37,7 @@ from operate.render import Output, Renderer
 from operate.table_outcome import Outcome, exit_code_of
 from schemas.table import TableId
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 TRIBUTARY = [sys.executable, "-c", "from operate.cli import main; main()"]
 
 HEAVY = {"pyspark", "py4j", "sqlalchemy", "psycopg", "confluent_kafka", "httpx", "stack"}
