@@ -116,7 +116,7 @@ def cut_off(
                     remedy="Wait for that process to end, since its copy is no longer usable. Then"
                     " run this command again.",
                     table=record.table,
-                    slot=capture.slot,
+                    connector=capture.connector,
                 ) from error
             mine.add(record.resource)
         # Check the tables again under their leases. A table that begins its copy later is proven
@@ -161,7 +161,7 @@ def _refuse_followed(
         f" {_listed(followed, ', ')}",
         remedy=f"{first} `tributary run`, which marks them{when}, then `tributary bootstrap` for"
         " all of them.",
-        slot=capture.slot,
+        connector=capture.connector,
     )
 
 

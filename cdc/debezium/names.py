@@ -6,7 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cdc.config.tables import is_append_tier
 from cdc.errors import ConfigError
@@ -28,6 +28,13 @@ _TOPIC_CHARACTERS = 249
 _TOPIC_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
+class PostgresObjects(NamedTuple):
+    """The names of a capture's publication and replication slot on a PostgreSQL primary."""
+
+    publication: str
+    slot: str
+
+
 @dataclass(frozen=True)
 class CaptureNames:
     """The names of one capture: one per source and tier.
@@ -35,10 +42,9 @@ class CaptureNames:
     Args:
         source: Key of the source in ``tributary.yaml``.
         tier: The tier.
-        publication: Publication on the primary, the only filter. If the kind of source has no
-            publications, it is the connector's name.
-        slot: Replication slot on the primary. If the kind of source has no slots, it is the
-            connector's name.
+        publication: Publication on the primary, the only filter; None if the kind of source has no
+            publications.
+        slot: Replication slot on the primary; None if the kind of source has no slots.
         connector: Connector in Kafka Connect.
         topic_prefix: Prefix of the names of all its topics.
         kind: The kind of source.
@@ -46,8 +52,8 @@ class CaptureNames:
 
     source: str
     tier: str
-    publication: str
-    slot: str
+    publication: str | None
+    slot: str | None
     connector: str
     topic_prefix: str
     kind: SourceKind
@@ -63,8 +69,20 @@ class CaptureNames:
         Each capture has its own placeholder. So a table may store another capture's placeholder as
         ordinary text.
         """
-        digest = hashlib.sha256(f"{self.topic_prefix}\0{self.slot}".encode()).hexdigest()
+        owner = self.slot or self.connector
+        digest = hashlib.sha256(f"{self.topic_prefix}\0{owner}".encode()).hexdigest()
         return f"__tributary_unavailable_{digest[:32]}__"
+
+    @property
+    def on_primary(self) -> PostgresObjects:
+        """The publication and the slot.
+
+        Raises:
+            TypeError: The kind of source has neither.
+        """
+        if self.publication is None or self.slot is None:
+            raise TypeError(f"a PostgreSQL source is needed, not {self.kind}")
+        return PostgresObjects(self.publication, self.slot)
 
     @property
     def resource(self) -> str:
@@ -165,8 +183,8 @@ def names(source_name: str, source: SourceConfig, tier: str = "default") -> Capt
     return CaptureNames(
         source=source_name,
         tier=tier,
-        publication=filled.get("publication", connector),
-        slot=filled.get("slot", connector),
+        publication=filled.get("publication"),
+        slot=filled.get("slot"),
         connector=connector,
         topic_prefix=filled["topic_prefix"],
         kind=source.kind,

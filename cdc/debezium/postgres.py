@@ -97,11 +97,12 @@ class Postgres:
         log's copy contains its events. Other tables are exact without it, and the topic has two
         records per transaction.
         """
+        publication, slot = capture.on_primary
         return {
             **_SETTINGS,
             "topic.prefix": capture.topic_prefix,
-            "publication.name": capture.publication,
-            "slot.name": capture.slot,
+            "publication.name": publication,
+            "slot.name": slot,
             "unavailable.value.placeholder": capture.placeholder,
             "provide.transaction.metadata": str(capture.reports_transactions).lower(),
         }
@@ -151,16 +152,16 @@ class Postgres:
         promoted or restored server shows in the order of the stream. If the publication does not
         publish updates, each beat is a new row, and the rows of the last hour stay.
         """
-        table = f"{SCHEMA}.{capture.heartbeat_table}"
+        table, slot = f"{SCHEMA}.{capture.heartbeat_table}", capture.on_primary.slot
         insert = (
             f"INSERT INTO {table}"  # noqa: S608 - fixed names and [a-z0-9_]
             " (source, system_identifier, timeline, beat_at)"
-            f" SELECT '{capture.slot}', system_identifier::text,"
+            f" SELECT '{slot}', system_identifier::text,"
             " ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int,"
             " clock_timestamp() FROM pg_control_system()"
         )
         if capture.append:
-            old = f"source = '{capture.slot}' AND beat_at < clock_timestamp() - interval '1 hour'"
+            old = f"source = '{slot}' AND beat_at < clock_timestamp() - interval '1 hour'"
             return f"WITH old AS (DELETE FROM {table} WHERE {old}) {insert}"  # noqa: S608
         return (
             f"{insert} ON CONFLICT (source) DO UPDATE SET"
@@ -174,15 +175,16 @@ class Postgres:
 
     def silence(self, capture: CaptureNames) -> str:
         """Return what to check when a connector runs and no heartbeat comes."""
+        publication, slot = capture.on_primary
         rights = "INSERT, DELETE" if capture.append else "INSERT, UPDATE"
         return (
             "While the connector reads a large transaction, or is far behind, nothing is wrong: run"
             " the command again once it has caught up (`tributary status` shows how much log is"
-            f" left). Otherwise check that nothing else reads slot {capture.slot}, that the capture"
+            f" left). Otherwise check that nothing else reads slot {slot}, that the capture"
             f" role has USAGE on schema {SCHEMA} and SELECT, {rights} on"
             f" {SCHEMA}.{capture.heartbeat_table} (`tributary onboard` for a table of the source"
             " grants them), and the primary's log. If that log says that publication"
-            f" {capture.publication} does not exist, the slot cannot be read any more: run"
+            f" {publication} does not exist, the slot cannot be read any more: run"
             " `tributary offboard` for all tables of this source and tier, then `tributary onboard`"
             " for them, which recreates the slot."
         )

@@ -105,16 +105,17 @@ class PostgresCapture:
     def __init__(self, connections: Connections, names: CaptureNames) -> None:
         self._connections = connections
         self._names = names
+        self._publication, self._slot = names.on_primary
 
     @property
     def sent_tables(self) -> Publication:
         """The publication, which selects the tables."""
-        return Publication(self._connections, self._names.publication)
+        return Publication(self._connections, self._publication)
 
     @property
     def kept_log(self) -> Slot:
         """The slot, which keeps the log."""
-        return Slot(self._connections, self._names.slot)
+        return Slot(self._connections, self._slot)
 
     def prepare(self) -> None:
         """Create what is missing: schema ``tributary``, its tables, grants and the publication.
@@ -123,7 +124,7 @@ class PostgresCapture:
         publication of logs publishes only insert and truncate. Each contains the two tables of
         schema ``tributary`` from the start.
         """
-        users, name = self._connections.config.credentials, self._names.publication
+        users, name = self._connections.config.credentials, self._publication
         with self._connections.open("admin") as session:
             publication.prepare(session, name, users, append=self._names.append)
 
@@ -132,14 +133,14 @@ class PostgresCapture:
         names, users = self._names, self._connections.config.credentials
         with self._connections.open("admin") as session:
             return publication.planned(
-                session, names.publication, names.slot, tables, users, append=names.append
+                session, self._publication, self._slot, tables, users, append=names.append
             )
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
         """Return the statements that remove a table, or drop slot and publication."""
-        name = self._names.publication
+        name = self._publication
         if last:
-            return publication.dropping(name, self._names.slot)
+            return publication.dropping(name, self._slot)
         return [publication.removing(name, table)]
 
     def unreadable(self) -> str | None:
@@ -153,37 +154,37 @@ class PostgresCapture:
 
     def log_health(self) -> LogHealth:
         """The state of the slot, on which the capture depends."""
-        return self.kept_log.health() or NoSlot(self._names.slot)
+        return self.kept_log.health() or NoSlot(self._slot)
 
     def audit(self) -> list[str]:
         """Return the problems due to which changes of all tables are not published in full."""
         with self._connections.open("admin") as session:
-            return publication.audit(session, self._names.publication, append=self._names.append)
+            return publication.audit(session, self._publication, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
         """Return the problems due to which only this table's changes are not published in full."""
         with self._connections.open("admin") as session:
-            return publication.audit_table(session, self._names.publication, table)
+            return publication.audit_table(session, self._publication, table)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
         """Return the rights that logins lack to replicate the table, with GRANTs, or None.
 
         The owner's rights are needed only for a table that is not in the publication yet.
         """
-        return logins.missing_rights(self._connections, table, self._names.publication)
+        return logins.missing_rights(self._connections, table, self._publication)
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """The table and its fingerprint, read from the primary's catalog at one moment."""
         with self._connections.open("admin") as session:
-            return fingerprint.read_described(session, table, self._names.publication)
+            return fingerprint.read_described(session, table, self._publication)
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
         """The catalog facts of the table, read in a fresh transaction."""
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
-            return fingerprint.read_fingerprint(session, table, self._names.publication)
+            return fingerprint.read_fingerprint(session, table, self._publication)
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
         """The fingerprints of many tables on the primary, in one statement, if they exist."""
         with self._connections.open("admin") as session:
-            return fingerprint.read_fingerprints(session, tables, self._names.publication)
+            return fingerprint.read_fingerprints(session, tables, self._publication)

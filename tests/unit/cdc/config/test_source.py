@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,5 +126,9 @@ def test_the_json_schema_tells_the_kinds_apart() -> None:
 
 def test_a_capture_is_named_after_the_connector() -> None:
     capture = names("orders", read(document()).source("orders"), "hot")
-    assert capture.connector == capture.publication == capture.slot == "my_orders_hot"
+    assert capture.connector == "my_orders_hot"
+    assert (capture.publication, capture.slot) == (None, None)
+    with pytest.raises(TypeError, match="a PostgreSQL source is needed, not mysql"):
+        _ = capture.on_primary
+    assert capture.placeholder != replace(capture, connector="another").placeholder
     assert capture.heartbeat_topic == "my.orders.hot.tributary.heartbeat"

@@ -113,7 +113,7 @@ class Registry:
         return json.dumps(SCHEMA)
 
 
-CAPTURE = CaptureNames("shop", "default", "c", "c", "c", "shop", "mysql")
+CAPTURE = CaptureNames("shop", "default", None, None, "c", "shop", "mysql")
 REGISTRY = cast("SchemaRegistry", Registry())
 
 
