@@ -5,7 +5,11 @@ from __future__ import annotations
 from cdc.config import PostgresSourceConfig, SourceConfig
 from cdc.sources.base import Source
 from cdc.sources.mysql.source import MysqlSource
+from cdc.sources.mysql.table_rules import MysqlTableRules
 from cdc.sources.postgres.source import PostgresSource
+from cdc.sources.postgres.table_rules import PostgresTableRules
+from cdc.sources.table_rules import TableRules
+from schemas.catalog import SourceKind
 
 
 def open_source(name: str, config: SourceConfig) -> Source:
@@ -18,3 +22,8 @@ def open_source(name: str, config: SourceConfig) -> Source:
     if isinstance(config, PostgresSourceConfig):
         return PostgresSource(name, config)
     return MysqlSource(name, config)
+
+
+def table_rules(kind: SourceKind) -> TableRules:
+    """Return the rules of a kind of source for tables that are to be replicated."""
+    return PostgresTableRules() if kind == "postgres" else MysqlTableRules()

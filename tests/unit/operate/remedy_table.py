@@ -70,7 +70,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Run ALTER TABLE {} ADD PRIMARY KEY",
         "Run ALTER TABLE {} REPLICA IDENTITY",
         "Run ALTER TABLE {} SET LOGGED",
-        "Run {}, with the columns NOT NULL",
+        "Run CREATE UNIQUE INDEX",
     ),
     f"{_TESTS}onboard.py::test_a_connector_that_was_left_standing_is_resumed": (
         "Run `tributary retry` for one of its tables, which resumes it",
@@ -221,7 +221,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}mysql_source.py::test_refused_tables_fit_after_what_they_are_told": (
         "Choose: 1. ALTER TABLE",
         "Choose: 1. give it a primary key",
-        "Run ALTER TABLE {} ENGINE = InnoDB",
+        "Run ALTER TABLE {}.{} ENGINE = InnoDB",
     ),
     f"{_TESTS}postgres_source_view.py::test_a_paused_replica_is_a_bounded_wait_with_the_lag": (
         "Resume it with SELECT",

@@ -1,0 +1,57 @@
+"""What MySQL and MariaDB require of a table, so that the binlog shows every change of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cdc.sources.mysql.connection import quoted
+from cdc.sources.source_facts import SourceTable
+from cdc.sources.table_rules import Obstacle, usable_keys
+
+
+class MysqlTableRules:
+    """The rules of MySQL and MariaDB; see `cdc.sources.table_rules.TableRules`."""
+
+    def not_in_log(self, table: SourceTable) -> Obstacle | None:
+        """Return why a copy cannot read the table under writes; None if it can."""
+        if table.kind in ("table", "partitioned"):
+            return None
+        return (
+            "is not an ordinary InnoDB table, so a copy cannot read it under writes",
+            f"Run ALTER TABLE {_named(table)} ENGINE = InnoDB, or DROP SYSTEM VERSIONING.",
+        )
+
+    def without_key(self, table: SourceTable) -> Obstacle:
+        """Return what can be done about a table that has no key."""
+        usable = usable_keys(table)
+        return (
+            "has no key, so a change cannot be applied to exactly one row",
+            f"Choose: 1. give it a primary key: ALTER TABLE {_named(table)} ADD PRIMARY KEY"
+            " (...); 2. set key_columns: [...] for the table, to the columns of a unique index that"
+            " are NOT NULL" + (f", for example ({', '.join(usable[0])})." if usable else "."),
+        )
+
+    def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
+        """Return None: the binlog has the whole old row of each change."""
+        return None
+
+    def unique_index(self, table: SourceTable, columns: str) -> str:
+        """Return the statement, which names the index and does not block writes."""
+        return f"CREATE UNIQUE INDEX <name> ON {_named(table)} ({columns})"
+
+    def without_null_or_default(self, table: SourceTable) -> str:
+        """Return the statement that forbids NULL in a column, or drops its default."""
+        return f"ALTER TABLE {_named(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP DEFAULT"
+
+    def log_note(self, table: SourceTable) -> str:
+        """Return that no update and no delete reaches a lake table of mode ``append``."""
+        return "mode append: updates and deletes are not captured"
+
+    def notes(self, table: SourceTable) -> tuple[str, ...]:
+        """Return no notes."""
+        return ()
+
+
+def _named(table: SourceTable) -> str:
+    """Return the table's name as in a statement, whatever characters it has."""
+    return f"{quoted(table.table.schema)}.{quoted(table.table.name)}"

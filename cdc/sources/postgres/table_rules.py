@@ -1,0 +1,237 @@
+"""What PostgreSQL requires of a table, so that its log shows every change of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cdc.sources.source_facts import Leaf, SourceTable
+from cdc.sources.table_rules import Obstacle, usable_keys
+
+_REFUSED = "PostgreSQL refuses UPDATE and DELETE"
+_NOT_LOGGED = {
+    "unlogged": (
+        "is UNLOGGED, so its changes are not in the log",
+        "Run ALTER TABLE ... SET LOGGED, which rewrites the table.",
+    ),
+    "foreign": (
+        "is a foreign table, so its changes are in another server's log",
+        "Add the other server as a source, and onboard the table that holds the rows.",
+    ),
+    "other": (
+        "is not an ordinary table, so its changes are not in the log",
+        "Onboard the table that holds the rows.",
+    ),
+}
+
+
+class PostgresTableRules:
+    """The rules of PostgreSQL; see `cdc.sources.table_rules.TableRules`."""
+
+    def not_in_log(self, table: SourceTable) -> Obstacle | None:
+        """Return why the log lacks changes of a table's rows; None if it has all of them."""
+        return _kind(table) or _relatives(table) or _unlogged_partition(table)
+
+    def without_key(self, table: SourceTable) -> Obstacle:
+        """Return what can be done about a table that has no key."""
+        relation, usable = table.table.relation, usable_keys(table)
+        choices = [f"1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...)"]
+        if usable:
+            columns = ", ".join(usable[0])
+            choices.append(
+                f"2. use its unique index on ({columns}): ALTER TABLE {relation} REPLICA IDENTITY"
+                f" USING INDEX <name of that index>, and key_columns: [{columns}] for the table"
+            )
+        else:
+            choices.append(
+                f"2. add a unique index on columns that are NOT NULL, then ALTER TABLE {relation}"
+                " REPLICA IDENTITY USING INDEX <index>, and key_columns: [...]"
+            )
+        choices.append(
+            f"3. with such an index, ALTER TABLE {relation} REPLICA IDENTITY FULL and key_columns:"
+            " [...] (each UPDATE and DELETE then logs the whole old row)"
+        )
+        choices.append(
+            "4. if rows are only inserted, mode: append for the table: the lake then holds each"
+            " inserted row, and updates and deletes are not captured"
+        )
+        harm = (
+            ""
+            if table.replica_identity == "full"
+            else "; once it is published, PostgreSQL refuses its UPDATE and DELETE"
+        )
+        return (
+            f"has no key, so a change cannot be applied to exactly one row{harm}",
+            "Choose: " + "; ".join(choices) + ".",
+        )
+
+    def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
+        """Return a problem if PostgreSQL refuses changes of a published table, or logs no key.
+
+        PostgreSQL checks the replica identity of the partition that has the row, and not of the
+        root table. The replica identity of a new partition is the root table's primary key, or
+        none.
+        """
+        return (
+            _identity_nothing(table)
+            or _deferrable(table)
+            or _partitions_to_come(table)
+            or next((found for leaf in table.leaves if (found := _partition(leaf, key))), None)
+            or _whole_rows(table)
+            or _another_identity(table, key)
+        )
+
+    def unique_index(self, table: SourceTable, columns: str) -> str:
+        """Return the statement that creates a unique index while the table is written to."""
+        return f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
+
+    def without_null_or_default(self, table: SourceTable) -> str:
+        """Return the statement that forbids NULL in a column, or drops its default."""
+        relation = table.table.relation
+        return f"ALTER TABLE {relation} ALTER COLUMN ... SET NOT NULL, or DROP DEFAULT"
+
+    def log_note(self, table: SourceTable) -> str:
+        """Return which updates and deletes reach a lake table of mode ``append``."""
+        note = "mode append: updates and deletes are not captured"
+        if table.kind != "partitioned":
+            return note
+        return (
+            f"{note}, except that an UPDATE that moves a row to another partition adds the row as a"
+            " new one: PostgreSQL publishes it as an insert"
+        )
+
+    def notes(self, table: SourceTable) -> tuple[str, ...]:
+        """Return notes for the reader of a table that can be replicated."""
+        if table.replica_identity == "full":
+            return ("replica identity FULL: each UPDATE and DELETE logs the whole old row",)
+        return ()
+
+
+def _kind(table: SourceTable) -> Obstacle | None:
+    if table.kind == "hypertable":
+        return (
+            "is a hypertable of TimescaleDB: its rows lie in chunks, so none of its changes is in"
+            " the log under its name",
+            "Hypertables cannot be replicated. Keep the rows to replicate in an ordinary or a"
+            " partitioned table (PARTITION BY).",
+        )
+    if table.kind == "chunk":
+        return (
+            "is in the schema of TimescaleDB's chunks, which TimescaleDB creates, drops and"
+            " rewrites",
+            "Onboard ordinary or partitioned tables.",
+        )
+    return None if table.kind in ("table", "partitioned") else _NOT_LOGGED[table.kind]
+
+
+def _relatives(table: SourceTable) -> Obstacle | None:
+    if table.partition_root is not None:
+        root = table.partition_root
+        return (
+            f"is a partition of {root}; a partitioned table is replicated as a whole",
+            f"Onboard the root: `tributary onboard {root}`.",
+        )
+    if table.children:
+        return (
+            f"has tables that inherit from it ({', '.join(table.children)}): queries of it return"
+            " their rows, but the log has the changes of these rows under the other tables",
+            "Onboard those tables by themselves, and leave this one out; or make it a partitioned"
+            " table (PARTITION BY), which is replicated as a whole.",
+        )
+    return None
+
+
+def _unlogged_partition(table: SourceTable) -> Obstacle | None:
+    """Return a problem if changes of a partition are not logged, although a copy has its rows."""
+    for leaf in table.leaves:
+        if leaf.kind != "table":
+            return (
+                f"has the partition {leaf.table.relation}, which is"
+                f" {'UNLOGGED' if leaf.kind == 'unlogged' else f'a {leaf.kind} table'}: a copy"
+                " would have its rows, but their changes are not in the log",
+                f"Run ALTER TABLE {leaf.table.relation} SET LOGGED."
+                if leaf.kind == "unlogged"
+                else f"Detach it: ALTER TABLE {table.table.relation} DETACH PARTITION"
+                f" {leaf.table.relation}.",
+            )
+    return None
+
+
+def _identity_nothing(table: SourceTable) -> Obstacle | None:
+    if table.replica_identity != "nothing":
+        return None
+    return (
+        "has REPLICA IDENTITY NOTHING: once it is published, PostgreSQL refuses its UPDATE and"
+        " DELETE",
+        f"Run ALTER TABLE {table.table.relation} REPLICA IDENTITY DEFAULT (by primary key), or"
+        " USING INDEX <unique index>, or FULL; or set mode: append for the table, if its rows are"
+        " only inserted.",
+    )
+
+
+def _deferrable(table: SourceTable) -> Obstacle | None:
+    if (
+        table.replica_identity != "default"
+        or not table.primary_key
+        or table.primary_key in table.unique_indexes
+    ):
+        return None
+    return (
+        "has a DEFERRABLE primary key, which does not identify rows in the log: once the table is"
+        f" published, {_REFUSED}",
+        "Make the primary key NOT DEFERRABLE; or use a unique index that is NOT DEFERRABLE: ALTER"
+        f" TABLE {table.table.relation} REPLICA IDENTITY USING INDEX <index>, and key_columns:"
+        " [...].",
+    )
+
+
+def _partitions_to_come(table: SourceTable) -> Obstacle | None:
+    if table.kind != "partitioned" or table.primary_key:
+        return None
+    return (
+        "is partitioned and has no primary key, so new partitions have no replica identity: once"
+        f" the table is published, {_REFUSED} of their rows",
+        f"Run ALTER TABLE {table.table.relation} ADD PRIMARY KEY (...), which must contain the"
+        " columns that the table is partitioned by; or set mode: append for the table, if its rows"
+        " are only inserted.",
+    )
+
+
+def _partition(leaf: Leaf, key: Sequence[str]) -> Obstacle | None:
+    lacking = [name for name in key if name not in leaf.identity_columns]
+    if not lacking:
+        return None
+    known = ", ".join(leaf.identity_columns)
+    return (
+        f"has the partition {leaf.table.relation}, whose replica identity"
+        + (
+            f" ({known}) lacks {', '.join(lacking)}, so its deletes cannot be applied"
+            if known
+            else f" is NOTHING: once the table is published, {_REFUSED} of its rows"
+        ),
+        f"Run ALTER TABLE {leaf.table.relation} REPLICA IDENTITY DEFAULT (by primary key).",
+    )
+
+
+def _whole_rows(table: SourceTable) -> Obstacle | None:
+    whole = any(leaf.replica_identity == "full" for leaf in table.leaves)
+    if not table.withheld or not (whole if table.leaves else table.replica_identity == "full"):
+        return None
+    return (
+        f"has generated columns ({', '.join(table.withheld)}) and replica identity FULL: once it is"
+        f" published, {_REFUSED} (from version 18 on)",
+        f"Run ALTER TABLE {table.table.relation} REPLICA IDENTITY DEFAULT (by primary key), and"
+        " the same for each partition.",
+    )
+
+
+def _another_identity(table: SourceTable, key: Sequence[str]) -> Obstacle | None:
+    if table.logs_whole_rows or set(key) <= set(table.identity_columns):
+        return None
+    columns, relation = ", ".join(table.identity_columns), table.table.relation
+    identity = "DEFAULT" if set(key) <= set(table.primary_key) else "FULL"
+    choice = f"; or set key_columns: [{columns}] for the table" if table.identity_columns else ""
+    return (
+        f"has the key ({', '.join(key)}), but its log identifies deleted rows by"
+        f" {columns or 'no column'}",
+        f"Run ALTER TABLE {relation} REPLICA IDENTITY {identity}{choice}.",
+    )
