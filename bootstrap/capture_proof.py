@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from bootstrap.steps import reaches
+from cdc.capture.evidence import known
 from cdc.capture.gathering import ServerOpeners, cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
 from cdc.capture.known_definition import require_known
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from cdc.log.position import LogPosition
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source, SourceTable
+    from cdc.sources.source_facts import ServerIdentity
     from cdc.store.loss_counts import Losses
     from schemas.table import TableId
 
@@ -66,13 +68,16 @@ class Capture:
     recovery: Recovery
     progress: Progress
 
-    def prove(self, table: SourceTable, losses: Losses) -> None:
+    def prove(self, table: SourceTable, losses: Losses) -> ServerIdentity:
         """Check that each change of the table becomes an event of its topic.
 
         Args:
             table: The table.
             losses: Counts a loss that the proof finds. The capture may be repaired before the same
                 attempt continues, so the loss must be counted now.
+
+        Returns:
+            The primary of the proof.
 
         Raises:
             CaptureError: The capture may miss or alter changes. The error names each reason.
@@ -107,6 +112,7 @@ class Capture:
                 topic=self.topic,
             )
         self.connect.wait_running(self.names.connector, progress=self.progress)
+        return known(evidence.server)
 
     def require_known(self, table: SourceTable) -> None:
         """Check that the connector reads the table by the definition that the server has.

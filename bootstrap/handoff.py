@@ -38,7 +38,7 @@ from cdc.lake.publish import attempt_path, delete_path
 from cdc.lake.timeline import Timeline
 from cdc.run.comparison import settings_digest
 from cdc.runtime.failpoints import crash
-from cdc.store.attempt import Attempt
+from cdc.store.attempt import Attempt, CopiedServer
 from cdc.store.connector_restarts import Restarts
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import RESUMABLE, Cause, State, TableRecord, transition, with_attempt
@@ -296,11 +296,13 @@ class _Bootstrap:
         """
         # The losses are read before the proof, so that each later loss counts for this attempt.
         before = times(self._seen_losses(), self._capture.names, self._table)
-        self._capture.prove(self._source.table(self._table), self._losses)
+        primary = self._capture.prove(self._source.table(self._table), self._losses)
+        server = CopiedServer(primary.system_identifier, primary.timeline)
         self._require_known()
         upto = self._context.kafka.high_watermarks(self._record.topic)
         self._capture.wait_until_readable(upto, timeout_s=self._limits.readable_s)
-        self._note(replace(recorded(self._attempt, self._capture), losses=before))
+        attempt = recorded(self._attempt, self._capture)
+        self._note(replace(attempt, losses=before, server=server))
         crash("bootstrap.after_o")
 
     def _require_known(self) -> None:

@@ -92,23 +92,21 @@ def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) ->
 
 
 def require_same_server(record: TableRecord, marker: Marker) -> None:
-    """Check that the primary is still the server whose view the attempt has read.
+    """Check that the primary is still the server of the attempt's O, and of its view.
 
     Raises:
-        AttemptSpoiledError: The primary is another cluster, or is on another timeline. The copy may
-            then have rows that the former primary had committed and this one lacks.
+        AttemptSpoiledError: The primary is another cluster, or is on another timeline. The topic
+            from O on, or the copy, may then have rows that the former primary had committed and
+            this one lacks.
     """
-    view = record.attempt.view if record.attempt is not None else None
-    if view is None:
-        return
-    for name, known, found in (
-        ("system_identifier", view.system_identifier, marker.system_identifier),
-        ("timeline", view.timeline, marker.timeline),
-    ):
-        if known is not None and found is not None and known != found:
-            raise AttemptSpoiledError(
-                f"source {record.table.source} became another server while table {record.table}"
-                f" was copied: its {name.replace('_', ' ')} was {known}, is {found}",
-                remedy="Nothing to do: the copy begins again.",
-                table=record.table,
-            )
+    found = (marker.system_identifier, marker.timeline)
+    for server in record.attempt.servers if record.attempt is not None else ():
+        known = (server.system_identifier, server.timeline)
+        for name, was, now in zip(("system identifier", "timeline"), known, found, strict=True):
+            if was is not None and now is not None and was != now:
+                raise AttemptSpoiledError(
+                    f"source {record.table.source} became another server while table"
+                    f" {record.table} was copied: its {name} was {was}, is {now}",
+                    remedy="Nothing to do: the copy begins again.",
+                    table=record.table,
+                )

@@ -75,8 +75,8 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
         The reason; None if a table was copied from the current server, or if no table names one.
     """
     attempts = (record.attempt for record in not_retired(services, capture))
-    views = (attempt.view for attempt in attempts if attempt is not None)
-    known = {one.system_identifier for one in views if one is not None and one.system_identifier}
+    servers = (one for attempt in attempts if attempt is not None for one in attempt.servers)
+    known = {one.system_identifier for one in servers if one.system_identifier}
     now = source.identity().system_identifier
     if not known or now is None or now in known:
         return None

@@ -54,6 +54,19 @@ class CopyView(Part):
 
 
 @dataclass(frozen=True)
+class CopiedServer(Part):
+    """The primary of an attempt.
+
+    Args:
+        system_identifier: Identity of the cluster; None if the server does not report it.
+        timeline: The cluster's timeline; None if the server does not report it.
+    """
+
+    system_identifier: str | None
+    timeline: int | None
+
+
+@dataclass(frozen=True)
 class Attempt(Part):
     """One try at one generation of a table, with what it has recorded so far.
 
@@ -64,6 +77,7 @@ class Attempt(Part):
         topic_id: UUID of the topic when O was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
         start_epochs: Epoch of each partition's leader when O was recorded.
+        server: The primary whose capture was proven right before O was recorded.
         marker_id: Identity of the marker row written after O.
         x0: The proof that no transaction is captured in part: a transaction id, or a marker's id.
         chunks: The planned chunks; empty before they are planned.
@@ -89,6 +103,7 @@ class Attempt(Part):
     topic_id: str | None = None
     start_offsets: Mapping[int, int] | None = None
     start_epochs: Mapping[int, int] | None = None
+    server: CopiedServer | None = None
     marker_id: UUID | None = None
     x0: str | None = None
     chunks: tuple[Chunk, ...] = ()
@@ -103,3 +118,8 @@ class Attempt(Part):
     statements_topic_id: str | None = None
     losses: int = 0
     shard: str | None = None
+
+    @property
+    def servers(self) -> tuple[CopiedServer | CopyView, ...]:
+        """The servers that the attempt knows: that of O, and that of the view."""
+        return tuple(one for one in (self.server, self.view) if one is not None)

@@ -19,7 +19,7 @@ from cdc.lake.handoff import LakeColumn
 from cdc.lake.key_text import FORM
 from cdc.log.position import Lsn
 from cdc.sources.source_facts import Marker
-from cdc.store.attempt import Attempt, Chunk
+from cdc.store.attempt import Attempt, Chunk, CopiedServer
 from cdc.store.table_state import State
 from schemas.fingerprint import Fingerprint
 from schemas.table import Column, Shard, TableId, TableSchema
@@ -127,6 +127,16 @@ def test_the_same_server_is_accepted_also_where_it_does_not_tell() -> None:
 def test_a_failover_during_the_copy_spoils_the_attempt(other: Marker) -> None:
     with pytest.raises(AttemptSpoiledError, match="another server"):
         require_same_server(RECORD, other)
+
+
+@pytest.mark.parametrize("other", [marker("124", 4), marker("123", 5)])
+def test_a_failover_between_the_start_and_the_view_spoils_the_attempt(other: Marker) -> None:
+    """The topic from O on may have changes that only the former primary has committed."""
+    started = replace(ATTEMPT, view=None, server=CopiedServer("123", 4))
+    record = replace(RECORD, attempt=started)
+    require_same_server(record, marker("123", 4))
+    with pytest.raises(AttemptSpoiledError, match="another server"):
+        require_same_server(record, other)
 
 
 def test_narrow_rows_are_fetched_many_at_a_time_and_wide_ones_few() -> None:

@@ -20,7 +20,7 @@ from cdc.runtime.progress import NullProgress
 from cdc.sources.base import Source
 from cdc.sources.mysql.binlog import BinlogHealth
 from cdc.sources.source_facts import ServerIdentity
-from cdc.store.attempt import Attempt
+from cdc.store.attempt import Attempt, CopiedServer
 from cdc.store.lease import Leases
 from cdc.store.table_state import Cause, State, TableRecord, transition, with_attempt
 from operate.context import Services
@@ -195,13 +195,19 @@ class Server:
         ((), "b", False),
     ],
 )
+@pytest.mark.parametrize("started", [False, True])
 def test_a_capture_of_another_server_is_made_anew_once(
-    services: Services, copied_on: tuple[str, ...], now: str, anew: bool
+    services: Services, copied_on: tuple[str, ...], now: str, anew: bool, started: bool
 ) -> None:
+    """Whether each copy has a view already, or has only recorded O."""
     for number, server in enumerate(copied_on):
         record = put(services, f"t{number}", State.BOOTSTRAPPING)
         assert record.attempt is not None
-        attempt = replace(record.attempt, view=replace(VIEW, system_identifier=server))
+        attempt = (
+            replace(record.attempt, view=None, server=CopiedServer(server, None))
+            if started
+            else replace(record.attempt, view=replace(VIEW, system_identifier=server))
+        )
         services.store.put(with_attempt(record, attempt, at=NOW))
     found = of_another_server(services, services.capture(table("t0")), cast("Source", Server(now)))
     assert bool(found) is anew
