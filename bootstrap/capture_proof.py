@@ -182,11 +182,11 @@ class Capture:
             HandoffTimeoutError: The wait reached its bound. The error has the last observation.
             CaptureError: The connector fails repeatedly, or the log has lost uncaptured changes.
         """
-        seen = self._captured()
+        seen = self._captured_position()
 
         def reached() -> bool:
             nonlocal seen
-            seen = self._captured()
+            seen = self._captured_position()
             if not shortfall(seen, upto):
                 return True
             self.recovery.attend(self.names)
@@ -197,7 +197,7 @@ class Capture:
         while True:
             began = seen
             try:
-                return self._wait(
+                return self._wait_for_connector(
                     f"wait until {self.names.connector} has captured {upto}",
                     reached,
                     timeout_s,
@@ -229,7 +229,7 @@ class Capture:
             stable = self.kafka.stable_offsets(name)
             return reaches(stable, offsets)
 
-        self._wait(
+        self._wait_for_connector(
             f"wait until topic {name} is readable",
             reached,
             timeout_s,
@@ -239,7 +239,7 @@ class Capture:
             ),
         )
 
-    def _captured(self) -> LogPosition | None:
+    def _captured_position(self) -> LogPosition | None:
         log = self.source.capture(self.names).log_health()
         if (problem := log.problem()) is not None:
             raise CaptureError(
@@ -251,7 +251,7 @@ class Capture:
             lambda: stored_position(self.connect, self.names), exactly_once=self.exactly_once
         )
 
-    def _wait(
+    def _wait_for_connector(
         self,
         what: str,
         reached: Callable[[], bool],
@@ -277,7 +277,8 @@ class Capture:
     def evidence(self) -> str:
         """Return the current state of connector, log and topic, for the error of a wait."""
         return "; ".join(
-            _attempted(look) for look in (self._connector_facts, self._log_facts, self._offsets)
+            _attempted(look)
+            for look in (self._connector_facts, self._log_facts, self._offsets_text)
         )
 
     def _connector_facts(self) -> str:
@@ -293,7 +294,7 @@ class Capture:
         facts = ", ".join(f"{name} {value}" for name, value in log.facts().items())
         return f"{log.title}: {log.problem() or facts}"
 
-    def _offsets(self) -> str:
+    def _offsets_text(self) -> str:
         stable = self.kafka.stable_offsets(self.topic)
         high = self.kafka.high_watermarks(self.topic)
         return (

@@ -84,7 +84,7 @@ class Copying:
         """
         marker = self.source.write_marker()
         require_same_server(self.record, marker)
-        self._note(marker_id=marker.id)
+        self._note_facts(marker_id=marker.id)
         crash("bootstrap.after_marker")
         if not self.context.timeline(self._attempt).exists:
             # A process that died while it created the Hudi table may have left some of its files.
@@ -130,7 +130,7 @@ class Copying:
         if self._one_view and self._committed():
             raise self._view_lost()
         table = self.source.table(self.record.table)
-        copy = self._snapshot(table)
+        copy = self._open_snapshot_copy(table)
         chunks = self._planned(copy)
         with self._opened(marker, sessions=len(chunks)) as view:
             if not view.on_replica:
@@ -158,7 +158,7 @@ class Copying:
         known = self._attempt.view
         if view.split is not None and known is not None:
             known = replace(known, split=str(view.split.known()))
-        self._note(reads_upto=str(view.upper_bound), view=known)
+        self._note_facts(reads_upto=str(view.upper_bound), view=known)
         return True
 
     def _leave_cut_short(self) -> None:
@@ -171,7 +171,7 @@ class Copying:
         if not timeline.exists or timeline.newest_instant() is not None:
             return
         left, identity = self._attempt.path, uuid.uuid4()
-        self._note(id=identity, path=attempt_path(self.record.base_path, identity))
+        self._note_facts(id=identity, path=attempt_path(self.record.base_path, identity))
         delete_path(self.context.spark, left)
         _log.info(
             "the first commit under %s was cut short: %s is copied into a new folder",
@@ -268,7 +268,7 @@ class Copying:
         """Record the planned chunks and the first view."""
         if self._attempt.chunks and not self._one_view:
             return
-        self._note(
+        self._note_facts(
             chunks=tuple(chunks),
             view=CopyView(
                 snapshot=view.snapshot_id,
@@ -304,7 +304,7 @@ class Copying:
         if attempt is not self._attempt:
             self.record = self.save(attempt)
 
-    def _snapshot(self, table: SourceTable) -> SnapshotCopy:
+    def _open_snapshot_copy(self, table: SourceTable) -> SnapshotCopy:
         require_named(table, self.settings)
         schema = self.source.schema(table, self.settings)
         return SnapshotCopy(
@@ -338,7 +338,7 @@ class Copying:
         timeline = self.context.timeline(self._attempt)
         return timeline.chunks(str(self._attempt.id))
 
-    def _note(self, **facts: Any) -> None:
+    def _note_facts(self, **facts: Any) -> None:
         self.record = self.save(replace(self._attempt, **facts))
 
     @property

@@ -151,13 +151,13 @@ class _Bootstrap:
         self._attempts = 0
         self._held: Lease | None = None
         self._steps: dict[Step, Callable[[], None]] = {
-            Step.BEGIN: self._begin,
+            Step.BEGIN: self._begin_attempt,
             Step.BEGIN_ANOTHER: self._begin_another,
             Step.BEGIN_AGAIN: self._lack_chunks,
             Step.RESUME: self._resume,
             Step.WAIT_FOR_OLDER_TRANSACTIONS: self._wait_for_older_transactions,
             Step.RECORD_START: self._record_start,
-            Step.COPY: self._copy,
+            Step.COPY: self._copy_chunks,
             Step.FIND_HANDOFF: self._find_handoff,
             Step.COMMIT_HANDOFF: self._commit_handoff,
             Step.ENTER_CATCHING_UP: self._enter_catching_up,
@@ -179,10 +179,10 @@ class _Bootstrap:
             self._held = lease
             self._record = self._context.store.newest(self._record)
             try:
-                while (step := self._next()) not in (Step.CATCH_UP, Step.DONE):
+                while (step := self._next_step()) not in (Step.CATCH_UP, Step.DONE):
                     _log.info("%s: %s", self._table, step.value)
                     lease.check()
-                    self._take(step)
+                    self._take_step(step)
             except (FencedError, LeaseHeldError, StateError):
                 raise  # the table belongs to another process now, and so does its record
             except TributaryError as error:
@@ -190,10 +190,10 @@ class _Bootstrap:
                 raise
             return step
 
-    def _next(self) -> Step:
+    def _next_step(self) -> Step:
         return next_step(self._record, self._lake_facts())
 
-    def _take(self, step: Step) -> None:
+    def _take_step(self, step: Step) -> None:
         try:
             self._steps[step]()
         except AttemptSpoiledError as spoiled:
@@ -214,8 +214,8 @@ class _Bootstrap:
             position=latest.record.offsets if latest is not None else None,
         )
 
-    def _begin(self) -> None:
-        self._store(
+    def _begin_attempt(self) -> None:
+        self._store_record(
             transition(self._record, State.BOOTSTRAPPING, at=_now(), attempt=self._new_attempt())
         )
 
@@ -227,7 +227,7 @@ class _Bootstrap:
             self._attempt.id,
             self._table,
         )
-        self._note(self._new_attempt())
+        self._note_attempt(self._new_attempt())
 
     def _lack_chunks(self) -> None:
         raise AttemptSpoiledError(
@@ -241,7 +241,7 @@ class _Bootstrap:
         """Discard the attempt, whose path was never published, and begin another one."""
         left = self._attempt.path
         # The order matters: the record of a copy must never outlive the copy's files.
-        self._note(self._new_attempt())
+        self._note_attempt(self._new_attempt())
         delete_path(self._context.spark, left)
 
     def _new_attempt(self) -> Attempt:
@@ -263,7 +263,7 @@ class _Bootstrap:
                 remedy=f"See `tributary status {self._table}`.",
                 table=self._table,
             )
-        self._store(transition(self._record, to, at=_now()))
+        self._store_record(transition(self._record, to, at=_now()))
 
     def _wait_for_older_transactions(self) -> None:
         """Wait for transactions that were open when the table was added to the capture.
@@ -285,7 +285,7 @@ class _Bootstrap:
             upto = self._source.write_marker().position
         if upto is not None:
             self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
-        self._note(replace(self._attempt, x0=ended.by, fingerprint=fingerprint))
+        self._note_attempt(replace(self._attempt, x0=ended.by, fingerprint=fingerprint))
         crash("bootstrap.after_x0")
 
     def _record_start(self) -> None:
@@ -302,7 +302,7 @@ class _Bootstrap:
         upto = self._context.kafka.high_watermarks(self._record.topic)
         self._capture.wait_until_readable(upto, timeout_s=self._limits.readable_s)
         attempt = recorded(self._attempt, self._capture)
-        self._note(replace(attempt, losses=before, server=server))
+        self._note_attempt(replace(attempt, losses=before, server=server))
         crash("bootstrap.after_o")
 
     def _require_known(self) -> None:
@@ -315,14 +315,14 @@ class _Bootstrap:
         if known is not None and known.digest == now.digest:
             self._capture.require_known(table)
 
-    def _copy(self) -> None:
+    def _copy_chunks(self) -> None:
         self._require_start()
         copying = Copying(
             context=self._context,
             source=self._source,
             settings=self._settings,
             record=self._record,
-            save=self._note,
+            save=self._note_attempt,
             lease=self._lease,
             replica_s=self._limits.replica_s,
             failures=self._limits.copy_failures,
@@ -359,7 +359,7 @@ class _Bootstrap:
             start = boundary_of(
                 self._attempt, self._capture, self._context.registry, timeout_s=limit
             )
-        self._note(
+        self._note_attempt(
             replace(self._attempt, start_offsets=start, reads_upto=str(upto), handoff_offsets=high)
         )
 
@@ -384,7 +384,7 @@ class _Bootstrap:
         require_planned(self._record, self._attempt, commits)
 
     def _enter_catching_up(self) -> None:
-        self._store(transition(self._record, State.CATCHING_UP, at=_now()))
+        self._store_record(transition(self._record, State.CATCHING_UP, at=_now()))
         crash("bootstrap.after_catching_up")
 
     def _catch_up(self) -> None:
@@ -407,9 +407,9 @@ class _Bootstrap:
             # changes were lost since the copy began. Only another copy can be published.
             cause = Cause(reason=error.message, remedy=error.remedy)
             to = State.NEEDS_BOOTSTRAP
-            self._store(transition(self._record, to, at=_now(), cause=cause))
+            self._store_record(transition(self._record, to, at=_now(), cause=cause))
             raise
-        self._store(transition(self._record, State.INCREMENTAL, at=_now(), attempt=shown))
+        self._store_record(transition(self._record, State.INCREMENTAL, at=_now(), attempt=shown))
 
     def _fingerprint(self) -> Fingerprint:
         capture = self._source.capture(self._capture.names)
@@ -418,7 +418,7 @@ class _Bootstrap:
     def _require_unspoiled(self, now: Fingerprint) -> None:
         attempt = unspoiled(self._source, self._settings, self._record, self._attempt, now)
         if attempt is not self._attempt:
-            self._note(attempt)
+            self._note_attempt(attempt)
 
     def _require_start(self) -> None:
         require_same_settings(self._record, self._attempt, self._made_by)
@@ -461,10 +461,10 @@ class _Bootstrap:
             )
         return self._held
 
-    def _note(self, attempt: Attempt) -> TableRecord:
-        return self._store(with_attempt(self._record, attempt, at=_now()))
+    def _note_attempt(self, attempt: Attempt) -> TableRecord:
+        return self._store_record(with_attempt(self._record, attempt, at=_now()))
 
-    def _store(self, record: TableRecord) -> TableRecord:
+    def _store_record(self, record: TableRecord) -> TableRecord:
         self._record = self._context.store.put(record)
         return self._record
 
@@ -474,7 +474,9 @@ class _Bootstrap:
             return  # the command ends; the copy has no error
         current = self._context.store.newest(self._record)
         if current.state in (State.BOOTSTRAPPING, State.CATCHING_UP):
-            self._store(transition(current, State.FAILED, at=_now(), cause=Cause(error=error)))
+            self._store_record(
+                transition(current, State.FAILED, at=_now(), cause=Cause(error=error))
+            )
 
 
 def _now() -> datetime:

@@ -95,7 +95,7 @@ def _joined(
                 replace(latest.record, kind="run"),
                 lambda _: lease.check(),
                 replaces=True,
-                size=_size(attempt),
+                size=_snapshot_size(attempt),
             )
         )
     crash("shards.after_join")
@@ -105,7 +105,7 @@ def _joined(
     return replace(attempt, path=path, shard=shard.name)
 
 
-def _size(attempt: Attempt) -> SnapshotSize:
+def _snapshot_size(attempt: Attempt) -> SnapshotSize:
     rows = sum(chunk.rows_estimate for chunk in attempt.chunks)
     size = sum(chunk.bytes_estimate for chunk in attempt.chunks)
     # Other shards add rows in later commits, so the index must support several bulk commits.

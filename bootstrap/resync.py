@@ -59,7 +59,7 @@ def resync_table(
         return bootstrap_table(context, connect, record, limits=limits)
     if record.state is State.PAUSED:
         raise _left_alone(record)
-    build = context.store.get(record.table, beside=True) or _begin(context, record)
+    build = context.store.get(record.table, beside=True) or _begin_next_generation(context, record)
     built = bootstrap_table(context, connect, build, limits=limits)
     crash("resync.after_build")
     swapped = _take_place(context, built.record, limits)
@@ -76,7 +76,7 @@ def _forget_given_up(context: RunContext, record: TableRecord) -> None:
             context.store.delete(record.table, beside=True)
 
 
-def _begin(context: RunContext, record: TableRecord) -> TableRecord:
+def _begin_next_generation(context: RunContext, record: TableRecord) -> TableRecord:
     build = TableRecord(
         table=record.table,
         state=State.REGISTERED,

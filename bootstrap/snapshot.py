@@ -142,9 +142,9 @@ class SnapshotCopy:
         if self.parallel is not None and self.parallel < len(chunks):
             source_rows = source_rows.coalesce(self.parallel)
         rows = hidden(source_rows, self.schema, self.lake_config)
-        return rows.select(*self._meta(), "*")
+        return rows.select(*self._meta_columns(), "*")
 
-    def _meta(self) -> list[Column]:
+    def _meta_columns(self) -> list[Column]:
         values = {
             OP: F.lit("r"),
             SOURCE_TS: F.lit(self.taken_at),
@@ -204,7 +204,7 @@ class RowCounter:
         context = self._spark.sparkContext
         context.setJobGroup(self.group, description)
         context.setLocalProperty("spark.scheduler.pool", description)
-        watch = threading.Thread(target=self._watch, name=self.group, daemon=True)
+        watch = threading.Thread(target=self._watch_tasks, name=self.group, daemon=True)
         watch.start()
         try:
             yield
@@ -215,7 +215,7 @@ class RowCounter:
                 context.setLocalProperty(name, None)  # type: ignore[arg-type]  # None removes it
             self.look()
 
-    def _watch(self) -> None:
+    def _watch_tasks(self) -> None:
         while not self._stop.wait(_WATCH_S):
             self.look()
 

@@ -60,7 +60,7 @@ def next_step(record: TableRecord, lake: LakeFacts) -> Step:
     if record.state in RESUMABLE and record.resume_to in (State.BOOTSTRAPPING, State.CATCHING_UP):
         return Step.RESUME
     if record.state is State.BOOTSTRAPPING:
-        return _copying(record, lake)
+        return _step_of_copy(record, lake)
     if record.state is State.CATCHING_UP:
         return _catching_up(record, lake)
     if record.state is State.INCREMENTAL:
@@ -82,7 +82,7 @@ _INSTEAD = {
 """By state in which there is nothing to copy or to continue, the remedy."""
 
 
-def _copying(record: TableRecord, lake: LakeFacts) -> Step:
+def _step_of_copy(record: TableRecord, lake: LakeFacts) -> Step:
     attempt = record.attempt
     if attempt is None:
         raise BootstrapError(

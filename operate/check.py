@@ -43,7 +43,7 @@ OLDEST_CONNECT = (3, 3)
 
 def check(services: Services) -> Iterator[Check]:
     """Run all checks; yield each line as soon as its check is done."""
-    yield from _guarded("state store", partial(state_store, services))
+    yield from _checks_or_error("state store", partial(state_store, services))
     yield from unprotected(services.config)
     records: list[TableRecord] = []
     try:
@@ -52,26 +52,26 @@ def check(services: Services) -> Iterator[Check]:
         return  # the line before has the reason
     evidence = cache(services.stream_evidence)
     for name in services.config.sources:
-        yield from _guarded(f"source {name}", partial(_source, services, name))
+        yield from _checks_or_error(f"source {name}", partial(_source, services, name))
         tables = partial(_tables, services, name, records, evidence)
-        yield from _guarded(f"source {name}: tables", tables)
-    yield from _guarded("Kafka", partial(check_kafka.cluster, services))
-    yield from _guarded("Connect", partial(_connect, services))
-    yield from _guarded("schema registry", partial(_registry, services))
+        yield from _checks_or_error(f"source {name}: tables", tables)
+    yield from _checks_or_error("Kafka", partial(check_kafka.cluster, services))
+    yield from _checks_or_error("Connect", partial(_connect, services))
+    yield from _checks_or_error("schema registry", partial(_registry, services))
     for capture in _captures(services, records):
-        yield from _guarded(
+        yield from _checks_or_error(
             f"capture {capture.source}/{capture.tier}",
             partial(_capture, services, evidence(capture)),
         )
     for record in records:
         look = partial(check_kafka.topic, services, record)
-        yield from _guarded(f"topic {record.topic}", look)
-    yield from _guarded("lake", partial(lake, services))
+        yield from _checks_or_error(f"topic {record.topic}", look)
+    yield from _checks_or_error("lake", partial(lake, services))
     if services.config.catalog is not None:
-        yield from _guarded("catalog", partial(_catalog, services, services.config.catalog))
+        yield from _checks_or_error("catalog", partial(_catalog, services, services.config.catalog))
 
 
-def _guarded(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
+def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
     try:
         return look()
     except TributaryError as error:
@@ -107,7 +107,7 @@ def _tables(
     lines: list[Check] = []
     for table in sorted(planned):
         look = partial(_planned_table, services, planned[table], stats.get(table), evidence)
-        lines += _guarded(f"table {table}", look)
+        lines += _checks_or_error(f"table {table}", look)
     lines.append(
         Check(
             f"source {source}: tables",
@@ -125,7 +125,7 @@ def _planned_table(
     table = record.table
     name = f"table {table}"
     if found is None:
-        return _one(
+        return _single_check(
             name,
             "error",
             "it is on the plan, but the source does not have it",
@@ -135,12 +135,12 @@ def _planned_table(
     described, names = source.table(table), services.capture(table)
     capture = source.capture(names)
     if missing := capture.missing_rights(described):
-        return _one(name, "error", *missing)
+        return _single_check(name, "error", *missing)
     settings = services.config.table_settings(table)
     keeps = services.config.connect.keeps_nulls
     verdict = judge(described, settings, nulls_are_kept=keeps)
     if not verdict.ok:
-        return _one(name, "error", verdict.problem, verdict.remedy)
+        return _single_check(name, "error", verdict.problem, verdict.remedy)
     require_named(described, settings)
     source.schema(described, settings)
     obstacles = capture.audit_table(described)
@@ -150,7 +150,7 @@ def _planned_table(
     findings += of_losses(Losses(services.store).seen(of.resource, table), of, record)
     if findings:
         problems = "; ".join(finding.message for finding in findings)
-        return _one(name, "error", problems, findings[0].remedy)
+        return _single_check(name, "error", problems, findings[0].remedy)
     key = ", ".join(settings.key_columns or described.primary_key)
     known = described.replica_identity
     identity = "whole rows" if known is None else f"replica identity {known}"
@@ -159,17 +159,17 @@ def _planned_table(
         from_primary = settings.snapshot_from == "primary"
         obstacle = source.exact_view_obstacle(from_primary=from_primary)
         if obstacle is not None:
-            return _one(
+            return _single_check(
                 name, "warning", f"the next copy or verify will fail: {obstacle[0]}", obstacle[1]
             )
         if settings.appends:
             detail = "a log of inserted rows"
     if verdict.notes:
-        return _one(name, "note", "; ".join((detail, *verdict.notes)))
-    return _one(name, "ok", detail)
+        return _single_check(name, "note", "; ".join((detail, *verdict.notes)))
+    return _single_check(name, "ok", detail)
 
 
-def _one(name: str, status: Status, detail: str, remedy: str = "") -> list[Check]:
+def _single_check(name: str, status: Status, detail: str, remedy: str = "") -> list[Check]:
     return [Check(name, status, detail, remedy)]
 
 
@@ -301,7 +301,7 @@ def _other_settings(
     )
     if not other:
         return []
-    return _one(
+    return _single_check(
         f"connector {capture.connector}: settings",
         "warning",
         f"its settings differ from the configuration: {', '.join(other)}",

@@ -43,11 +43,11 @@ def look(services: Services, table: TableId) -> list[Generation]:
     """
     from cdc.lake.publish import attempt_folders, read_pointer
 
-    record = _known(services, table)
+    record = _known_record(services, table)
     folders = attempt_folders(services.spark, record.base_path)
     pointer = read_pointer(services.spark, record.base_path)
     build = services.store.get(table, beside=True)
-    records = [_known(services, table), *([build] if build is not None else ())]
+    records = [_known_record(services, table), *([build] if build is not None else ())]
     return generations(folders, pointer, records)
 
 
@@ -67,12 +67,12 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
     from cdc.run.commits import keep_size
 
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):
-        chosen = _chosen(services, table, names)
+        chosen = _named_generations(services, table, names)
         if any(one.beside for one in chosen):
             forget_build(services, table)
-        base = _known(services, table).base_path
+        base = _known_record(services, table).base_path
         delete_attempts(services.spark, base, [one.attempt for one in chosen])
-        keep_size(services.spark, services.store, _known(services, table))
+        keep_size(services.spark, services.store, _known_record(services, table))
         return Removed(tuple(chosen), tuple(look(services, table)))
 
 
@@ -87,7 +87,9 @@ def clean(services: Services, table: TableId) -> None:
             _log.info("removed %s attempt %s of table %s", one.kind.value, one.attempt, table)
 
 
-def _chosen(services: Services, table: TableId, names: Sequence[str]) -> list[Generation]:
+def _named_generations(
+    services: Services, table: TableId, names: Sequence[str]
+) -> list[Generation]:
     found = look(services, table)
     if not names:
         settings = services.config.table_settings(table)
@@ -109,7 +111,7 @@ def _chosen(services: Services, table: TableId, names: Sequence[str]) -> list[Ge
     return list(chosen.values())
 
 
-def _known(services: Services, table: TableId) -> TableRecord:
+def _known_record(services: Services, table: TableId) -> TableRecord:
     record = services.store.get(table)
     if record is None:
         raise StateError(

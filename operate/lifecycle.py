@@ -205,7 +205,7 @@ def offboard(
         if forget_build(services, table):
             done.append("gave up its next generation")
         with tier_capture.changing(services, names), _naming_absence(services, table, absent):
-            last = not _others(services, record)
+            last = not _others_on_plan(services, record)
             if absent is None and tier_capture.leave(services, names, table):
                 done.append("left the capture")
             if record.state is not State.RETIRED:
@@ -270,7 +270,7 @@ def _left_there(
     return notes
 
 
-def _others(services: Services, record: TableRecord) -> bool:
+def _others_on_plan(services: Services, record: TableRecord) -> bool:
     return any(
         other.table != record.table
         and other.table.source == record.table.source

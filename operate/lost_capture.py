@@ -37,7 +37,7 @@ def is_copying(record: TableRecord) -> bool:
 
 def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
     """The tables of a capture that are not retired."""
-    records = _of(services.store.tables(), capture)
+    records = _of_capture(services.store.tables(), capture)
     return [record for record in records if record.state is not State.RETIRED]
 
 
@@ -46,7 +46,9 @@ def dependent(
 ) -> list[TableRecord]:
     """Return the tables and next generations that continue from the capture's past."""
     records = [*services.store.tables(), *services.store.builds()]
-    return [record for record in _of(records, capture, only) if _depends(record)]
+    return [
+        record for record in _of_capture(records, capture, only) if _continues_from_past(record)
+    ]
 
 
 def after_gtid_change(
@@ -148,8 +150,10 @@ def _discard(services: Services, record: TableRecord, lost: str) -> None:
 def _refuse_followed(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None
 ) -> None:
-    records = _of(services.store.tables(), capture, only)
-    followed = [record for record in records if _depends(record) and not is_copying(record)]
+    records = _of_capture(services.store.tables(), capture, only)
+    followed = [
+        record for record in records if _continues_from_past(record) and not is_copying(record)
+    ]
     if not followed:
         return
     paused = [record for record in followed if record.state is State.PAUSED]
@@ -165,12 +169,12 @@ def _refuse_followed(
     )
 
 
-def _depends(record: TableRecord) -> bool:
+def _continues_from_past(record: TableRecord) -> bool:
     # A next generation may record offsets at any moment.
     return record.state not in _CUT_OFF or record.beside
 
 
-def _of(
+def _of_capture(
     records: Iterable[TableRecord], capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:
     return [

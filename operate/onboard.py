@@ -191,7 +191,9 @@ def recaptured(
     """
     outcomes: dict[TableId, Outcome] = {}
     fit = []
-    for outcome in for_each(tables, lambda table: _due(services, table), action="check"):
+    for outcome in for_each(
+        tables, lambda table: _check_before_copy(services, table), action="check"
+    ):
         if outcome.failed:
             outcomes[outcome.table] = outcome
         else:
@@ -252,7 +254,7 @@ def copied(done: BootstrapResult, then: str) -> Outcome:
     )
 
 
-def _due(services: Services, table: TableId) -> Outcome:
+def _check_before_copy(services: Services, table: TableId) -> Outcome:
     record = require(services, table)
     examine(services, table)
     if record.state is State.NEEDS_BOOTSTRAP:

@@ -154,7 +154,7 @@ class TableStatus:
                 "handoff_offsets": attempt.handoff_offsets,
                 "reads_upto": attempt.reads_upto,
             },
-            "building": None if self.build is None else _building(self.build),
+            "building": None if self.build is None else _next_generation_json(self.build),
             "notes": list(self.notes),
             "runs": [run.to_json() for run in self.runs],
         }
@@ -204,7 +204,7 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
     # Read the heartbeats before the ends of the topics: every commit before a heartbeat is then
     # below its topic's end.
     captures = tuple(_capture(services, one) for one in evidence.values())
-    ends, trouble = _ends(services, records)
+    ends, trouble = _end_offsets(services, records)
     lacking = Quarantine(services.store).counts()
     beats = {(one.source, one.tier): one.beat_at for one in captures}
     scopes = [*(one.names.resource for one in evidence.values()), *(one.table for one in records)]
@@ -219,7 +219,7 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
     return Status(tuple(found), captures, shared_tables(found))
 
 
-def _ends(
+def _end_offsets(
     services: Services, records: Sequence[TableRecord]
 ) -> tuple[dict[str, dict[int, int]], str | None]:
     topics = [record.topic for record in records if record.state is not State.RETIRED]
@@ -231,7 +231,7 @@ def _ends(
         return {}, error.message
 
 
-def _building(build: TableRecord) -> dict[str, Any]:
+def _next_generation_json(build: TableRecord) -> dict[str, Any]:
     return {
         "generation": build.generation,
         "state": build.state.value,

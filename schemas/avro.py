@@ -63,15 +63,15 @@ def field_name(column: str) -> str:
     ASCII letters, and digits after the first character, stay. Every other UTF-16 unit, also the
     underscore, becomes ``_u`` and its hexadecimal code.
     """
-    return _adjusted(column, also="")
+    return _avro_name(column, also="")
 
 
 def envelope_name(topic: str) -> str:
     """The full name of the schema of a topic's change events, adjusted as in :func:`field_name`."""
-    return f"{_adjusted(topic, also='.')}.Envelope"
+    return f"{_avro_name(topic, also='.')}.Envelope"
 
 
-def _adjusted(name: str, *, also: str) -> str:
+def _avro_name(name: str, *, also: str) -> str:
     adjusted = []
     for position, character in enumerate(name):
         letter = character.isascii() and character.isalpha()

@@ -137,7 +137,7 @@ class _Diff:
         return any(now.get(name) != file for name, file in self._before.files.items())
 
     def changes(self) -> Iterator[Change]:
-        yield from self._table()
+        yield from self._table_changes()
         rewritten = False
         for number in sorted({*self._before.columns, *self._now.columns}):
             old, new = self._before.columns.get(number), self._now.columns.get(number)
@@ -146,7 +146,7 @@ class _Diff:
             elif new is None and old is not None:
                 yield self._dropped(old)
             elif old is not None and new is not None:
-                for change in self._kept(old, new):
+                for change in self._kept_column_changes(old, new):
                     # A widened column may be the cause of a new file. A statement with USING may
                     # also be the cause, and may have changed rows.
                     rewritten |= isinstance(change, (RewriteColumn, ChangeType)) and not isinstance(
@@ -162,7 +162,7 @@ class _Diff:
             why = "if the rewrite changed rows, `tributary verify` shows them"
             yield NewFile(verdict=Verdict.EVOLVE, why=why)
 
-    def _table(self) -> Iterator[Change]:
+    def _table_changes(self) -> Iterator[Change]:
         before, now, evidence = self._before, self._now, self._evidence
         yield from lost_events(
             before,
@@ -183,8 +183,8 @@ class _Diff:
                 " have that key"
                 if same
                 else "rows of the lake are found by their key",
-                old=_keys(before),
-                new=_keys(now),
+                old=_key_text(before),
+                new=_key_text(now),
             )
         was, found = before.replica_identity, now.replica_identity
         if was is not None and found is not None and was != found:
@@ -269,7 +269,7 @@ class _Diff:
             name=column.name,
         )
 
-    def _kept(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
+    def _kept_column_changes(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
         name, wanted, former = new.name, self._wanted.get(new.name), old.name
         if former != name:
             renamed = self._renamed(former, name)
@@ -471,7 +471,7 @@ def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
         yield ChangeParts(verdict=verdict, why=why, name=new.name, old=None, new=new.parts[part])
 
 
-def _keys(catalog: Catalog) -> str:
+def _key_text(catalog: Catalog) -> str:
     shown = f"({', '.join(catalog.primary_key)})" if catalog.primary_key else "none"
     if catalog.identity_key:
         shown += f", replica identity ({', '.join(catalog.identity_key)})"

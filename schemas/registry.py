@@ -115,7 +115,7 @@ class ConfluentRegistry:
         Raises:
             RegistryError: The registry is unreachable, refuses, or answers something else.
         """
-        answer = self._get(f"subjects/{quote(subject, safe='')}/versions/latest")
+        answer = self._get_with_retries(f"subjects/{quote(subject, safe='')}/versions/latest")
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         if answer.status_code != httpx.codes.OK:
@@ -132,7 +132,7 @@ class ConfluentRegistry:
         Raises:
             RegistryError: The registry does not answer, or another service does.
         """
-        answer = self._get("subjects")
+        answer = self._get_with_retries("subjects")
         if answer.status_code != httpx.codes.OK:
             raise self._refused(answer, "list subjects")
 
@@ -141,7 +141,7 @@ class ConfluentRegistry:
         self._http.close()
 
     def _fetch(self, schema_id: int) -> str:
-        answer = self._get(f"schemas/ids/{schema_id}")
+        answer = self._get_with_retries(f"schemas/ids/{schema_id}")
         if answer.status_code == httpx.codes.NOT_FOUND and _is_registrys(answer):
             raise UnknownSchemaError(
                 f"registry {self._endpoint.url} does not know schema id {schema_id}",
@@ -169,9 +169,9 @@ class ConfluentRegistry:
             )
         return str(text)
 
-    def _get(self, path: str) -> httpx.Response:
+    def _get_with_retries(self, path: str) -> httpx.Response:
         try:
-            return _RETRY((httpx.TransportError, _TransientAnswerError), self._once, path)
+            return _RETRY((httpx.TransportError, _TransientAnswerError), self._get_once, path)
         except _TransientAnswerError as error:
             return error.answer
         except httpx.TransportError as error:
@@ -180,7 +180,7 @@ class ConfluentRegistry:
                 remedy="Check kafka.registry.url and that the registry runs.",
             ) from error
 
-    def _once(self, path: str) -> httpx.Response:
+    def _get_once(self, path: str) -> httpx.Response:
         answer = self._http.get(path)
         if answer.status_code in _RETRIED_STATUS:
             raise _TransientAnswerError(answer)

@@ -96,7 +96,7 @@ class MysqlType:
         Values of a type with a rule never fail to be read, so ``hidden`` has no effect.
         """
         if as_text:
-            return _same("string", _PRINTED)
+            return _unconverted("string", _PRINTED)
         if decimal:
             raise not_numeric(self, decimal, table=table, column=column)
         rule = _rule(self)
@@ -113,16 +113,16 @@ def _rule(kind: MysqlType) -> TypeRule | None:
 
 def _integer(kind: MysqlType) -> TypeRule:
     if kind.name == "bigint":
-        return _same("decimal(20,0)") if kind.unsigned else _same("bigint")
-    return _same("bigint" if kind.name in ("int", "integer") and kind.unsigned else "int")
+        return _unconverted("decimal(20,0)") if kind.unsigned else _unconverted("bigint")
+    return _unconverted("bigint" if kind.name in ("int", "integer") and kind.unsigned else "int")
 
 
 def _decimal(kind: MysqlType) -> TypeRule:
     """Decimal if the digits fit, otherwise the digits as text."""
     precision, scale = (*kind.sizes, 10, 0)[:2] if len(kind.sizes) != 1 else (kind.sizes[0], 0)
     if precision > MAX_DIGITS:
-        return _same("string", _PRINTED)
-    return _same(f"decimal({precision},{scale})")
+        return _unconverted("string", _PRINTED)
+    return _unconverted(f"decimal({precision},{scale})")
 
 
 def _bit(kind: MysqlType) -> TypeRule:
@@ -131,7 +131,7 @@ def _bit(kind: MysqlType) -> TypeRule:
     if width == 1:
         return TypeRule("boolean", f"{COLUMN} + 0", "int", f"{COLUMN} = 1")
     lake = "decimal(20,0)" if width == 64 else "bigint"
-    return _same(lake, f"CAST({COLUMN} AS UNSIGNED)")
+    return _unconverted(lake, f"CAST({COLUMN} AS UNSIGNED)")
 
 
 def _enum(kind: MysqlType) -> TypeRule | None:
@@ -147,7 +147,7 @@ def _floats(printed: str) -> list[float]:
     return [one for (one,) in struct.iter_unpack("<f", bytes.fromhex(printed))]
 
 
-def _same(lake: str, read_sql: str = COLUMN) -> TypeRule:
+def _unconverted(lake: str, read_sql: str = COLUMN) -> TypeRule:
     return TypeRule(lake, read_sql, lake, COLUMN)
 
 
@@ -168,13 +168,13 @@ def _real(moment: str) -> str:
     return f"CASE WHEN {on_calendar(COLUMN)} THEN {moment} END"
 
 
-_TEXT = _same("string")
+_TEXT = _unconverted("string")
 _PRINTED = f"CAST({COLUMN} AS CHAR)"
-_BYTES = _same("binary")
+_BYTES = _unconverted("binary")
 _STORED = f"CAST({COLUMN} AS BINARY)"
 # The server keeps the SRID, of four bytes, and then the WKB, least significant byte first. In EWKB
 # the SRID follows the type, whose highest bits mark it.
-_EWKB = _same(
+_EWKB = _unconverted(
     "binary",
     f"CASE WHEN SUBSTR({_STORED}, 1, 4) = x'00000000' THEN SUBSTR({_STORED}, 5)"
     f" ELSE CONCAT(SUBSTR({_STORED}, 5, 4), x'20', SUBSTR({_STORED}, 1, 4),"
@@ -195,7 +195,7 @@ _MICROS = _real(f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {COLUMN})")
 _PLAIN: dict[str, TypeRule] = {
     # As text a float has only six digits.
     "float": TypeRule("float", f"CAST({COLUMN} AS DOUBLE)", "double", f"CAST({COLUMN} AS FLOAT)"),
-    "double": _same("double"),
+    "double": _unconverted("double"),
     "date": TypeRule(
         "date",
         _real(f"DATEDIFF({COLUMN}, '1970-01-01')"),
@@ -207,13 +207,13 @@ _PLAIN: dict[str, TypeRule] = {
     ),
     "timestamp": TypeRule("timestamp", _MICROS, "bigint", f"timestamp_micros({COLUMN})"),
     # Up to 838 hours on either side of zero; TIME_TO_SEC has microseconds on MariaDB only.
-    "time": _same(
+    "time": _unconverted(
         "bigint",
         f"CASE WHEN {COLUMN} < '00:00:00' THEN -1 ELSE 1 END"
         f" * (((HOUR({COLUMN}) * 60 + MINUTE({COLUMN})) * 60 + SECOND({COLUMN})) * 1000000"
         f" + MICROSECOND({COLUMN}))",
     ),
-    "year": _same("int", f"{COLUMN} + 0"),
+    "year": _unconverted("int", f"{COLUMN} + 0"),
     **dict.fromkeys(("binary", "varbinary"), _BYTES),
     **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), _BYTES),
     **dict.fromkeys(("geometry", "point", "linestring", "polygon"), _EWKB),

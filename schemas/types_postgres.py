@@ -148,7 +148,7 @@ def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
         return _numeric(kind.typmod, place)
     if kind.name == "bit":
         # the connector treats bit(1) as a boolean; its modifier is the length itself
-        return _same("boolean", "{column} = B'1'") if kind.typmod == 1 else None
+        return _unconverted("boolean", "{column} = B'1'") if kind.typmod == 1 else None
     if kind.name in _PLACED:
         return _PLACED[kind.name](place)
     return _PLAIN.get(kind.name)
@@ -243,7 +243,7 @@ def _micros(place: _Place) -> str:
 
 def _timetz(place: _Place) -> TypeRule:
     # the connector stops at some values of 24:00 with a zone
-    in_utc = _same(
+    in_utc = _unconverted(
         "string",
         "CASE WHEN {column}::time < '24:00' "
         "THEN ({column} AT TIME ZONE 'UTC')::time::text || 'Z' "
@@ -295,43 +295,45 @@ def _plain(name: str) -> str:
     return re.sub(r"[\x00-\x1f'\\{}?]", "_", name)
 
 
-def _same(lake: str, read_sql: str = "{column}") -> TypeRule:
+def _unconverted(lake: str, read_sql: str = "{column}") -> TypeRule:
     return TypeRule(lake, read_sql, lake, COLUMN)
 
 
 _OUTSIDE = f"outside {_FIRST} to {_LAST}"
-_TEXT = _same("string", "{column}::text")
+_TEXT = _unconverted("string", "{column}::text")
 # The text of the type's output function, which a cast to text does not always give. A composite
 # whose fields are all NULL is not NULL itself, although IS NULL is true for it.
-_PRINTED = _same("string", "CASE WHEN num_nulls({column}) = 0 THEN format('%s', {column}) END")
-_NUMERIC_TEXT = _same(
+_PRINTED = _unconverted(
+    "string", "CASE WHEN num_nulls({column}) = 0 THEN format('%s', {column}) END"
+)
+_NUMERIC_TEXT = _unconverted(
     "string",
     "CASE {column}::text WHEN 'NaN' THEN 'NAN' WHEN 'Infinity' THEN 'POSITIVE_INFINITY' "
     "WHEN '-Infinity' THEN 'NEGATIVE_INFINITY' ELSE {column}::text END",
 )
 
 _PLAIN: dict[str, TypeRule] = {
-    "bool": _same("boolean"),
-    "int2": _same("int", "{column}::int4"),
-    "int4": _same("int"),
-    "int8": _same("bigint"),
-    "oid": _same("bigint", "{column}::int8"),
-    "float4": _same("float"),
-    "float8": _same("double"),
-    "bytea": _same("binary"),
+    "bool": _unconverted("boolean"),
+    "int2": _unconverted("int", "{column}::int4"),
+    "int4": _unconverted("int"),
+    "int8": _unconverted("bigint"),
+    "oid": _unconverted("bigint", "{column}::int8"),
+    "float4": _unconverted("float"),
+    "float8": _unconverted("double"),
+    "bytea": _unconverted("binary"),
     # a cast of char(n) to text drops the padding, one of inet adds the netmask; the output
     # functions print the text that the log carries
-    "bpchar": _same("string", "bpcharout({column})::text"),
-    "inet": _same("string", "inet_out({column})::text"),
+    "bpchar": _unconverted("string", "bpcharout({column})::text"),
+    "inet": _unconverted("string", "inet_out({column})::text"),
     # a cast of xml keeps the declaration of its encoding, which is not printed
-    "xml": _same("string", "xml_out({column})::text"),
-    "money": _same("string", "{column}::numeric::text"),
-    "time": _same(
+    "xml": _unconverted("string", "xml_out({column})::text"),
+    "money": _unconverted("string", "{column}::numeric::text"),
+    "time": _unconverted(
         "bigint",
         "date_part('epoch', date_trunc('second', {column}::interval))::int8 * 1000000 "
         "+ date_part('microseconds', {column})::int8 % 1000000",
     ),
-    "interval": _same(
+    "interval": _unconverted(
         "string",
         "'P' || extract(year FROM {column})::int4 || 'Y' || extract(month FROM {column})::int4 "
         "|| 'M' || extract(day FROM {column})::int4 || 'DT' || extract(hour FROM {column})::int8 "

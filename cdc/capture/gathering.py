@@ -110,14 +110,14 @@ def gather(
     database, workers = _ServerQueries(servers.source), _ServerQueries(servers.connect)
     topics = _ServerQueries(servers.kafka)
     log = database.ask(lambda it: it.capture(names).log_health())
-    connector = workers.ask(lambda it: _connector(it, names, exactly_once))
+    connector = workers.ask(lambda it: _connector_facts(it, names, exactly_once))
     # The stored position is read after the log, as `LogHealth.problem` requires.
     stored = workers.ask(lambda it: stored_position(it, names))
     at = None if isinstance(stored, TributaryError) else stored
-    policies = topics.ask(lambda it: _policies(it, names))
+    policies = topics.ask(lambda it: _cleanup_policies(it, names))
     signs = topics.ask(lambda it: None if life is None else life(it))
     # The statements are read last. If their topic is missing, Kafka has answered the other queries.
-    statements = topics.ask(lambda _: _statements(definitions, names))
+    statements = topics.ask(lambda _: _reported_statements(definitions, names))
     return CaptureEvidence(
         names=names,
         log=log,
@@ -129,7 +129,7 @@ def gather(
         connector=connector,
         stored=stored,
         statements=statements,
-        starts=tuple(fresh_starts(_changes(statements))),
+        starts=tuple(fresh_starts(_definition_changes(statements))),
         life=signs,
     )
 
@@ -177,14 +177,14 @@ class Captures:
                 )
                 records = self._records(found.names)
                 found = replace(found, strays=self._strays(found.names, records))
-                _warn(found)
+                _warn_of_unknown(found)
                 losses = Losses(context.store)
                 remember(losses, found.names.resource, of_capture(found))
                 for table in found.strays:
                     remember(losses, table, of_table(found, table))
                 tables = [one.table for one in records]
                 self._losses[key] = losses.seen(found.names.resource, record.table, *tables)
-                self._statements[key] = StatementsByTable(_changes(found.statements))
+                self._statements[key] = StatementsByTable(_definition_changes(found.statements))
                 self._known[key] = found
         for error in found.errors:
             if not isinstance(error, ConnectError):
@@ -244,7 +244,7 @@ class Captures:
         return self._losses[record.table.source, record.tier]
 
 
-def _warn(evidence: CaptureEvidence) -> None:
+def _warn_of_unknown(evidence: CaptureEvidence) -> None:
     name = evidence.names.connector
     for error in evidence.errors:
         if isinstance(error, ConnectError):
@@ -258,12 +258,12 @@ def cleanup_policy(settings: Mapping[str, str]) -> CleanupPolicy:
     return CleanupPolicy(settings.get("cleanup.policy", "delete"), never_compacted(settings))
 
 
-def _policies(kafka: KafkaAdmin, names: CaptureNames) -> dict[str, CleanupPolicy]:
+def _cleanup_policies(kafka: KafkaAdmin, names: CaptureNames) -> dict[str, CleanupPolicy]:
     found = kafka.topic_configs(names.evidence_topics)
     return {topic: cleanup_policy(settings) for topic, settings in found.items()}
 
 
-def _statements(
+def _reported_statements(
     definitions: Callable[[], Definitions] | None, names: CaptureNames
 ) -> ReportedStatements | None:
     if definitions is None or not names.reports_definitions:
@@ -271,11 +271,13 @@ def _statements(
     return definitions().of(names)
 
 
-def _changes(statements: Answer[ReportedStatements | None]) -> tuple[DefinitionChange, ...]:
+def _definition_changes(
+    statements: Answer[ReportedStatements | None],
+) -> tuple[DefinitionChange, ...]:
     return statements.changes if isinstance(statements, ReportedStatements) else ()
 
 
-def _connector(
+def _connector_facts(
     connect: ConnectClient, names: CaptureNames, exactly_once: bool
 ) -> ConnectorFacts | None:
     effective = connect.connector(names.connector)

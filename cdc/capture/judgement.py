@@ -64,11 +64,11 @@ class Finding:
 def of_capture(evidence: CaptureEvidence) -> list[Finding]:
     """Judge the facts that all tables of a capture share; return the gravest finding first."""
     return [
-        *_log(evidence),
-        *_obstacles(evidence),
-        *_topics(evidence),
-        *_connector(evidence),
-        *_unknown(evidence),
+        *_log_findings(evidence),
+        *_obstacle_findings(evidence),
+        *_topic_findings(evidence),
+        *_connector_findings(evidence),
+        *_unanswered(evidence),
     ]
 
 
@@ -188,7 +188,7 @@ def stopping(findings: Sequence[Finding]) -> list[str]:
     return [finding.message for finding in findings if finding.severity in grave]
 
 
-def _log(evidence: CaptureEvidence) -> Iterator[Finding]:
+def _log_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
     log = evidence.log
     if isinstance(log, TributaryError):
         return
@@ -197,7 +197,7 @@ def _log(evidence: CaptureEvidence) -> Iterator[Finding]:
             yield Finding(Severity.LOST, log.title, f"{log.title} {problem}", _COPY_AGAIN)
 
 
-def _obstacles(evidence: CaptureEvidence) -> Iterator[Finding]:
+def _obstacle_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
     if isinstance(evidence.obstacles, TributaryError):
         return
     for obstacle in evidence.obstacles:
@@ -205,7 +205,7 @@ def _obstacles(evidence: CaptureEvidence) -> Iterator[Finding]:
         yield Finding(Severity.INCOMPLETE, _title(evidence), obstacle, remedy)
 
 
-def _topics(evidence: CaptureEvidence) -> Iterator[Finding]:
+def _topic_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
     if isinstance(evidence.topics, TributaryError):
         return
     for topic, policy in evidence.topics.items():
@@ -214,7 +214,7 @@ def _topics(evidence: CaptureEvidence) -> Iterator[Finding]:
             yield from of_topic(topic, policy)
 
 
-def _connector(evidence: CaptureEvidence) -> Iterator[Finding]:
+def _connector_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
     name, connector = f"connector {evidence.names.connector}", evidence.connector_facts
     for wrong in () if connector is None else connector.wrong:
         yield Finding(
@@ -234,7 +234,7 @@ def _connector(evidence: CaptureEvidence) -> Iterator[Finding]:
         yield Finding(Severity.WAITING, name, f"{name} is {health.states}", remedy)
 
 
-def _unknown(evidence: CaptureEvidence) -> Iterator[Finding]:
+def _unanswered(evidence: CaptureEvidence) -> Iterator[Finding]:
     for error in evidence.errors:
         yield Finding(Severity.UNKNOWN, _title(evidence), error.message, error.remedy)
 

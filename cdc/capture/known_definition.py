@@ -91,14 +91,14 @@ def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -
         order = "come in the order" if sorted(names) == sorted(there) else "are"
         return [f"its columns {order} {', '.join(there)}, and the connector has {', '.join(names)}"]
     return [
-        f"column {column.name} is {_shown(actual, column.nullable)}, and the connector has"
-        f" {_shown(read, one.nullable)}"
+        f"column {column.name} is {_form_text(actual, column.nullable)}, and the connector has"
+        f" {_form_text(read, one.nullable)}"
         for one, column in zip(known, columns, strict=True)
         for read, actual in ((_of_connector(one), _of_catalog(column)),)
         # If only the connector has the column as NOT NULL, a NULL arrives as a value. If only the
         # catalog has it as NOT NULL, nothing is lost: statements need not say NOT NULL for a column
         # of a key.
-        if not _same(read, actual) or (column.nullable and not one.nullable)
+        if not _same_form(read, actual) or (column.nullable and not one.nullable)
     ]
 
 
@@ -155,14 +155,14 @@ def _remedy(table: TableId, what: str) -> str:
     )
 
 
-def _same(read: _Form, actual: _Form) -> bool:
+def _same_form(read: _Form, actual: _Form) -> bool:
     # JSON is MariaDB's name for a text type. The connector reads its values as UTF-8.
     if read.kind == "json" and actual.kind == "text":
         return actual.charset == "utf8"
     return read == actual
 
 
-def _shown(form: _Form, nullable: bool) -> str:
+def _form_text(form: _Form, nullable: bool) -> str:
     return str(form) if nullable else f"{form} NOT NULL"
 
 

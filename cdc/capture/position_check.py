@@ -75,15 +75,15 @@ def check_topic(
         CaptureError: The topic is compacted, but has not lost a record yet.
     """
     if now.id is None:
-        raise _lost(table, f"topic {topic} no longer exists", topic=topic)
+        raise _lost_history(table, f"topic {topic} no longer exists", topic=topic)
     if topic_id is not None and now.id != topic_id:
-        raise _lost(
+        raise _lost_history(
             table,
             f"topic {topic} was deleted and created again (its id was {topic_id}, is {now.id})",
             topic=topic,
         )
     if set(now.stable) != set(start):
-        raise _lost(
+        raise _lost_history(
             table,
             f"topic {topic} has {len(now.stable)} partitions, the lake has read {len(start)}",
             topic=topic,
@@ -91,7 +91,7 @@ def check_topic(
     for partition, offset in sorted(start.items()):
         first, end = now.earliest.get(partition, 0), now.stable[partition]
         if offset < first:
-            raise _lost(
+            raise _lost_history(
                 table,
                 f"offsets {offset} to {first - 1} of topic {topic} partition {partition} were"
                 " deleted before they were read",
@@ -100,7 +100,7 @@ def check_topic(
                 offset=offset,
             )
         if offset > end:
-            raise _lost(
+            raise _lost_history(
                 table,
                 f"topic {topic} partition {partition} ends at offset {end}, and the lake has read"
                 f" up to {offset}: the topic has lost records that were read",
@@ -123,7 +123,7 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
         LostHistoryError: A partition was truncated by an unclean election or a restored disk.
     """
     for partition, how in sorted(cuts.items()):
-        raise _lost(
+        raise _lost_history(
             table,
             f"topic {topic} partition {partition} was cut off below the lake's offset, and then"
             f" got other records: {how}",
@@ -139,7 +139,7 @@ def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
     what = f"topic {topic} has cleanup.policy={now.policy}"
     if not now.lagging:
         unread = f"{what}, so it may have lost changes that were not read"
-        raise _lost(table, unread, LostEventsError, topic=topic)
+        raise _lost_history(table, unread, LostEventsError, topic=topic)
     raise CaptureError(
         f"{what}; it has lost nothing, since min.compaction.lag.ms keeps all records",
         remedy=f"Set cleanup.policy=delete on topic {topic}; the table then goes on by itself.",
@@ -177,7 +177,7 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
         ("timeline", known.timeline, now.timeline),
     ):
         if recorded is not None and found is not None and recorded != found:
-            raise _lost(
+            raise _lost_history(
                 table,
                 f"source {table.source} is another server: its {name.replace('_', ' ')} was"
                 f" {recorded}, is {found}",
@@ -274,7 +274,7 @@ def check_log(
         LostLogError: The log lacks uncaptured changes.
     """
     if (problem := log.problem(stored, recorded)) is not None:
-        raise _lost(table, f"{log.title} {problem}", LostLogError)
+        raise _lost_history(table, f"{log.title} {problem}", LostLogError)
 
 
 def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | None) -> None:
@@ -294,7 +294,7 @@ def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | N
         offset for offset in starts if statements_upto is not None and offset >= statements_upto
     ]
     if later:
-        raise _lost(
+        raise _lost_history(
             table,
             "its connector started without its stored position, which was deleted: it missed what"
             " was written in the meantime",
@@ -329,7 +329,7 @@ def check_statements(table: TableId, rests: Rests, evidence: CaptureEvidence) ->
     else:
         return
     what = f"statements on it may be missing from topic {name}: {lost}"
-    raise _lost(table, what, topic=name, partition=0, offset=upto)
+    raise _lost_history(table, what, topic=name, partition=0, offset=upto)
 
 
 def check_capture(table: TableId, problems: Sequence[str]) -> None:
@@ -340,7 +340,7 @@ def check_capture(table: TableId, problems: Sequence[str]) -> None:
     """
     if problems:
         what = f"changes of table {table} are not captured in full: {'; '.join(problems)}"
-        raise _lost(table, what, LostEventsError)
+        raise _lost_history(table, what, LostEventsError)
 
 
 def check_changes(
@@ -365,7 +365,7 @@ def check_changes(
     lost = [change for change in grave if isinstance(change, LoseEvents)]
     if lost:
         what = f"the table changed on the source: {_listed(lost)}"
-        raise _lost(table, what, LostEventsError)
+        raise _lost_history(table, what, LostEventsError)
     if grave:
         raise SchemaChangeError(
             f"table {table} changed on the source: {_listed(grave)}",
@@ -389,7 +389,7 @@ def _listed(changes: Sequence[Change]) -> str:
     return "; ".join(str(change) for change in changes)
 
 
-def _lost(
+def _lost_history(
     table: TableId, what: str, kind: type[LostHistoryError] = LostHistoryError, **context: Any
 ) -> LostHistoryError:
     return kind(

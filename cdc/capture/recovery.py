@@ -53,7 +53,7 @@ def restart_failed(
     """
     failed = explained(name, trace)
     tried = restarts.claim(name)
-    tries, refused = _tries(tried), ""
+    tries, refused = _restarts_text(tried), ""
     if tried.now:
         try:
             connect.restart(name)
@@ -111,20 +111,20 @@ class Recovery:
 
     def _restarted(self, names: CaptureNames) -> FailedConnector | None:
         name = names.connector
-        if self._failure(name) is None:
+        if self._failure_reason(name) is None:
             return None
         with self._leases.hold(names.resource):
-            trace = self._failure(name)
+            trace = self._failure_reason(name)
             if trace is None:
                 return None
             return restart_failed(self._connect, self._restarts, name, trace)
 
-    def _failure(self, name: str) -> str | None:
+    def _failure_reason(self, name: str) -> str | None:
         status = self._connect.status(name)
         return None if status is None else status.failure
 
 
-def _tries(tried: Restarted) -> str:
+def _restarts_text(tried: Restarted) -> str:
     if tried.next_at is None and tried.times >= LIMIT:
         return f"restarted {tried.times} times in a row, and not again by itself"
     again = (

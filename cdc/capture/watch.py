@@ -87,7 +87,7 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
         if record.state not in UNWATCHED and record.table.source in context.config.sources:
             groups.setdefault(context.capture(record), []).append(record.table)
     beats = context.kafka.newest_times(capture.heartbeat_topic for capture in groups)
-    return list(_Watch(context, beats).found(groups))
+    return list(_Watch(context, beats).silences(groups))
 
 
 class _Watch:
@@ -99,36 +99,36 @@ class _Watch:
         self._former_ends = dict(context.topic_ends)
         context.topic_ends.clear()
 
-    def found(self, groups: Mapping[CaptureNames, Sequence[TableId]]) -> Iterator[Silence]:
+    def silences(self, groups: Mapping[CaptureNames, Sequence[TableId]]) -> Iterator[Silence]:
         for capture, tables in groups.items():
             try:
-                found = self._judged(capture)
-                if found is not None:
+                silences = self._judged(capture)
+                if silences is not None:
                     # A process that changes the capture holds this lease, and may stop the
                     # connector for a moment.
                     with self._context.leases.hold(capture.resource):
-                        found = self._judged(capture, restart=True)
+                        silences = self._judged(capture, restart=True)
             except LeaseHeldError as held:
                 _log.info("connector %s was not restarted: %s", capture.connector, held)
                 continue
-            if found is not None:
-                silent = Silence(capture, tuple(sorted(tables)), found.message, found.remedy)
+            if silences is not None:
+                silent = Silence(capture, tuple(sorted(tables)), silences.message, silences.remedy)
                 _log.warning("%s", silent.message)
                 yield silent
 
     def _judged(self, capture: CaptureNames, *, restart: bool = False) -> Finding | None:
         """Return why a capture sends no changes, or None; restart its connector if it failed."""
         name, state = capture.connector, self._health(capture.connector)
-        found = why_silent(capture, state, self._signs(capture))
+        silences = why_silent(capture, state, self._signs_of_life(capture))
         if state is None or isinstance(state, ConnectError):
-            return found
+            return silences
         if state.running:
             self._restarts.forget_if_stable(name)
         trace = state.status.failure
-        if found is None or trace is None or not restart:
-            return found
+        if silences is None or trace is None or not restart:
+            return silences
         failed = restart_failed(self._context.connected(), self._restarts, name, trace)
-        return replace(found, message=failed.reason)
+        return replace(silences, message=failed.reason)
 
     def _health(self, name: str) -> ConnectorHealth | ConnectError | None:
         """Return the connector's state, or the error of Connect, which is not queried again."""
@@ -141,7 +141,7 @@ class _Watch:
             self._away = error
             return error
 
-    def _signs(self, capture: CaptureNames) -> SignsOfLife:
+    def _signs_of_life(self, capture: CaptureNames) -> SignsOfLife:
         interval_ms = self._context.config.source(capture.source).heartbeat_interval_ms
         beat = self._beats.get(capture.heartbeat_topic)
         return signs(capture, interval_ms, beat, lambda bound_s: self._flows(capture, bound_s))

@@ -129,7 +129,7 @@ def _parse(text: str, name: str, base: Path) -> Config:
     try:
         config = Config.model_validate(expanded, context={"base": base})
     except ValidationError as error:
-        more = _translate(error, expanded)
+        more = _problems_in(error, expanded)
     else:
         more = (ConfigProblem(path, reason) for path, reason in _conflicts(config, ()))
     problems += [found for found in more if not _is_below(found.path, known)]
@@ -193,12 +193,12 @@ def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
                     yield from _conflicts(item, (*path, name, key))
 
 
-def _translate(error: ValidationError, document: Any) -> Iterator[ConfigProblem]:
+def _problems_in(error: ValidationError, document: Any) -> Iterator[ConfigProblem]:
     for details in error.errors(include_url=False, include_input=False):
         if details["type"] == "default_factory_not_called":
             continue  # a consequence of another error, which is reported
         path, section = _place(details["loc"], document)
-        if details["type"] == "source_kind" and isinstance(_at(document, path), dict):
+        if details["type"] == "source_kind" and isinstance(_value_at(document, path), dict):
             path = (*path, "kind")
         yield ConfigProblem(path, _reason(details, path, section))
 
@@ -212,12 +212,12 @@ def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
         if part == "[key]" or part in _variants(annotation):
             continue  # pydantic adds it: the mark of a key's error, or the member of a union
         path = (*path, part)
-        section = _unwrap(annotation, _at(document, path[:-1]))[0]
+        section = _unwrap(annotation, _value_at(document, path[:-1]))[0]
         annotation = _raw_child(section, part)
     return path, section
 
 
-def _at(document: Any, path: _Path) -> Any:
+def _value_at(document: Any, path: _Path) -> Any:
     for part in path:
         try:
             document = document[part]

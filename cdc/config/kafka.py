@@ -110,7 +110,7 @@ class Security(Section):
         Raises:
             ConfigError: A certificate file cannot be read, or the key is not in PKCS#8 form.
         """
-        settings = self._java(SecretRef.resolve)
+        settings = self._java_properties(SecretRef.resolve)
         if self.key_file is not None and self.certificate_file is not None:
             key = _pem(self.key_file, "key_file")
             if reason := _why_java_cannot_read(key):
@@ -131,13 +131,13 @@ class Security(Section):
         Raises:
             ConfigError: A certificate file cannot be read.
         """
-        settings = self._java(SecretRef.connect_reference)
+        settings = self._java_properties(SecretRef.connect_reference)
         if self.key_file is not None:
             key = SecretRef("file", str(self.key_file))
             settings["ssl.keystore.key"] = key.connect_reference()
         return settings
 
-    def _java(self, secret: Callable[[SecretRef], str]) -> dict[str, str]:
+    def _java_properties(self, secret: Callable[[SecretRef], str]) -> dict[str, str]:
         settings: dict[str, str] = {"security.protocol": self.protocol}
         if self.mechanism is not None and self.username is not None and self.password is not None:
             login = _LOGIN_MODULES[self.mechanism]

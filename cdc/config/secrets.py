@@ -181,8 +181,10 @@ def _validate(value: object) -> SecretRef:
     try:
         return SecretRef.parse(value if isinstance(value, str) else "")
     except SecretError as error:
-        raise PydanticCustomError("plain_secret", "{message}", {"message": _hint(error)}) from None
+        raise PydanticCustomError(
+            "plain_secret", "{message}", {"message": _message_with_remedy(error)}
+        ) from None
 
 
-def _hint(error: SecretError) -> str:
+def _message_with_remedy(error: SecretError) -> str:
     return f"{error.message}. {error.remedy}"

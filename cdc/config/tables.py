@@ -238,14 +238,16 @@ class TableSettings(Section):
         if self.columns.include:
             lost |= set(self.key_columns) - set(self.columns.include)
         if lost:
-            reason = f"key columns must be replicated, but these are left out: {_names(lost)}"
+            reason = f"key columns must be replicated, but these are left out: {_listed(lost)}"
             found.append((("columns",), reason))
         found += self._hiding_conflicts()
         if same := [new for new, old in self.columns.renames.items() if new == old]:
-            reason = f"the old name equals the new name: {_names(same)}"
+            reason = f"the old name equals the new name: {_listed(same)}"
             found.append((("columns", "renames"), reason))
         if read := set(filter(self.columns.is_read_by_key, self.key_columns)):
-            reason = f"string is read by key, so it is not possible for key columns: {_names(read)}"
+            reason = (
+                f"string is read by key, so it is not possible for key columns: {_listed(read)}"
+            )
             found.append((("columns", "as"), reason))
         if self.buckets is not None and self.index in ("bloom", "simple"):
             found.append((("buckets",), f"index {self.index} has no buckets; use index: bucket"))
@@ -255,13 +257,16 @@ class TableSettings(Section):
         rules = self.columns
         hidden = {*rules.hash, *rules.mask}
         if twice := set(rules.hash) & set(rules.mask):
-            yield ("columns", "mask"), f"give hash or mask, not both, for: {_names(twice)}"
+            yield ("columns", "mask"), f"give hash or mask, not both, for: {_listed(twice)}"
         if away := hidden & set(rules.exclude):
-            yield ("columns", "exclude"), f"excluded columns need no hash or mask: {_names(away)}"
+            yield (
+                ("columns", "exclude"),
+                f"excluded columns need no hash or mask: {_listed(away)}",
+            )
         for key in ("hash", "mask"):
             if named := set(self.key_columns) & set(getattr(rules, key)):
                 reason = (
-                    f"key columns cannot be hidden, since rows are found by key: {_names(named)}"
+                    f"key columns cannot be hidden, since rows are found by key: {_listed(named)}"
                 )
                 yield ("columns", key), reason
             if getattr(rules, key) and self.on_bad_message == "quarantine":
@@ -292,7 +297,7 @@ class TableSettings(Section):
             )
 
 
-def _names(columns: Iterable[str]) -> str:
+def _listed(columns: Iterable[str]) -> str:
     return ", ".join(sorted(columns))
 
 

@@ -95,10 +95,10 @@ def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
 def _safe(name: str) -> str:
     """Encode all but letters, digits, ``_``, ``-`` and inner dots."""
     return "".join(
-        character if _plain(character) or (character == "." and at) else f"~{ord(character):02x}"
+        character if _is_plain(character) or (character == "." and at) else f"~{ord(character):02x}"
         for at, character in enumerate(name.encode().decode("latin-1"))
     )
 
 
-def _plain(character: str) -> bool:
+def _is_plain(character: str) -> bool:
     return character.isascii() and (character.isalnum() or character in "_-")

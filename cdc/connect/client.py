@@ -182,7 +182,7 @@ class ConnectClient:
             self._refuse_failed(status)
             return status is not None and status.running and self._tasks_current(name)
 
-        return self._wait(name, _TO_RUN, ready, timeout_s, progress)
+        return self._wait_for_status(name, _TO_RUN, ready, timeout_s, progress)
 
     def require_sound(self, name: str) -> None:
         """Check once that neither the connector nor a task has failed.
@@ -222,7 +222,7 @@ class ConnectClient:
                 for state in (status.state, *(task.state for task in status.tasks))
             )
 
-        self._wait(name, "to pause", paused, timeout_s, progress)
+        self._wait_for_status(name, "to pause", paused, timeout_s, progress)
 
     def resume(self, name: str) -> None:
         """Resume a paused or stopped connector."""
@@ -246,7 +246,7 @@ class ConnectClient:
     ) -> None:
         """Stop the connector and wait until its tasks are gone; its configuration stays."""
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/stop")
-        self._wait(
+        self._wait_for_status(
             name,
             "to stop",
             lambda status: status is not None and status.state == "STOPPED" and not status.tasks,
@@ -322,7 +322,7 @@ class ConnectClient:
             task.get(key) == value for task in tasks for key, value in wanted.items()
         )
 
-    def _wait(
+    def _wait_for_status(
         self,
         name: str,
         what: str,
@@ -356,9 +356,9 @@ class ConnectClient:
 
     def _refuse_failed(self, status: ConnectorStatus | None) -> None:
         if status is not None and status.failure is not None:
-            raise self._failed(status, status.failure)
+            raise self._failed_task_error(status, status.failure)
 
-    def _failed(self, status: ConnectorStatus, trace: str) -> ConnectError:
+    def _failed_task_error(self, status: ConnectorStatus, trace: str) -> ConnectError:
         worker = next((t.worker for t in status.tasks if t.state == "FAILED"), status.worker)
         return ConnectError(
             f"connector {status.name} failed on worker {worker}: {failures.explain(trace)}",

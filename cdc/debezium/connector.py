@@ -153,7 +153,7 @@ def connector_config(
 def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
     registry = kafka.registry
     url = connect.registry_url or registry.url
-    user, password = registry.username, _reference(registry.password)
+    user, password = registry.username, _secret_reference(registry.password)
     if connect.converter == "apicurio":
         settings = {
             "": _APICURIO_CONVERTER,
@@ -193,5 +193,5 @@ def apicurio_url(url: str) -> str:
     return f"{root if found else url.rstrip('/')}/apis/registry/v2"
 
 
-def _reference(secret: SecretRef | None) -> str | None:
+def _secret_reference(secret: SecretRef | None) -> str | None:
     return None if secret is None else secret.connect_reference()

@@ -149,7 +149,7 @@ def definition_changes(
             if schema_id not in known:
                 known[schema_id] = fastavro.parse_schema(json.loads(registry.schema(schema_id)))
             event: Any = fastavro.schemaless_reader(io.BytesIO(body), known[schema_id])
-            found = list(_changes(event, capture.source, record.offset))
+            found = list(_definition_changes(event, capture.source, record.offset))
         except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
             raise DecodeError(
                 f"record at offset {record.offset} of topic {topic} is not a changed definition:"
@@ -256,7 +256,7 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
     return found
 
 
-def _changes(event: Any, source: str, offset: int) -> Iterator[DefinitionChange]:
+def _definition_changes(event: Any, source: str, offset: int) -> Iterator[DefinitionChange]:
     origin = event["source"]
     statement, gtid = str(event["ddl"]), origin["gtid"]
     # The connector sends the place where the event begins.
@@ -269,13 +269,13 @@ def _changes(event: Any, source: str, offset: int) -> Iterator[DefinitionChange]
         if match is None:
             raise ValueError(f"{change['id']} names no table")
         table = TableId(source, *(name.replace('""', '"') for name in match.groups()))
-        columns = tuple(_columns(change["table"])) if change["table"] else ()
+        columns = tuple(_known_columns(change["table"])) if change["table"] else ()
         yield DefinitionChange(
             change["type"], table, statement, gtid, snapshot, offset, place, columns
         )
 
 
-def _columns(table: Any) -> Iterator[KnownColumn]:
+def _known_columns(table: Any) -> Iterator[KnownColumn]:
     for column in sorted(table["columns"], key=lambda one: int(one["position"])):
         yield KnownColumn(
             name=column["name"],

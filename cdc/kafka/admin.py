@@ -214,7 +214,7 @@ class KafkaAdmin:
         """
         described, uncommitted = self.topics(topics), ck.IsolationLevel.READ_UNCOMMITTED
         found: dict[str, datetime] = {}
-        for place, result in self._list(
+        for place, result in self._request_offsets(
             described, ck_admin.OffsetSpec.max_timestamp(), uncommitted
         ):
             if result.timestamp >= 0:
@@ -357,7 +357,7 @@ class KafkaAdmin:
         def late() -> list[str]:
             nonlocal silent
             if silent:
-                for place, result in self._list(silent, spec, level):
+                for place, result in self._request_offsets(silent, spec, level):
                     end = End(result.offset, result.leader_epoch)
                     found.setdefault(place.topic, {})[place.partition] = end
             silent = self.topics(
@@ -373,7 +373,7 @@ class KafkaAdmin:
             )
         return {name: dict(sorted(ends.items())) for name, ends in found.items()}
 
-    def _list(
+    def _request_offsets(
         self, topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> list[tuple[ck.TopicPartition, ck_admin.ListOffsetsResultInfo]]:
         asked = {

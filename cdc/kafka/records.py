@@ -55,7 +55,7 @@ def read(
     """
     if start >= end:
         return
-    consumer = ck.Consumer(_reader(client))
+    consumer = ck.Consumer(_consumer_settings(client))
     try:
         consumer.assign([ck.TopicPartition(topic, partition, start)])
         while True:
@@ -127,7 +127,7 @@ def truncated(
     found: dict[ReachedOffset, str | KafkaError | None] = {}
     if not asked:
         return found
-    consumer = ck.Consumer({**_reader(client), "fetch.wait.max.ms": 10})
+    consumer = ck.Consumer({**_consumer_settings(client), "fetch.wait.max.ms": 10})
     try:
         consumer.assign(
             [
@@ -157,7 +157,7 @@ def truncated(
     return found | late
 
 
-def _reader(client: KafkaClient) -> dict[str, Any]:
+def _consumer_settings(client: KafkaClient) -> dict[str, Any]:
     return {
         **client.settings,
         "group.id": f"tributary-{uuid.uuid4()}",

@@ -85,7 +85,7 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
             _drop(client, entry, _NEXT)
             _register(spark, metastore, entry, entry.name + _NEXT)
             crash("catalog.before_move")
-            _move(spark, client, entry)
+            _move_name(spark, client, entry)
         for left in (_NEXT, _FORMER):
             _drop(client, entry, left)
 
@@ -113,7 +113,7 @@ def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
             return
 
 
-def _move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
+def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
     if not entry.partition_by:
         # Without partitions, one object of the metastore describes the whole table.
         table = client.getTable(entry.database, entry.name + _NEXT)
@@ -182,7 +182,7 @@ def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: st
         properties.setProperty(key, value)
     none = java_class(spark, "org.apache.hudi.common.util.Option").empty()
     tool = java_class(spark, "org.apache.hudi.hive.HiveSyncTool")
-    syncing = tool(properties, _conf(spark, metastore), none)
+    syncing = tool(properties, _hive_conf(spark, metastore), none)
     try:
         syncing.syncHoodieTable()
     finally:
@@ -201,7 +201,7 @@ def _client(
     client = None
     try:
         client = java_class(spark, "org.apache.hadoop.hive.metastore.HiveMetaStoreClient")(
-            _conf(spark, metastore)
+            _hive_conf(spark, metastore)
         )
         yield client
     except Py4JJavaError as error:
@@ -220,7 +220,7 @@ def _client(
             client.close()
 
 
-def _conf(spark: SparkSession, metastore: str) -> Any:
+def _hive_conf(spark: SparkSession, metastore: str) -> Any:
     conf = java_class(spark, "org.apache.hadoop.hive.conf.HiveConf")(
         spark.sparkContext._jsc.hadoopConfiguration(),
         java_class(spark, "java.lang.Class").forName("org.apache.hadoop.hive.conf.HiveConf"),

@@ -152,7 +152,7 @@ class SharedTable:
                 finally:
                     for one in together:
                         if not one.done:  # an interrupt ends this thread
-                            one.error = _ended(self.path)
+                            one.error = _ended_batch_error(self.path)
         if wanted.error is not None:
             raise wanted.error
         return wanted.instant or ""
@@ -396,7 +396,7 @@ def _moved_on(path: str) -> FencedError:
     )
 
 
-def _ended(path: str) -> LakeError:
+def _ended_batch_error(path: str) -> LakeError:
     return LakeError(
         f"the process was ended while it committed to the lake table at {path}",
         remedy="Run again; it starts from the newest commit.",

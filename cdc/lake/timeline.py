@@ -164,7 +164,10 @@ class Timeline:
         """Return the number of commits that completed after the last clustering."""
         listed = self._listed()
         for place, (instant, action) in enumerate(reversed(listed)):
-            if action == "replacecommit" and self._at(instant, len(listed) - 1 - place) is None:
+            if (
+                action == "replacecommit"
+                and self._committed_at(instant, len(listed) - 1 - place) is None
+            ):
                 return place
         return len(listed)
 
@@ -230,11 +233,11 @@ class Timeline:
     def _newest_first(self) -> Iterator[Committed]:
         listed = self._listed()
         for place in reversed(range(len(listed))):
-            committed = self._at(listed[place][0], place)
+            committed = self._committed_at(listed[place][0], place)
             if committed is not None:
                 yield committed
 
-    def _at(self, instant: str, place: int) -> Committed | None:
+    def _committed_at(self, instant: str, place: int) -> Committed | None:
         if instant not in self._read:
             self._read[instant] = self._committed(instant, self._completed().get(place))
         return self._read[instant]

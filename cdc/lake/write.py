@@ -152,11 +152,11 @@ class LakeTable:
             FencedError: The guard refused, or another writer has taken the table over.
             LakeError: The rows cannot be written. Nothing was committed.
         """
-        return self._change(rows, "upsert", commit, guard)
+        return self._write_if_current(rows, "upsert", commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
         """Add rows that are not in the table yet, without a look-up; otherwise like `upsert`."""
-        return self._change(rows, "insert", commit, guard)
+        return self._write_if_current(rows, "insert", commit, guard)
 
     def fill(self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize) -> str:
         """Create the table with ``rows``; ``size`` decides its index. Otherwise like `upsert`."""
@@ -167,18 +167,20 @@ class LakeTable:
 
     def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
         """Replace the partitions for which ``rows`` has rows; otherwise like `upsert`."""
-        return self._change(rows, "insert_overwrite", commit, guard)
+        return self._write_if_current(rows, "insert_overwrite", commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
         """Replace all rows of the table by ``rows``, in one commit; otherwise like `upsert`."""
-        return self._change(live_rows(rows, self.layout), "insert_overwrite_table", commit, guard)
+        return self._write_if_current(
+            live_rows(rows, self.layout), "insert_overwrite_table", commit, guard
+        )
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
         """Commit a record without rows: offsets or a handoff; otherwise like `upsert`."""
         columns = [F.lit(None).cast(kind).alias(name) for name, kind in self.layout.input_columns]
         no_rows = self._spark.range(0).select(*columns).where("false")
         # An insert needs no look-up in the index.
-        return self._change(no_rows, "insert", commit, guard)
+        return self._write_if_current(no_rows, "insert", commit, guard)
 
     def keep_up(self, check: Callable[[], None]) -> bool:
         """Clean, archive, and merge small files, if this is due after a commit.
@@ -239,7 +241,9 @@ class LakeTable:
         """The table's commits, as of now."""
         return Timeline(self._spark, self.path)
 
-    def _change(self, rows: DataFrame, operation: str, commit: CommitRecord, guard: Guard) -> str:
+    def _write_if_current(
+        self, rows: DataFrame, operation: str, commit: CommitRecord, guard: Guard
+    ) -> str:
         timeline = self.timeline()
         if timeline.exists and timeline.deletes_rows == self.layout.soft_delete:
             raise ConfigError(

@@ -97,7 +97,7 @@ def decode(
         schema_id: event_plan(_event(schema_id), schema, table, rules)
         for schema_id, schema in schemas.items()
     }
-    normal = _normal(events, plans, table, ingested_at)
+    normal = _in_lake_columns(events, plans, table, ingested_at)
     return split(normal, table) if rules.own_key else normal.drop(FORMER)
 
 
@@ -154,7 +154,7 @@ def _hex(schema_id: int) -> str:
     return f"{schema_id:08X}"
 
 
-def _normal(
+def _in_lake_columns(
     events: DataFrame, plans: Mapping[int, EventPlan], table: TableSchema, ingested_at: datetime
 ) -> DataFrame:
     # A separate column records whether a value was sent, so that no value is computed twice.

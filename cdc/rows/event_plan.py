@@ -203,10 +203,14 @@ def _column(
     if doubt is not None and is_key:
         # A query of the source by a doubted key may return another row. It cannot return a deleted
         # row.
-        doubted = _either(doubt, doubt_test(before, found, column, table))
+        doubted = _either_condition(doubt, doubt_test(before, found, column, table))
     else:
-        unclear = _either(unclear, doubt)
-    lacked = None if is_key else _either(placeholder_test(raw, found, rules.placeholder), unclear)
+        unclear = _either_condition(unclear, doubt)
+    lacked = (
+        None
+        if is_key
+        else _either_condition(placeholder_test(raw, found, rules.placeholder), unclear)
+    )
     return _ColumnSql(
         value.sql if lacked is None else f"CASE WHEN {lacked} THEN NULL ELSE {value.sql} END",
         lacked=lacked,
@@ -242,7 +246,7 @@ def _given(raw: str, lacked: str | None, column: Column) -> str:
     return real
 
 
-def _either(one: str | None, other: str | None) -> str | None:
+def _either_condition(one: str | None, other: str | None) -> str | None:
     if one is None or other is None:
         return one or other
     return f"({one} OR {other})"

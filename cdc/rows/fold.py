@@ -157,14 +157,14 @@ def _summary(rows: Sequence[Any]) -> Summary:
             for partition, micros in times.items()
         },
         position=last[POSITION] if last is not None else None,
-        first_truncate=min(_known(row["first_truncate"] for row in rows), default=None),
-        last_truncate=max(_known(row["last_truncate"] for row in rows), default=None),
-        first_unseen=min(_known(row["first_unseen"] for row in rows), default=None),
+        first_truncate=min(_without_nulls(row["first_truncate"] for row in rows), default=None),
+        last_truncate=max(_without_nulls(row["last_truncate"] for row in rows), default=None),
+        first_unseen=min(_without_nulls(row["first_unseen"] for row in rows), default=None),
         unseen=tuple(sorted({xid for row in rows for xid in row["unseen"]})),
     )
 
 
-def _known(values: Iterable[int | None]) -> list[int]:
+def _without_nulls(values: Iterable[int | None]) -> list[int]:
     return [value for value in values if value is not None]
 
 

@@ -54,7 +54,7 @@ def inserted(
     if after_offset is not None:
         rows = rows.filter(F.col(OFFSET) > after_offset)
     if from_binlog:
-        return _once(rows, beyond).drop(*DECODED_ONLY)
+        return _without_repeated(rows, beyond).drop(*DECODED_ONLY)
     # As many digits as any offset has, so that places sort as the offsets do.
     digits = F.lpad(F.col(OFFSET).cast("string"), 19, "0")
     place = F.concat_ws("-", F.col(PARTITION).cast("string"), digits)
@@ -150,7 +150,7 @@ def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId
     )
 
 
-def _once(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
+def _without_repeated(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
     if beyond is not None:
         again = (F.col(TRANSACTION) == beyond.transaction) & (F.col(POSITION) <= beyond.furthest)
         rows = rows.filter(~again)

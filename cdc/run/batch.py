@@ -116,7 +116,7 @@ class BatchWriter:
         )
 
     @property
-    def _soft(self) -> bool:
+    def _keeps_deleted(self) -> bool:
         return self._settings.delete_mode == "soft"
 
     def apply(
@@ -161,8 +161,8 @@ class BatchWriter:
                 batch = self._before_truncate(piece, truncate, tolerated)
             left_out.keep(batch, self._reader)
             gaps = left_out.gaps(batch)
-            record = self._record(batch, previous, left_out)
-            applied = self._commit(batch, record, guard, gaps=gaps, beyond=_reached(previous))
+            record = self._commit_record(batch, previous, left_out)
+            applied = self._commit(batch, record, guard, gaps=gaps, beyond=_reached_place(previous))
             left_out.drop_applied(batch)
             return applied
         finally:
@@ -199,9 +199,9 @@ class BatchWriter:
                 raise self._reader.unreadable((lost or list(batch.left_out))[0], len(left), 0)
             truncate = batch.summary.first_truncate
             if truncate is not None and self._settings.on_truncate == "pause":
-                raise self._truncated(truncate)
+                raise self._truncate_error(truncate)
             gaps = left_out.gaps(batch)
-            record = self._record(batch, previous, left_out)
+            record = self._commit_record(batch, previous, left_out)
             record = replace(record, counts={"replayed": len(within) - len(left)})
             applied = self._commit(batch, record, guard, gaps=gaps, again=True)
             crash("quarantine.after_replay")
@@ -224,11 +224,11 @@ class BatchWriter:
     def _before_truncate(self, piece: Range, truncate: int, tolerated: int) -> Batch:
         """Read the part of a batch before its first TRUNCATE."""
         if all(at >= truncate for at in piece.start.values()):
-            raise self._truncated(truncate)
+            raise self._truncate_error(truncate)
         self._held.drop()
         return self._reader.read(_up_to(piece, truncate), tolerated=tolerated)
 
-    def _truncated(self, offset: int) -> PausedByPolicyError:
+    def _truncate_error(self, offset: int) -> PausedByPolicyError:
         table = self._schema.table
         return PausedByPolicyError(
             f"table {table} was truncated on the source (offset {offset} of topic"
@@ -283,21 +283,23 @@ class BatchWriter:
             batch.changes,
             self._schema,
             unavailable=summary.unavailable,
-            soft_delete=self._soft and bool(summary.counts.get("d")),
+            soft_delete=self._keeps_deleted and bool(summary.counts.get("d")),
             after_offset=truncated,
             gaps=gaps,
         )
-        if summary.unavailable or (self._soft and summary.counts.get("d")):
+        if summary.unavailable or (self._keeps_deleted and summary.counts.get("d")):
             rows = self._filled(rows, from_lake=truncated is None, gaps=gaps)
         rows = rows.drop(MISSING, MOVED, TRANSACTION)
         if truncated is None:
             instant = self._lake.upsert(rows, commit, guard)
         else:
-            left = rows if self._soft else rows.filter(F.col(OP) != "d")
+            left = rows if self._keeps_deleted else rows.filter(F.col(OP) != "d")
             instant = self._lake.overwrite(left, commit, guard)
         return Applied(commit, instant, summary.events)
 
-    def _record(self, batch: Batch, previous: CommitRecord, left_out: LeftOut) -> CommitRecord:
+    def _commit_record(
+        self, batch: Batch, previous: CommitRecord, left_out: LeftOut
+    ) -> CommitRecord:
         piece, summary = batch.piece, batch.summary
         counts = dict(summary.counts)
         if batch.left_out:
@@ -347,7 +349,7 @@ class BatchWriter:
             deleted = F.col(OP) == "d"
             known = self._from_lake(rows.filter(deleted), missing)
             rows = rows.filter(~deleted).unionByName(known)
-        if self._soft:
+        if self._keeps_deleted:
             # The source has no deleted row: what the lake lacks stays unknown.
             unknown = F.when(F.col(OP) != "d", F.col(MISSING))
             rows = rows.withColumn(MISSING, unknown)
@@ -394,7 +396,7 @@ class BatchWriter:
         """The binlog position of the last event; None unless the table is a log from a binlog."""
         if not (self._from_binlog and self._lake.layout.is_log):
             return None
-        found = reached(batch.changes, _reached(previous), self._schema.table)
+        found = reached(batch.changes, _reached_place(previous), self._schema.table)
         return None if found is None else str(found)
 
 
@@ -409,5 +411,5 @@ def _missing(rows: DataFrame) -> tuple[str, ...]:
     return tuple(sorted(set(found[0]))) if found is not None else ()
 
 
-def _reached(record: CommitRecord) -> ReachedPlace | None:
+def _reached_place(record: CommitRecord) -> ReachedPlace | None:
     return None if record.last_event is None else ReachedPlace.parse(record.last_event)

@@ -276,9 +276,9 @@ class BatchReader:
             except RegistryError as error:
                 (first,) = problems(changes, 1, schema_id=schema_id)
                 raise RegistryError(
-                    f"{self._place(first)} cannot be read: {error.message}",
+                    f"{self._place_text(first)} cannot be read: {error.message}",
                     remedy=f"{error.remedy} Nothing is lost: the next run reads the record again.",
-                    **self._names(first),
+                    **self._error_context(first),
                 ) from error
             learned, refused = learned + found, refused + (not found)
         return learned > 0
@@ -321,18 +321,18 @@ class BatchReader:
                 f" by now. Then run `tributary retry {table}`; or {copy_again(table)}."
             )
         return DecodeError(
-            f"{self._place(first)} cannot be applied: {first.reason}{others}",
+            f"{self._place_text(first)} cannot be applied: {first.reason}{others}",
             remedy=remedy,
-            **self._names(first),
+            **self._error_context(first),
         )
 
-    def _place(self, record: RecordProblem) -> str:
+    def _place_text(self, record: RecordProblem) -> str:
         return (
             f"a record of table {self._schema.table} (topic {self.topic}, partition"
             f" {record.partition}, offset {record.offset}, schema id {record.schema_id})"
         )
 
-    def _names(self, record: RecordProblem) -> dict[str, Any]:
+    def _error_context(self, record: RecordProblem) -> dict[str, Any]:
         return {
             "table": self._schema.table,
             "topic": self.topic,

@@ -119,7 +119,7 @@ def _run_all(
     if look_at_idle:
         idle = [record for record in wanted if record.table not in working]
         working |= _changed_unseen(context, captures, idle)
-        working |= context.served.elsewhere(lambda: context.spark, idle)
+        working |= context.served.differing_from_lake(lambda: context.spark, idle)
         working |= cut_off(context, idle, topics)
     due = [record for record in wanted if record.table in working]
     if not due:

@@ -42,14 +42,14 @@ def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
         if pointer is None:
             continue
         try:
-            _remove(context, record, pointer)
+            _remove_superfluous(context, record, pointer)
         except LeaseHeldError as held:
             _log.info("former generations of table %s are removed later: %s", record.table, held)
         except TributaryError as error:
             _log.warning("former generations of table %s were not removed: %s", record.table, error)
 
 
-def _remove(context: RunContext, record: TableRecord, pointer: Pointer) -> None:
+def _remove_superfluous(context: RunContext, record: TableRecord, pointer: Pointer) -> None:
     settings, attempts = context.settings(record), [one.attempt for one in pointer.former]
     if len(attempts) > settings.retain_generations:
         if not _over(pointer, attempts, settings):

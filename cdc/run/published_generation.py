@@ -60,7 +60,7 @@ class Served:
         """Note that the record agrees with the lake's newest commit."""
         self._agreed[record.table] = _version(record)
 
-    def elsewhere(
+    def differing_from_lake(
         self, spark: Callable[[], SparkSession], records: Sequence[TableRecord]
     ) -> set[TableId]:
         """Return the tables whose lake lacks the generation or the commit that their record names.

@@ -85,7 +85,7 @@ class _QuarantineReplay:
         if latest is None or latest.record.attempt != str(attempt.id):
             raise no_offsets(self._record, f"no commit under {attempt.path} belongs to its attempt")
         require_listed(self._context.store, latest.record)
-        start = self._start(attempt, latest, first)
+        start = self._first_offsets(attempt, latest, first)
         piece = Range(start, dict(latest.record.offsets))
         self._require_history(attempt, latest, start)
         shape, latest = self._shape(latest)
@@ -112,10 +112,12 @@ class _QuarantineReplay:
         record = self._record
         state = record.resume_to if record.state is State.FAILED else record.state
         if state is not State.INCREMENTAL or record.attempt is None:
-            raise self._refused(f"the table is {record.state.value}")
+            raise self._replay_refused(f"the table is {record.state.value}")
         return record.attempt
 
-    def _start(self, attempt: Attempt, latest: Committed, first: int | None) -> Mapping[int, int]:
+    def _first_offsets(
+        self, attempt: Attempt, latest: Committed, first: int | None
+    ) -> Mapping[int, int]:
         """Return the offsets from which the topic is read again."""
         offsets = dict(latest.record.offsets)
         places = [
@@ -180,7 +182,7 @@ class _QuarantineReplay:
         guard = commit_guard(self._table, self._lease, latest)
         return follow(self._context, self._record, latest, compared, guard)
 
-    def _refused(self, reason: str) -> StateError:
+    def _replay_refused(self, reason: str) -> StateError:
         return StateError(
             f"the quarantined records of table {self._table} cannot be replayed: {reason}",
             remedy=f"See `tributary status {self._table}` for what it needs first.",

@@ -250,7 +250,7 @@ class _TableRun:
                 newest = Committed(applied.instant, "commit", applied.record)
                 task.advance(sum(applied.record.offsets[p] - was for p, was in at.items()))
                 at = dict(applied.record.offsets)
-                self._count(applied)
+                self._count_applied(applied)
                 crash("run.before_state")
                 self._remember(newest)
                 if self._state not in _RUN_STATES:
@@ -346,7 +346,7 @@ class _TableRun:
         if entry is not None:
             self._context.store.record_schema(entry)
 
-    def _count(self, applied: Applied) -> None:
+    def _count_applied(self, applied: Applied) -> None:
         self._counts.update(applied.record.counts)
         if left_out := applied.record.counts.get("quarantined"):
             warning = (

@@ -54,11 +54,13 @@ class Truncates:
             RegistryError: The registry does not know a record's schema.
         """
         stable = self._context.kafka.stable_offsets(self._record.topic)
-        if self._found(transaction, self._applied, stable):
+        if self._is_truncate(transaction, self._applied, stable):
             return True
-        return self._found(transaction, stable, self._captured())
+        return self._is_truncate(transaction, stable, self._captured())
 
-    def _found(self, transaction: int, start: Mapping[int, int], end: Mapping[int, int]) -> bool:
+    def _is_truncate(
+        self, transaction: int, start: Mapping[int, int], end: Mapping[int, int]
+    ) -> bool:
         kafka, topic = self._context.kafka, self._record.topic
         reader = TransactionReader(kafka, self._context.registry)
         return any(
@@ -75,7 +77,7 @@ class Truncates:
 
         def behind() -> str:
             if not ends:
-                if ahead := shortfall(self._seen(), upto):
+                if ahead := shortfall(self._captured_position(), upto):
                     return ahead
                 # The end is read once. In a topic with steady writes, readers never reach the
                 # current end.
@@ -96,7 +98,7 @@ class Truncates:
                 )
         return ends
 
-    def _seen(self) -> LogPosition | None:
+    def _captured_position(self) -> LogPosition | None:
         context, names = self._context, self._context.capture(self._record)
         log = context.sources[names.source].capture(names).log_health()
 

@@ -139,12 +139,12 @@ def _watch(spark: SparkSession, timeout_s: float) -> None:
     cancelled = CancelledStages(min(_SETTLE_S, timeout_s))
     while not pause.wait(min(_LOOK_S, timeout_s)) and spark.sparkContext._jsc is not None:
         try:
-            _look(spark.sparkContext._jsc.sc(), progress, cancelled, timeout_s)
+            _cancel_stuck_stages(spark.sparkContext._jsc.sc(), progress, cancelled, timeout_s)
         except (Py4JError, OSError) as error:
             _log.debug("Spark's stages were not checked: %s", error)
 
 
-def _look(
+def _cancel_stuck_stages(
     context: Any, progress: StageProgress, cancelled: CancelledStages, timeout_s: float
 ) -> None:
     global _held

@@ -55,7 +55,9 @@ class Restarts:
         try:
             with self._store.transaction() as connection:
                 at = float(connection.execute(sa.select(self._store.clock)).scalar_one())
-                row = connection.execute(sa.select(restart_rows).where(_is(connector))).first()
+                row = connection.execute(
+                    sa.select(restart_rows).where(_of_connector(connector))
+                ).first()
                 times = 0 if row is None else int(row.times)
                 if row is not None and (times >= LIMIT or at < row.next_at):
                     return _restarted(times, row.next_at)
@@ -64,7 +66,9 @@ class Restarts:
                     values = {"connector": connector, "times": 1, "next_at": next_at}
                     connection.execute(sa.insert(restart_rows).values(**values))
                     return _restarted(1, next_at, now=True)
-                mine = sa.update(restart_rows).where(_is(connector), restart_rows.c.times == times)
+                mine = sa.update(restart_rows).where(
+                    _of_connector(connector), restart_rows.c.times == times
+                )
                 taken = connection.execute(mine.values(times=times + 1, next_at=next_at)).rowcount
                 return _restarted(times + 1, next_at, now=taken == 1)
         except IntegrityError:  # another process has just claimed the first restart
@@ -74,15 +78,15 @@ class Restarts:
         """Forget the restarts of a connector that has run for long enough."""
         long_ago = restart_rows.c.next_at < self._store.clock - _SETTLED_S
         with self._store.transaction() as connection:
-            connection.execute(sa.delete(restart_rows).where(_is(connector), long_ago))
+            connection.execute(sa.delete(restart_rows).where(_of_connector(connector), long_ago))
 
     def forget(self, connector: str) -> None:
         """Reset the count, since an operator has restarted the connector."""
         with self._store.transaction() as connection:
-            connection.execute(sa.delete(restart_rows).where(_is(connector)))
+            connection.execute(sa.delete(restart_rows).where(_of_connector(connector)))
 
 
-def _is(connector: str) -> sa.ColumnElement[bool]:
+def _of_connector(connector: str) -> sa.ColumnElement[bool]:
     return restart_rows.c.connector == connector
 
 

@@ -58,11 +58,11 @@ def open_engine(url: str) -> Engine:
     if parsed.get_backend_name() in ("mysql", "mariadb"):
         sa.event.listen(engine, "connect", _in_utc)
     if engine.driver == "psycopg":
-        sa.event.listen(engine, "do_connect", _bounded)
+        sa.event.listen(engine, "do_connect", _bound_new_connection)
     return engine
 
 
-def _bounded(_dialect: object, _record: object, places: Any, named: Any) -> Any:
+def _bound_new_connection(_dialect: object, _record: object, places: Any, named: Any) -> Any:
     return BoundedConnection.connect(*places, **named)
 
 

@@ -91,7 +91,9 @@ class Lease:
             FencedError: Another process has taken the lease, or it was released.
         """
         renewal = (
-            sa.update(leases).where(self._mine()).values(expires_at=self._store.clock + self.ttl_s)
+            sa.update(leases)
+            .where(self._held_by_this())
+            .values(expires_at=self._store.clock + self.ttl_s)
         )
         with self._store.transaction() as connection:
             renewed = connection.execute(renewal).rowcount
@@ -113,11 +115,11 @@ class Lease:
 
     def release(self) -> None:
         """Release the lease; do nothing if this process no longer holds it."""
-        free = sa.update(leases).where(self._mine()).values(owner=None, expires_at=0.0)
+        free = sa.update(leases).where(self._held_by_this()).values(owner=None, expires_at=0.0)
         with self._store.transaction() as connection:
             connection.execute(free)
 
-    def _mine(self) -> sa.ColumnElement[bool]:
+    def _held_by_this(self) -> sa.ColumnElement[bool]:
         return sa.and_(
             leases.c.resource == self._resource,
             leases.c.token == self.token,
@@ -154,9 +156,9 @@ class Lease:
                     "took the lease on %s over from %s, which has died", self.what, holder.shown
                 )
                 return int(found.token) + 1
-        raise self._held(found, holder)
+        raise self._lease_held_error(found, holder)
 
-    def _held(self, row: sa.Row[Any] | None, holder: Owner | None) -> LeaseHeldError:
+    def _lease_held_error(self, row: sa.Row[Any] | None, holder: Owner | None) -> LeaseHeldError:
         if row is None or row.owner is None:
             owner, until, expires = "a process that began or ended at the same moment", "", None
         else:

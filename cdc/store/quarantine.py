@@ -84,7 +84,9 @@ class Quarantine:
         try:
             with self._store.transaction() as connection:
                 for record in records:
-                    where = _of(record.attempt) & _at(record.partition, record.offset)
+                    where = _of_attempt(record.attempt) & _at_offset(
+                        record.partition, record.offset
+                    )
                     known = sa.select(quarantine.c.record_offset).where(where)
                     if connection.execute(known).first() is None:
                         connection.execute(sa.insert(quarantine).values(**_row(record)))
@@ -115,7 +117,7 @@ class Quarantine:
         with self._store.transaction() as connection:
             for partition, at in start.items():
                 where = (
-                    _of(attempt)
+                    _of_attempt(attempt)
                     & (quarantine.c.partition_no == partition)
                     & (quarantine.c.record_offset >= at)
                     & (quarantine.c.record_offset < end[partition])
@@ -129,7 +131,7 @@ class Quarantine:
         """Return partition and offset of the records that an attempt's lake table lacks."""
         columns = (quarantine.c.partition_no, quarantine.c.record_offset)
         with self._store.transaction() as connection:
-            rows = connection.execute(sa.select(*columns).where(_of(attempt))).all()
+            rows = connection.execute(sa.select(*columns).where(_of_attempt(attempt))).all()
         return {(row.partition_no, row.record_offset) for row in rows}
 
     def counts(self) -> dict[str, int]:
@@ -156,7 +158,7 @@ class Quarantine:
 
     def get(self, attempt: str, offset: int, *, partition: int = 0) -> Quarantined | None:
         """Return one record with its bytes."""
-        query = sa.select(quarantine).where(_of(attempt) & _at(partition, offset))
+        query = sa.select(quarantine).where(_of_attempt(attempt) & _at_offset(partition, offset))
         with self._store.transaction() as connection:
             row = connection.execute(query).first()
         return None if row is None else _record(row._mapping)
@@ -174,11 +176,11 @@ class Quarantine:
             connection.execute(sa.delete(quarantine).where(where))
 
 
-def _of(attempt: str) -> sa.ColumnElement[bool]:
+def _of_attempt(attempt: str) -> sa.ColumnElement[bool]:
     return quarantine.c.attempt == attempt
 
 
-def _at(partition: int, offset: int) -> sa.ColumnElement[bool]:
+def _at_offset(partition: int, offset: int) -> sa.ColumnElement[bool]:
     return (quarantine.c.partition_no == partition) & (quarantine.c.record_offset == offset)
 
 

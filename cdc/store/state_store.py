@@ -82,7 +82,9 @@ class Store:
             beside: Whether to return the record of the table's next generation instead.
         """
         with self.transaction() as connection:
-            row = connection.execute(sa.select(table_rows).where(_key(table, beside))).first()
+            row = connection.execute(
+                sa.select(table_rows).where(_table_and_beside(table, beside))
+            ).first()
         return None if row is None else _record(row)
 
     def newest(self, record: TableRecord) -> TableRecord:
@@ -120,7 +122,9 @@ class Store:
                     connection.execute(sa.insert(table_rows).values(**row))
                     changed = 1
                 else:
-                    update = sa.update(table_rows).where(_is(record, expected)).values(**values)
+                    update = (
+                        sa.update(table_rows).where(_is_version(record, expected)).values(**values)
+                    )
                     changed = connection.execute(update).rowcount
                 if schema is not None and changed == 1:
                     _add_schema(connection, schema)
@@ -163,8 +167,8 @@ class Store:
             StateError: One of the two records was changed since it was read.
         """
         taken = replace(build, beside=False)
-        leave = sa.delete(table_rows).where(_is(build, build.version))
-        enter = sa.update(table_rows).where(_is(former, former.version))
+        leave = sa.delete(table_rows).where(_is_version(build, build.version))
+        enter = sa.update(table_rows).where(_is_version(former, former.version))
         with self.transaction() as connection:
             for record, statement in (
                 (build, leave),
@@ -177,7 +181,7 @@ class Store:
     def delete(self, table: TableId, *, beside: bool = False) -> None:
         """Delete the record of a table or of its next generation; histories are not deleted."""
         with self.transaction() as connection:
-            connection.execute(sa.delete(table_rows).where(_key(table, beside)))
+            connection.execute(sa.delete(table_rows).where(_table_and_beside(table, beside)))
 
     def record_schema(self, entry: SchemaEntry) -> None:
         """Add an entry to the schema history, unless it is there."""
@@ -188,7 +192,7 @@ class Store:
         """Return the changes of the table's schema, oldest first."""
         query = (
             sa.select(schema_change_rows.c.entry)
-            .where(_of(schema_change_rows, table))
+            .where(_of_table(schema_change_rows, table))
             .order_by(schema_change_rows.c.id)
         )
         with self.transaction() as connection:
@@ -207,7 +211,7 @@ class Store:
         """Return the newest entries of a table's run history, newest first."""
         query = (
             sa.select(run_rows.c.entry)
-            .where(_of(run_rows, table))
+            .where(_of_table(run_rows, table))
             .order_by(run_rows.c.id.desc())
             .limit(count)
         )
@@ -355,16 +359,16 @@ def _named(table: TableId) -> dict[str, str]:
     return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
 
 
-def _of(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
+def _of_table(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
     return sa.and_(*(rows.c[name] == value for name, value in _named(table).items()))
 
 
-def _key(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
-    return _of(table_rows, table) & (table_rows.c.beside == beside)
+def _table_and_beside(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
+    return _of_table(table_rows, table) & (table_rows.c.beside == beside)
 
 
-def _is(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
-    return _key(record.table, record.beside) & (table_rows.c.version == version)
+def _is_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
+    return _table_and_beside(record.table, record.beside) & (table_rows.c.version == version)
 
 
 def _values(record: TableRecord, version: int) -> dict[str, Any]:

@@ -216,7 +216,7 @@ def transition(
     """
     attempt = attempt or record.attempt
     if (obstacle := _obstacle(record, to, attempt, cause)) is not None:
-        raise _refused(record, to, obstacle)
+        raise _transition_refused(record, to, obstacle)
     origin, error = record.state, cause.error
     next_generation = origin in (State.NEEDS_BOOTSTRAP, State.RETIRED)
     return replace(
@@ -288,7 +288,7 @@ def _failures(record: TableRecord, to: State) -> int:
     return record.failures if record.state is State.FAILED else 0
 
 
-def _refused(record: TableRecord, to: State, reason: str) -> StateError:
+def _transition_refused(record: TableRecord, to: State, reason: str) -> StateError:
     return StateError(
         f"table {record.table} is {record.state.name} and cannot become {to.name}: {reason}",
         remedy=f"See `tributary status {record.table}` for what can be done with it now.",

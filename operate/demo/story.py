@@ -128,7 +128,7 @@ class Demo:
                 text = stack.config_text(source=SCHEMA, kinds=[kind])
                 self.config.write_text(text, encoding="utf-8")
             self.show()
-        self._farewell(keep=keep)
+        self._say_farewell(keep=keep)
         return self.results
 
     def _is_as_wanted(self, stack: LocalStack) -> bool:
@@ -219,11 +219,11 @@ class Demo:
         )
         for outcome in self.results.onboarded:
             if outcome.table.name == KEYLESS:
-                self._refused(outcome)
+                self._report_refusal(outcome)
             elif outcome.error is not None:
                 self._renderer.error(outcome.error)
 
-    def _refused(self, outcome: Outcome) -> None:
+    def _report_refusal(self, outcome: Outcome) -> None:
         if outcome.error is None:
             self.results.failures.append(outcome)
             self._renderer.warning(f"{outcome.table} has no key, but `onboard` accepted it")
@@ -308,7 +308,7 @@ class Demo:
             if outcome.error is not None:
                 self._renderer.error(outcome.error)
 
-    def _farewell(self, *, keep: bool) -> None:
+    def _say_farewell(self, *, keep: bool) -> None:
         line = self._renderer.line
         line()
         line("Next steps:")

@@ -44,7 +44,7 @@ class Writers:
         self._failures: list[str] = []
         self._threads = [
             threading.Thread(
-                target=self._work,
+                target=self._write_until_stopped,
                 args=(number, random.Random(seed + number)),  # noqa: S311 - not for secrets
                 name=f"writer {number}",
                 daemon=True,
@@ -85,21 +85,21 @@ class Writers:
         with self._lock:
             return list(self._failures)
 
-    def _work(self, number: int, chance: random.Random) -> None:
+    def _write_until_stopped(self, number: int, chance: random.Random) -> None:
         weights = [deed.weight for deed in self._deeds]
         while not self._stop.is_set():
             try:
                 with self._sessions() as session:
                     while not self._stop.is_set():
                         (deed,) = chance.choices(self._deeds, weights)
-                        self._do(session, deed, chance.randint(1, 1_000_000))
+                        self._do_one(session, deed, chance.randint(1, 1_000_000))
                         self._stop.wait(self._pause_s)
             except SourceError as error:
                 with self._lock:
                     self._failures.append(error.message)
                 self._stop.wait(_PAUSE_AFTER_ERROR_S)
 
-    def _do(self, session: AdminSession, deed: Deed, number: int) -> None:
+    def _do_one(self, session: AdminSession, deed: Deed, number: int) -> None:
         with session.transaction():
             for statement in deed.statements:
                 session.run(statement, {"n": self.total, "r": number})

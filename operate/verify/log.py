@@ -69,7 +69,7 @@ class LogComparison:
             TributaryError: Source, stream or lake cannot be read.
         """
         for _ in range(PASSES):
-            split, boundary, found = self._pass()
+            split, boundary, found = self._compare_once()
             if not self._truncated_beyond(boundary):
                 return split, found
         table = self.capture.table
@@ -79,7 +79,7 @@ class LogComparison:
             table=table,
         )
 
-    def _pass(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
+    def _compare_once(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
         capture, context = self.capture, self.context
         source, schema = capture.source, self.lake.layout.schema
         origin, ranges = Origin.now(capture), self.ranges()

@@ -121,7 +121,7 @@ def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> R
         if sighting.equal:
             settled += 1
         elif sighting.lake_rows > 1 or sighting.still:
-            again = suspect.last is not None and _same(suspect.last, sighting)
+            again = suspect.last is not None and _same_sighting(suspect.last, sighting)
             seen = suspect.seen + 1 if again else 1
             after = replace(suspect, seen=seen, last=sighting)
             (differences if seen >= CONFIRMATIONS else pending).append(after)
@@ -130,7 +130,7 @@ def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> R
     return Round(tuple(pending), tuple(differences), settled)
 
 
-def _same(before: Sighting, now: Sighting) -> bool:
+def _same_sighting(before: Sighting, now: Sighting) -> bool:
     if before.lake_rows > 1 and now.lake_rows > 1:
         return True
     return before.at_source == now.at_source and before.in_lake == now.in_lake

@@ -361,12 +361,14 @@ class _TableVerifier:
         self._capture.wait_until_readable(target, timeout_s=WAIT_S)
 
         def behind() -> bool:
-            if self._reached(target):
+            if self._lake_reached(target):
                 return False
             result = run_table(self._context, require(self._services, self._id), until=target)
             if result.error is not None:
                 raise _stopped(self._id, result)
-            return not self._reached(target)  # if another run holds the table, that run gets there
+            return not self._lake_reached(
+                target
+            )  # if another run holds the table, that run gets there
 
         if wait_while(behind, timeout_s=WAIT_S, poll_s=_POLL_S):
             raise LakeError(
@@ -377,7 +379,7 @@ class _TableVerifier:
                 topic=self._topic,
             )
 
-    def _reached(self, target: Mapping[int, int]) -> bool:
+    def _lake_reached(self, target: Mapping[int, int]) -> bool:
         latest = self._context.timeline(self._attempt).latest_offsets()
         return latest is not None and reaches(latest.record.offsets, target)
 

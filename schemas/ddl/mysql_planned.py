@@ -107,7 +107,9 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
     try:
         tokens = sqlglot.tokenize(text, read=_DIALECT)
     except SqlglotError as error:
-        raise _refused(table, text, f"the statement cannot be parsed ({_first(error)})") from error
+        raise _refused(
+            table, text, f"the statement cannot be parsed ({_first_line(error)})"
+        ) from error
     found = []
     for part in _split(tokens, TokenType.SEMICOLON):
         words = _words(part)
@@ -152,7 +154,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
     elif isinstance(parsed, exp.Drop):
         place = parsed.args.get("cluster")
         _require(None if place is None else place.this, text, table)
-        yield DropIndex(_only(parsed, text, table))
+        yield DropIndex(_only_name(parsed, text, table))
     else:
         raise _refused(table, text, "the statement is not understood")
 
@@ -169,8 +171,8 @@ def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
         if _words(clause)[:2] == ["EXCHANGE", "PARTITION"] and "TABLE" in _words(clause):
             # The table's rows and the partition's are swapped.
             other, _ = _table_at(clause, [one.text.upper() for one in clause].index("TABLE") + 1)
-            named = other if _is(other, table) else named
-    if not _is(named, table):
+            named = other if _names_table(other, table) else named
+    if not _names_table(named, table):
         raise _refused(table, text, "the statement changes another table")
     if not any(_is_grave(_words(clause)) or _is_of_table(clause) for clause in clauses):
         raise _refused(table, text, "the statement is not understood")
@@ -196,13 +198,15 @@ def _altered(alter: exp.Alter, text: str, table: TableId) -> Iterator[Clause]:
     for action in alter.args.get("actions") or ():
         if isinstance(action, exp.ColumnDef):
             exists = bool(action.args.get("exists"))
-            yield Add(_definition(action, text, table), _place(action), exists)
+            yield Add(_definition(action, text, table), _column_before(action), exists)
         elif isinstance(action, exp.ModifyColumn) and isinstance(action.this, exp.ColumnDef):
             column = _definition(action.this, text, table)
             former = action.args.get("rename_from")
-            yield Redefine(former.name if former else column.name, column, _place(action.this))
+            yield Redefine(
+                former.name if former else column.name, column, _column_before(action.this)
+            )
         elif isinstance(action, exp.Drop):
-            name = _only(action, text, table)
+            name = _only_name(action, text, table)
             kind = action.args.get("kind")
             if kind == "COLUMN":
                 yield Drop(name, bool(action.args.get("exists")))
@@ -271,14 +275,14 @@ def _whole(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def _place(column: exp.ColumnDef) -> str | None:
+def _column_before(column: exp.ColumnDef) -> str | None:
     position = column.args.get("position")
     if position is None:
         return None
     return "" if position.this is None else str(position.this.name)
 
 
-def _only(drop: exp.Drop, text: str, table: TableId) -> str:
+def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
     names = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     if len(names) != 1:
         raise _refused(table, text, "the statement is not understood")
@@ -288,14 +292,14 @@ def _only(drop: exp.Drop, text: str, table: TableId) -> str:
 def _require(found: exp.Expr | None, text: str, table: TableId) -> None:
     """Refuse a statement about another table; a name without a database is this table's."""
     named = (found.db or None, found.name) if isinstance(found, exp.Table) else (None, "")
-    if not _is(named, table):
+    if not _names_table(named, table):
         raise _refused(table, text, "the statement changes another table")
 
 
 def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
     """Refuse a statement that names tables if this table is not among them."""
     named = [_table_at(tokens, at)[0] for at in range(len(tokens)) if _begins_name(tokens, at)]
-    if not any(_is(one, table) for one in named):
+    if not any(_names_table(one, table) for one in named):
         raise _refused(table, text, "the statement changes another table")
 
 
@@ -311,7 +315,7 @@ def _table_at(tokens: Sequence[Token], at: int) -> tuple[tuple[str | None, str],
     return (None, names[0] if names else ""), at + 1
 
 
-def _is(named: tuple[str | None, str], table: TableId) -> bool:
+def _names_table(named: tuple[str | None, str], table: TableId) -> bool:
     database, name = named
     return name == table.name and database in (None, table.schema)
 
@@ -353,7 +357,7 @@ def _sql(node: exp.Expr) -> str:
     return node.sql(dialect=_DIALECT, comments=False)
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 

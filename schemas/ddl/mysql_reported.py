@@ -46,12 +46,12 @@ def read_statements(statements: Iterable[str]) -> StatementEffects:
     effects = StatementEffects()
     for text in statements:
         effects.count += 1
-        if not _understood(text, effects):
+        if not _is_understood(text, effects):
             effects.grave.append(_shown(text))
     return effects
 
 
-def _understood(text: str, effects: StatementEffects) -> bool:
+def _is_understood(text: str, effects: StatementEffects) -> bool:
     if EXECUTED_COMMENT.search(text):
         return False
     try:

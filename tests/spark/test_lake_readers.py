@@ -139,7 +139,7 @@ def publish_another(spark: SparkSession, context: RunContext, settings: TableSet
     copied(spark, context.store.put(record), settings)
     time.sleep(1.1)
     (record,) = context.store.tables()
-    assert context.served.elsewhere(lambda: spark, [record]) == set()
+    assert context.served.differing_from_lake(lambda: spark, [record]) == set()
     remove_former(context, [record])
 
 

@@ -42,11 +42,11 @@ class BinlogHealth:
         try:
             if recorded is not None:
                 recorded.reaches(self.purged)  # raises if the two are not of one kind
-            return None if stored is None else self._lost(stored, recorded)
+            return None if stored is None else self._why_lost(stored, recorded)
         except PositionError as error:
             return f"has positions that cannot be compared with the captured ones: {error.message}"
 
-    def _lost(self, stored: LogPosition, recorded: LogPosition | None) -> str | None:
+    def _why_lost(self, stored: LogPosition, recorded: LogPosition | None) -> str | None:
         if isinstance(stored, StoredPosition):
             stored = stored.like(self.purged)
         executed = self.executed()

@@ -42,11 +42,11 @@ DIRECT = (
 
 def run(connections: Connections) -> list[Check]:
     """Return all lines for this source. The line of a check that cannot run has the reason."""
-    logins, reachable = check_logins(connections.config, partial(_login, connections))
+    logins, reachable = check_logins(connections.config, partial(_login_check, connections))
     found = list(logins)
     if ("admin", False) in reachable:
         with connections.open("admin") as session:
-            found += _primary(session, connections)
+            found += _primary_checks(session, connections)
     if ("capture", False) in reachable:
         with connections.open("capture") as session:
             found.append(_may_replicate(session, connections))
@@ -69,28 +69,28 @@ def run(connections: Connections) -> list[Check]:
             )
         )
     elif {("snapshot", True), ("admin", False)} <= reachable and not lacking:
-        found += _replica(connections)
+        found += _replica_checks(connections)
     return found
 
 
-def _login(connections: Connections, role: Role, on_replica: bool) -> Check:
+def _login_check(connections: Connections, role: Role, on_replica: bool) -> Check:
     name, kind = f"login {role}", connections.config.kind
     where = connections.where(on_replica=on_replica)
     with connections.open(role, on_replica=on_replica) as session:
         version = str(session.value("SELECT version()"))
     detail = f"{connections.credential(role).user} on {where}, {_TITLE[kind]} {version}"
-    if _numbers(version) < OLDEST[kind]:
+    if _version_numbers(version) < OLDEST[kind]:
         oldest = ".".join(map(str, OLDEST[kind]))
         return Check(name, "error", detail, f"Upgrade the server to {oldest} or later.")
     return Check(name, "ok", detail)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     return tuple(map(int, found.groups())) if found else (0,)
 
 
-def _primary(session: Session, connections: Connections) -> Iterator[Check]:
+def _primary_checks(session: Session, connections: Connections) -> Iterator[Check]:
     variables = _variables(session)
     if variables["read_only"] == "ON":
         yield Check(
@@ -185,7 +185,7 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
     )
 
 
-def _replica(connections: Connections) -> Iterator[Check]:
+def _replica_checks(connections: Connections) -> Iterator[Check]:
     kind, where = connections.config.kind, connections.where(on_replica=True)
     with connections.open("snapshot", on_replica=True) as session:
         theirs, status = _variables(session), replication_status(session)
@@ -213,15 +213,15 @@ def _replica(connections: Connections) -> Iterator[Check]:
             " REPLICATION CLIENT" + (" and REPLICA MONITOR." if kind == "mariadb" else "."),
         )
         return
-    yield _follows(where, status)
+    yield _follows_check(where, status)
     if ours.get("gtid_mode", "ON") == "ON":
         # The replica was read before the primary, so the primary has all that the replica had then.
-        yield from _errant(where, replica_faults.errant(executed, own, kind))
+        yield from _errant_check(where, replica_faults.errant(executed, own, kind))
         yield from _gtid_mode_of_replica(theirs)
     else:
         yield _transactions_without_gtids(where, follows_another(status, ours["server_uuid"]))
     yield from _settings_of_replica(theirs, applying)
-    yield _lag(status)
+    yield _lag_check(status)
 
 
 def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
@@ -272,7 +272,7 @@ def _settings_of_replica(
         )
 
 
-def _errant(where: str, errant: str) -> Iterator[Check]:
+def _errant_check(where: str, errant: str) -> Iterator[Check]:
     yield (
         Check(
             "replica transactions",
@@ -302,7 +302,7 @@ def follows_another(status: dict[str, Any], primary: str) -> str | None:
     )
 
 
-def _follows(where: str, status: dict[str, Any]) -> Check:
+def _follows_check(where: str, status: dict[str, Any]) -> Check:
     stopped = [
         thread
         for thread in ("io", "sql")
@@ -321,7 +321,7 @@ def _follows(where: str, status: dict[str, Any]) -> Check:
     return Check("replica", "ok", f"{where} follows {source}")
 
 
-def _lag(status: dict[str, Any]) -> Check:
+def _lag_check(status: dict[str, Any]) -> Check:
     seconds = status.get("seconds_behind_source")
     late = seconds is None or int(seconds) > _LAG_WARNING_S
     return Check(

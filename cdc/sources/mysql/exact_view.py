@@ -226,13 +226,13 @@ class _Opening(threading.Thread):
         """Wait for the sessions, stop the applier, open the gate, and start the applier again."""
         try:
             with _turn(self._turn_timeout_s):
-                self._split = self._open()
+                self._split = self._open_all_views()
         except BaseException as error:  # noqa: BLE001 - `known` raises it
             self._error = error
         finally:
             self._closed.set()
 
-    def _open(self) -> GtidSet:
+    def _open_all_views(self) -> GtidSet:
         control = self._connections.open("snapshot", on_replica=True)
         with control as session:
             self.gate.close(session)

@@ -41,7 +41,7 @@ def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
             table=table.table,
         )
     types = {column.name: column.type for column in table.columns}
-    return tuple(_known(types.get(name), table, name) for name in key)
+    return tuple(_mysql_type(types.get(name), table, name) for name in key)
 
 
 def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
     return table.primary_key
 
 
-def _known(kind: object, table: SourceTable, name: str) -> MysqlType:
+def _mysql_type(kind: object, table: SourceTable, name: str) -> MysqlType:
     known = {*_INTEGERS, *_BY_NUMBER, *_REAL, *_TEXT, *_BYTES, *_MOMENTS, "decimal"}
     if not isinstance(kind, MysqlType) or kind.name not in known:
         raise SourceError(
@@ -133,15 +133,15 @@ def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[Mysql
         ends = [literal(kind, text) for kind, text in zip(types, bound, strict=True)]
         if len(ends) > 1:
             clauses.append(f"{columns[0]} {strictly}= {ends[0]}")
-        clauses.append(_beyond(list(zip(columns, ends, strict=True)), strictly, at_end))
+        clauses.append(_after_key(list(zip(columns, ends, strict=True)), strictly, at_end))
     return " AND ".join(clauses) if clauses else "1 = 1"
 
 
-def _beyond(parts: Sequence[tuple[str, str]], strictly: str, at_end: str) -> str:
+def _after_key(parts: Sequence[tuple[str, str]], strictly: str, at_end: str) -> str:
     (column, end), *rest = parts
     if not rest:
         return f"{column} {at_end} {end}"
-    further = _beyond(rest, strictly, at_end)
+    further = _after_key(rest, strictly, at_end)
     return f"({column} {strictly} {end} OR ({column} = {end} AND {further}))"
 
 

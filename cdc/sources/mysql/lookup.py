@@ -56,7 +56,7 @@ def fetch_by_key(
         for key in keys
     }
     found = []
-    for batch in _batches(keys):
+    for batch in _key_batches(keys):
         wanted = " OR ".join(
             " AND ".join(
                 f"{quoted(name)} = {constant(kind, value, table, name)}"
@@ -161,21 +161,21 @@ def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> s
     if isinstance(value, date):
         return literal(kind, value.isoformat())
     if kind.name == "time" and isinstance(value, int):
-        return literal(kind, _duration(value))
+        return literal(kind, _time_text(value))
     if kind.name in ("enum", "set"):
         # Labels are compared for equality by their text, although they sort by their numbers.
         return literal(MysqlType("varchar"), str(value))
     return literal(kind, str(int(value) if isinstance(value, bool) else value))
 
 
-def _duration(micros: int) -> str:
+def _time_text(micros: int) -> str:
     seconds, rest = divmod(abs(micros), _SECOND)
     hours, seconds = divmod(seconds, 3600)
     sign = "-" if micros < 0 else ""
     return f"{sign}{hours:02}:{seconds // 60:02}:{seconds % 60:02}.{rest:06}"
 
 
-def _batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
+def _key_batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
     for start in range(0, len(keys), BATCH):
         yield keys[start : start + BATCH]
 

@@ -99,7 +99,7 @@ def after_statements(
             remedy="Run the command again.",
             table=table,
         )
-    with _asking(session, table) as lookups:
+    with _open_lookups(session, table) as lookups:
         then = after_definitions(found, statements, lookups)
     source_table, facts = catalog.as_values(session, then)
     facts = Fingerprint({**facts.facts, READ_AT: fingerprint.facts[READ_AT]})
@@ -110,7 +110,7 @@ def after_statements(
 
 
 @contextmanager
-def _asking(session: Session, table: TableId) -> Iterator[Lookups]:
+def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
     names = (table.schema, table.name)
     _require_row_format(session, table)
     collation = str(session.value(_COLLATION, names))

@@ -62,7 +62,7 @@ def position(connections: Connections) -> Position:
     """
     primary = _require_other_server(connections)
     with connections.open("snapshot", on_replica=True) as session:
-        return _position(connections, session, _status(connections, session), primary)
+        return _position(connections, session, _replica_status(connections, session), primary)
 
 
 def wait_for_position(
@@ -87,7 +87,7 @@ def wait_for_position(
             nonlocal executed
             task.advance()
             try:
-                found = _look(connections, primary)
+                found = _replica_look(connections, primary)
             except ReplicaError:
                 raise
             except SourceError as error:
@@ -131,9 +131,9 @@ def _require_other_server(connections: Connections) -> _Primary:
     return _Primary(primary, by_gtid)
 
 
-def _look(connections: Connections, primary: _Primary) -> Position:
+def _replica_look(connections: Connections, primary: _Primary) -> Position:
     with connections.open("snapshot", on_replica=True) as session:
-        status = _status(connections, session)
+        status = _replica_status(connections, session)
         _require_all_changes(connections, session)
         return _position(connections, session, status, primary)
 
@@ -170,7 +170,7 @@ def _require_no_errant(connections: Connections) -> None:
         )
 
 
-def _status(connections: Connections, session: Session) -> dict[str, Any]:
+def _replica_status(connections: Connections, session: Session) -> dict[str, Any]:
     status = replication_status(session)
     if status is None:
         kind = connections.config.kind

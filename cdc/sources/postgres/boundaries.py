@@ -39,7 +39,7 @@ WHERE c.oid = %(oid)s AND c.relkind <> 'p'
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
     """Return the table's bytes, and the planner's estimate of its rows from its current pages."""
-    heap, _ = _bytes(session, table)
+    heap, _ = _byte_totals(session, table)
     plan = session.execute(
         sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {}").format(relation(table))
     ).fetchone()
@@ -65,7 +65,7 @@ def sample(
         return Boundaries((), size)
     if not key:
         return Boundaries(pages(_largest(session, table), chunks), size)
-    _, main_bytes = _bytes(session, table)
+    _, main_bytes = _byte_totals(session, table)
     share = sampled_share(main_bytes, chunks)
     clause = (
         sql.SQL("")
@@ -108,7 +108,7 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
     names = [sql.Identifier(column.name) for column in table.columns if not column.generated]
     if not names:
         return None
-    pages = _bytes(session, table)[1] // PAGE_BYTES
+    pages = _byte_totals(session, table)[1] // PAGE_BYTES
     clause = (
         sql.SQL("")
         if pages <= PAGES_PER_CHUNK
@@ -154,6 +154,6 @@ def _largest(session: Session, table: SourceTable) -> int:
     return int(row[0]) if row else 0
 
 
-def _bytes(session: Session, table: SourceTable) -> tuple[int, int]:
+def _byte_totals(session: Session, table: SourceTable) -> tuple[int, int]:
     row = session.execute(_BYTES, {"oid": table.number}).fetchone()
     return (int(row[0]), int(row[1])) if row else (0, 0)

@@ -50,10 +50,10 @@ _LACKING: dict[Role, sql.Composed] = {
 
 def run(connections: Connections) -> list[Check]:
     """Return all lines for this source. The line of a check that cannot run has the reason."""
-    found, reachable = check_logins(connections.config, partial(_login, connections))
+    found, reachable = check_logins(connections.config, partial(_login_check, connections))
     if ("admin", False) in reachable:
         with connections.open("admin") as session:
-            found += _primary(session, connections)
+            found += _primary_checks(session, connections)
             if stops := letter_case.obstacle(session):
                 found.append(Check("names of columns", "error", *stops))
             found += _missing_on_tables(session, connections, "admin")
@@ -74,11 +74,11 @@ def run(connections: Connections) -> list[Check]:
             )
         )
     elif {("snapshot", True), ("admin", False)} <= reachable:
-        found += _replica(connections)
+        found += _replica_checks(connections)
     return found
 
 
-def _login(connections: Connections, role: Role, on_replica: bool) -> Check:
+def _login_check(connections: Connections, role: Role, on_replica: bool) -> Check:
     where = connections.where(on_replica=on_replica)
     with connections.open(role, on_replica=on_replica) as session:
         row = session.execute("SHOW server_version").fetchone()
@@ -91,7 +91,7 @@ def _login(connections: Connections, role: Role, on_replica: bool) -> Check:
     return Check(f"login {role}", "ok", detail)
 
 
-def _primary(session: Session, connections: Connections) -> Iterator[Check]:
+def _primary_checks(session: Session, connections: Connections) -> Iterator[Check]:
     row = session.execute("SELECT pg_is_in_recovery()").fetchone()
     if row and row[0]:
         yield Check(
@@ -135,10 +135,10 @@ def _missing_on_tables(session: Session, connections: Connections, role: Role) -
     user = sql.Identifier(connections.credential(role).user).as_string(None)
     tables = sorted({table for table, _ in lacking})
     if role == "admin":
-        detail = f"{user} may not publish {_some(tables)}: only their owners may"
+        detail = f"{user} may not publish {_first_names(tables)}: only their owners may"
         grants = sorted({f"GRANT {owner} TO {user};" for _, owner in lacking})
     else:
-        detail = f"{user} may not read {_some(tables)}"
+        detail = f"{user} may not read {_first_names(tables)}"
         schemas = sorted({table.split(".")[0] for table in tables})
         grants = [f"GRANT USAGE ON SCHEMA {', '.join(schemas)} TO {user};"]
         grants += [f"GRANT SELECT ON {table} TO {user};" for table in tables[:_NAMED]]
@@ -150,7 +150,7 @@ def _missing_on_tables(session: Session, connections: Connections, role: Role) -
     )
 
 
-def _some(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -225,7 +225,7 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
     )
 
 
-def _replica(connections: Connections) -> Iterator[Check]:
+def _replica_checks(connections: Connections) -> Iterator[Check]:
     where = connections.where(on_replica=True)
     try:
         with connections.open("admin") as session:

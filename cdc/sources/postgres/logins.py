@@ -31,7 +31,7 @@ def missing_rights(
         publication: The table's publication. If it lacks the table, the admin login needs the
             rights of the table's owner to add the table.
     """
-    looked = (_not_owned(connections, table, publication), _unreadable(connections, table))
+    looked = (_not_owned(connections, table, publication), _select_lacking(connections, table))
     problems = [found for found in looked if found is not None]
     if not problems:
         return None
@@ -57,7 +57,7 @@ def _not_owned(
     )
 
 
-def _unreadable(connections: Connections, table: SourceTable) -> tuple[str, str] | None:
+def _select_lacking(connections: Connections, table: SourceTable) -> tuple[str, str] | None:
     user = sql.Identifier(connections.credential("snapshot").user)
     schema, name = sql.Identifier(table.table.schema), table.table.name
     columns = [sql.Identifier(column.name) for column in table.columns]

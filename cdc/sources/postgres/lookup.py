@@ -52,7 +52,7 @@ def fetch_by_key(
     selected = sql.SQL(", ").join(sql.SQL(rule[name].read(identifier(name))) for name in names)
     key_columns = sql.SQL(", ").join(sql.Identifier(name) for name in schema.key)
     found: list[dict[str, Any]] = []
-    for batch in _batches(keys):
+    for batch in _key_batches(keys):
         wanted = sql.SQL(", ").join(
             sql.SQL("({})").format(
                 sql.SQL(", ").join(
@@ -112,10 +112,10 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
     if rule.lake_type.startswith("array<"):
         item = rule.lake_type[len("array<") : -1]
         return [None if text is None else _item(item, text) for text in json.loads(value)]
-    return _typed(rule.lake_type, value)
+    return _lake_value(rule.lake_type, value)
 
 
-def _typed(lake_type: str, value: Any) -> Any:
+def _lake_value(lake_type: str, value: Any) -> Any:
     if lake_type == "date":
         return _EPOCH.date() + timedelta(days=value)
     if lake_type == "timestamp":
@@ -130,7 +130,7 @@ def _item(lake_type: str, text: str) -> Any:
     if lake_type == "boolean":
         return text == "true"
     if lake_type in ("int", "bigint", "date", "timestamp", "timestamp_ntz"):
-        return _typed(lake_type, int(text))
+        return _lake_value(lake_type, int(text))
     if lake_type in ("float", "double"):
         return float(text)
     if lake_type == "binary":
@@ -166,7 +166,7 @@ def _time_of_day(microseconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:06}"
 
 
-def _batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
+def _key_batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
     for start in range(0, len(keys), BATCH):
         yield keys[start : start + BATCH]
 

@@ -101,7 +101,7 @@ def planned(
     statements = [
         *_preparation(session, publication, credentials, append),
         *(
-            _alteration(publication, "ADD", [(table.schema, table.name)])
+            _alter_statement(publication, "ADD", [(table.schema, table.name)])
             for table in tables
             if (table.schema, table.name) not in present
         ),
@@ -139,7 +139,7 @@ def _preparation(
     statements += _restored(session, publication, append)
     present = members(session, publication)
     missing = [(SCHEMA, name) for name in own_tables if (SCHEMA, name) not in present]
-    return statements + [_alteration(publication, "ADD", [own]) for own in missing]
+    return statements + [_alter_statement(publication, "ADD", [own]) for own in missing]
 
 
 def _restored(session: Session, publication: str, append: bool) -> list[sql.Composed]:
@@ -219,7 +219,7 @@ def remove_tables(session: Session, publication: str, tables: Sequence[TableId])
 
 def removing(publication: str, table: TableId) -> str:
     """Return the statement that removes a table, for an operator."""
-    return f"{_alteration(publication, 'DROP', [(table.schema, table.name)]).as_string(None)};"
+    return f"{_alter_statement(publication, 'DROP', [(table.schema, table.name)]).as_string(None)};"
 
 
 def dropping(publication: str, slot: str) -> list[str]:
@@ -228,7 +228,7 @@ def dropping(publication: str, slot: str) -> list[str]:
         f"{statement.as_string(None)};"
         for statement in (
             sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(slot)),
-            _dropped(publication),
+            _drop_statement(publication),
         )
     ]
 
@@ -241,10 +241,10 @@ def published(session: Session, publication: str, source: str) -> list[TableId]:
 
 def drop(session: Session, publication: str) -> None:
     """Drop the publication if it exists."""
-    session.execute(_dropped(publication))
+    session.execute(_drop_statement(publication))
 
 
-def _dropped(publication: str) -> sql.Composed:
+def _drop_statement(publication: str) -> sql.Composed:
     return sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication))
 
 
@@ -426,10 +426,12 @@ def members(session: Session, publication: str) -> set[tuple[str, str]]:
 def _alter(
     session: Session, publication: str, action: str, tables: Sequence[tuple[str, str]]
 ) -> None:
-    session.execute(_alteration(publication, action, tables))
+    session.execute(_alter_statement(publication, action, tables))
 
 
-def _alteration(publication: str, action: str, tables: Sequence[tuple[str, str]]) -> sql.Composed:
+def _alter_statement(
+    publication: str, action: str, tables: Sequence[tuple[str, str]]
+) -> sql.Composed:
     # Without ONLY a table that inherits from another one would be published with it and get a topic
     # of its own, and PostgreSQL would refuse its UPDATE and DELETE if it has no key. The root of a
     # partitioned table is published with its partitions anyway.

@@ -138,11 +138,11 @@ def session_init(view: View | None) -> str:
             ("row_security", "off"),  # a policy must make the copy fail, not hide rows from it
         )
     ]
-    checks = [_checks(view)] if view is not None else []
+    checks = [_view_checks(view)] if view is not None else []
     return sql.SQL("; ").join([*begin, *settings, *checks]).as_string(None)
 
 
-def _checks(view: View) -> sql.Composed:
+def _view_checks(view: View) -> sql.Composed:
     tests = [
         (
             sql.SQL("NOT EXISTS (SELECT FROM tributary.marker WHERE id = {})").format(

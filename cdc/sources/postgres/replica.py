@@ -99,7 +99,9 @@ def check_standby(
             warnings.append(f"the {fact} of {where} could not be compared: no permission")
     # after a failover a standby may show its old timeline until its next restart point; the marker
     # proves that it has replayed the new one
-    if _differ(primary.system_identifier, found.system_identifier) or is_ahead(found, primary):
+    if _both_known_and_differ(primary.system_identifier, found.system_identifier) or is_ahead(
+        found, primary
+    ):
         raise ReplicaError(
             f"{where} is system {found.system_identifier} on timeline {found.timeline}, but the "
             f"primary is system {primary.system_identifier} on timeline {primary.timeline}",
@@ -116,7 +118,7 @@ def is_ahead(found: ServerIdentity, other: Marker | ServerIdentity) -> bool:
     return found.timeline > other.timeline
 
 
-def _differ(one: str | None, other: str | None) -> bool:
+def _both_known_and_differ(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and one != other
 
 
@@ -144,7 +146,7 @@ def wait_for_marker(
         def behind() -> SourceError | None:
             task.advance()
             try:
-                found, visible = _look(connections, marker)
+                found, visible = _marker_look(connections, marker)
             except SourceError as error:
                 # a replica that lags may lack the database or a grant
                 task.note(error.message)
@@ -162,7 +164,7 @@ def wait_for_marker(
             raise late
 
 
-def _look(connections: Connections, marker: Marker) -> tuple[ServerIdentity, bool]:
+def _marker_look(connections: Connections, marker: Marker) -> tuple[ServerIdentity, bool]:
     with connections.open("snapshot", on_replica=True) as session:
         return identity(session), marker_visible(session, marker)
 

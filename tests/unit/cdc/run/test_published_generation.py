@@ -61,7 +61,7 @@ def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 
 def look(served: serving.Served, *records: TableRecord) -> set[str]:
-    found = served.elsewhere(lambda: cast("Any", None), records)
+    found = served.differing_from_lake(lambda: cast("Any", None), records)
     return {one.name for one in found}
 
 
