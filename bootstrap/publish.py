@@ -99,7 +99,7 @@ def _joined(
             )
         )
     crash("shards.after_join")
-    with context.shared(path).alone():
+    with context.shared(path).hold_lease():
         if current_path(shard.base_path, context.spark) is None:
             write_pointer(context.spark, shard.base_path, path=path, generation=1, attempt=identity)
     return replace(attempt, path=path, shard=shard.name)

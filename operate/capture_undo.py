@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from operate.lost_capture import not_retired
-from operate.tier_capture import leave, members
+from operate.tier_capture import members, remove_table
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -78,7 +78,9 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
     if before.connector or before.kept_log or before.tables:
         for table in group.tables:
             if table not in before.tables:
-                steps.append((f"table {table} in it", partial(leave, services, names, table)))
+                steps.append(
+                    (f"table {table} in it", partial(remove_table, services, names, table))
+                )
     elif (sent := on_source.sent_tables) is not None:
         steps.append((sent.title, sent.drop))
     left = [text for what, step in steps if (text := _failure(what, step)) is not None]

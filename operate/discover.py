@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.config.patterns import is_wildcard
 from cdc.sources.source_facts import TableStats
 from cdc.store.table_state import State
-from operate.readiness_check import about, examine_all
+from operate.readiness_check import examine_all, without_table_name
 from operate.selection import can_match_many, expand, sources_of
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -38,7 +38,11 @@ class Entry:
     @property
     def problem(self) -> str:
         """The refusal as a predicate of the table's name; empty if the table can be onboarded."""
-        return "" if self.refusal is None else about(self.stats.table, self.refusal.message)
+        return (
+            ""
+            if self.refusal is None
+            else without_table_name(self.stats.table, self.refusal.message)
+        )
 
     @property
     def summary(self) -> str:

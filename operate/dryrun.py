@@ -67,7 +67,7 @@ def onboarding_steps(
     """
     examined = examine_all(services, tables)
     steps: list[PlannedStep] = []
-    for group in tier_capture.groups(services, examined.fit):
+    for group in tier_capture.groups(services, examined.replicable):
         steps += _group(services, group, with_bootstrap=with_bootstrap)
     return Plan(tuple(steps), tuple(refusals(services, examined, by_wildcard)))
 

@@ -105,7 +105,7 @@ def retry(services: Services, table: TableId) -> Outcome:
         released = _go_on(services, table, State.FAILED, "set to be tried again")
         return replace(released, details={"notes": [note]})
     # A command that changes the connector may stop it for a moment, and must not be disturbed.
-    with tier_capture.changing(services, names):
+    with tier_capture.hold_for_change(services, names):
         woken = services.connect.wake(names.connector)
     failed = seen is not None and seen.failure is not None
     if failed:
@@ -204,9 +204,12 @@ def offboard(
         done = []
         if forget_build(services, table):
             done.append("gave up its next generation")
-        with tier_capture.changing(services, names), _naming_absence(services, table, absent):
+        with (
+            tier_capture.hold_for_change(services, names),
+            _naming_absence(services, table, absent),
+        ):
             last = not _others_on_plan(services, record)
-            if absent is None and tier_capture.leave(services, names, table):
+            if absent is None and tier_capture.remove_table(services, names, table):
                 done.append("left the capture")
             if record.state is not State.RETIRED:
                 record = services.store.put(transition(record, State.RETIRED, at=_now()))
@@ -302,7 +305,7 @@ def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: 
     shared = services.run_context.shared(path)
     settings = services.config.table_settings(record.table)
     shared.remove(shard, settings, lambda _: lease.check())
-    with shared.alone():
+    with shared.hold_lease():
         others = (one for one in services.store.tables() if one.table != record.table)
         if any(is_beside(one, shard) and one.state is not State.RETIRED for one in others):
             return

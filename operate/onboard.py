@@ -55,7 +55,7 @@ def onboard(
     examined = examine_all(services, tables)
     outcomes = {outcome.table: outcome for outcome in refusals(services, examined, by_wildcard)}
     registered: list[TableId] = []
-    for group in tier_capture.groups(services, examined.fit):
+    for group in tier_capture.groups(services, examined.replicable):
         begun = _begun(services, group.tables)
         for outcome in _capture(services, group):
             outcomes[outcome.table] = outcome
@@ -105,7 +105,7 @@ def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
 def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
     """Capture the tables of one source and tier, and put them on the plan."""
     try:
-        with tier_capture.changing(services, group.capture):
+        with tier_capture.hold_for_change(services, group.capture):
             before = look(services, group.capture)
             try:
                 tier_capture.prepare(services, group)
@@ -129,7 +129,7 @@ def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> N
     """Remove a table from the capture if it could not be put on the plan."""
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
-        tier_capture.leave(services, group.capture, table)
+        tier_capture.remove_table(services, group.capture, table)
 
 
 def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
@@ -201,7 +201,7 @@ def recaptured(
     ready: list[TableId] = []
     for group in tier_capture.groups(services, fit):
         try:
-            with tier_capture.changing(services, group.capture):
+            with tier_capture.hold_for_change(services, group.capture):
                 tier_capture.prepare(services, group)
         except TributaryError as error:
             outcomes.update(

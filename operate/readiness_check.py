@@ -42,7 +42,7 @@ class Examined:
     refused: dict[TableId, TributaryError] = field(default_factory=dict)
 
     @property
-    def fit(self) -> list[TableId]:
+    def replicable(self) -> list[TableId]:
         """The tables that can be replicated, in the order given."""
         return list(self.notes)
 
@@ -82,7 +82,7 @@ def examine_all(
             found.notes[outcome.table] = outcome.details["notes"]
         else:
             found.refused[outcome.table] = outcome.error
-    for group in tier_capture.groups(services, found.fit):
+    for group in tier_capture.groups(services, found.replicable):
         found.refuse(_uncapturable(services, group))
         found.refuse(tier_capture.refuse_shared_topics(services, group))
     return found
@@ -164,7 +164,7 @@ def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
     if len(errors) == 1:
         raise errors[0]
     if errors:
-        problems = [about(table, error.message) for error in errors]
+        problems = [without_table_name(table, error.message) for error in errors]
         raise CaptureError(
             f"table {table} cannot be onboarded for {len(errors)} reasons: {_numbered(problems)}",
             remedy=_numbered([error.remedy for error in errors]),
@@ -177,7 +177,7 @@ def _numbered(texts: Sequence[str]) -> str:
     return " ".join(f"({number}) {text}" for number, text in enumerate(texts, 1))
 
 
-def about(table: TableId, message: str) -> str:
+def without_table_name(table: TableId, message: str) -> str:
     """Return a message without the table's name at its beginning."""
     for name in (f"table {table}", str(table)):
         if message.startswith((f"{name}: ", f"{name} ")):

@@ -110,7 +110,7 @@ def _refuse_captures_with_one_name(captures: Sequence[CaptureNames]) -> None:
 
 
 @contextmanager
-def changing(services: Services, capture: CaptureNames) -> Iterator[None]:
+def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]:
     """Hold the lease of a capture while a block changes the capture.
 
     Without the lease, one process could drop the slot after the last table while another process
@@ -314,7 +314,7 @@ def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
     return frozenset(listed)
 
 
-def leave(services: Services, capture: CaptureNames, table: TableId) -> bool:
+def remove_table(services: Services, capture: CaptureNames, table: TableId) -> bool:
     """Remove a table from the capture; return whether the table was captured.
 
     The capture of the other tables continues. A connector with a list of tables gets a shorter list

@@ -44,7 +44,9 @@ class Renames:
             names.append(name := before)
         return tuple(names)
 
-    def followed(self, before: Catalog, now: Catalog, carried: Collection[str]) -> frozenset[str]:
+    def renamed_columns(
+        self, before: Catalog, now: Catalog, carried: Collection[str]
+    ) -> frozenset[str]:
         """Return the new names of columns whose lake name the entries lead back to."""
         return frozenset(
             column.name

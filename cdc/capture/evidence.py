@@ -74,7 +74,7 @@ class ConnectorHealth:
         return self.status.running
 
     @property
-    def asleep(self) -> bool:
+    def paused_or_stopped(self) -> bool:
         """Whether an operator has paused or stopped the connector."""
         return self.status.state in ("PAUSED", "STOPPED")
 

@@ -191,7 +191,7 @@ class Captures:
                 raise error
         return found
 
-    def again(self, record: TableRecord) -> CaptureEvidence:
+    def gather_again(self, record: TableRecord) -> CaptureEvidence:
         """Gather the evidence of a table's capture again, for all its tables, and return it.
 
         Raises:

@@ -163,7 +163,7 @@ def why_silent(
         return Finding(Severity.WAITING, name, what, remedy)
     if health.failure is not None:
         return Finding(Severity.WAITING, name, health.failure, health.remedy)
-    if health.asleep:
+    if health.paused_or_stopped:
         remedy = "To resume it, run `tributary retry` for one of its tables."
         return Finding(Severity.WAITING, name, f"{name} is {health.status.state}", remedy)
     return _quiet(name, f"{name} {'runs' if health.running else f'is {health.states}'}", life)

@@ -89,7 +89,7 @@ class Recovery:
         self._restarts = restarts
         self._next_look = 0.0
 
-    def attend(self, names: CaptureNames) -> None:
+    def restart_if_failed(self, names: CaptureNames) -> None:
         """Restart the connector if it has failed; query Connect at most once in five seconds.
 
         Raises:

@@ -96,7 +96,7 @@ class LakeColumn(Part):
             former=self.former,
         )
 
-    def left(self) -> LakeColumn:
+    def as_dropped(self) -> LakeColumn:
         """Return the column as one that only the lake still has."""
         return LakeColumn(self.name, DROPPED, self.lake)
 
@@ -243,7 +243,7 @@ class Handoff(Part):
         shown = tuple(one.to_json() for one in changes)
         return FollowedSchema(self.version + 1, at, tuple(schema_ids), shown)
 
-    def followed(
+    def after_schema_change(
         self,
         wanted: Iterable[Column],
         changes: Sequence[Change],
@@ -276,7 +276,7 @@ class Handoff(Part):
             followed = had.pop(column.name, new).as_in(column)
             fill = fills.get(column.name, followed.fill)
             columns.append(replace(followed, fill=fill))
-        columns += [one.left() for one in had.values()]
+        columns += [one.as_dropped() for one in had.values()]
         return replace(
             self,
             columns=tuple(columns),

@@ -11,7 +11,7 @@ def time_of(instant: str) -> datetime:
     return datetime.strptime(f"{instant[:17]}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)
 
 
-def lead(newest: str | None) -> timedelta:
+def ahead_of_clock(newest: str | None) -> timedelta:
     """Return how far the newest instant is ahead of this machine's clock, or zero."""
     if newest is None:
         return timedelta()

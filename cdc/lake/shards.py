@@ -120,7 +120,7 @@ class SharedTable:
         self._turn = threading.Lock()
 
     @contextmanager
-    def alone(self) -> Iterator[Lease]:
+    def hold_lease(self) -> Iterator[Lease]:
         """Hold the lease of the shared table, so that no other shard or process changes it.
 
         Raises:
@@ -194,7 +194,7 @@ class SharedTable:
 
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:
         spark = self._spark()
-        with self.alone() as lease, ExitStack() as held:
+        with self.hold_lease() as lease, ExitStack() as held:
             timeline = Timeline(spark, self.path)
             if not timeline.exists:
                 if current_path(wanted[0].shard.base_path, spark) is not None:

@@ -16,7 +16,7 @@ from cdc.lake.client import guarded_client
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
-from cdc.lake.instants import lead
+from cdc.lake.instants import ahead_of_clock
 from cdc.lake.layout import RowLayout, column
 from cdc.lake.options import check_overrides, require_keyed, table_options
 from cdc.lake.table_services import CLUSTERING_KEY, Retention
@@ -218,7 +218,7 @@ class LakeTable:
             return False
         # Services take their instants from the clock. These instants must be above those of all
         # commits.
-        if lead(timeline.newest_instant()):
+        if ahead_of_clock(timeline.newest_instant()):
             return False
         options, clusters = self._options(latest.index, "upsert"), not latest.index.is_bucket
         cluster_every = int(options[CLUSTERING_KEY]) if clusters else 0
@@ -340,7 +340,7 @@ class LakeTable:
         """Call the writer that ``df.write.format("hudi")`` calls, with the guard."""
         none, some = getattr(self._java("scala.None$"), "MODULE$"), self._java("scala.Some")
         params, client = none, none
-        if ahead := lead(max(guard.began, default=None)):
+        if ahead := ahead_of_clock(max(guard.began, default=None)):
             _log.warning(
                 "the newest commit of %s is %s ahead of this machine's clock: new commits get"
                 " later times than it, and readers by time find them there",

@@ -32,7 +32,7 @@ from cdc.rows.columns import (
 )
 from cdc.rows.decode import TOMBSTONE, UNKNOWN_SCHEMA
 from cdc.rows.semantic_types import quoted
-from cdc.rows.visibility import Reading, unseen
+from cdc.rows.visibility import Reading, is_not_visible
 from schemas.table import TableSchema
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
         changes: The batch in normal form. A caller that reads it again should persist it first.
         reading: The reading of the source's catalog; None if it shows all of the batch.
     """
-    early = unseen(reading or Reading())
+    early = is_not_visible(reading or Reading())
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
     fine = F.col(PROBLEM).isNull()
     truncate = F.when(F.col(OP) == "t", F.col(OFFSET))

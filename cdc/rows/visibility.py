@@ -32,7 +32,7 @@ class Reading:
     still_open: Collection[int] | None = None
 
 
-def unseen(reading: Reading) -> SparkColumn:
+def is_not_visible(reading: Reading) -> SparkColumn:
     """Return whether an event's transaction is not visible in a reading of the catalog.
 
     Events have the lower 32 bits of a transaction's id, which the server orders in a circle. So a

@@ -160,7 +160,7 @@ class BatchWriter:
             if truncate is not None and self._settings.on_truncate == "pause":
                 batch = self._before_truncate(piece, truncate, tolerated)
             left_out.keep(batch, self._reader)
-            gaps = left_out.gaps(batch)
+            gaps = left_out.will_lack_records(batch)
             record = self._commit_record(batch, previous, left_out)
             applied = self._commit(batch, record, guard, gaps=gaps, beyond=_reached_place(previous))
             left_out.drop_applied(batch)
@@ -200,7 +200,7 @@ class BatchWriter:
             truncate = batch.summary.first_truncate
             if truncate is not None and self._settings.on_truncate == "pause":
                 raise self._truncate_error(truncate)
-            gaps = left_out.gaps(batch)
+            gaps = left_out.will_lack_records(batch)
             record = self._commit_record(batch, previous, left_out)
             record = replace(record, counts={"replayed": len(within) - len(left)})
             applied = self._commit(batch, record, guard, gaps=gaps, again=True)
@@ -320,7 +320,7 @@ class BatchWriter:
             position=self._position(previous.position, summary.position),
             last_event=self._last_event(batch, previous),
             # A table that lacks a change is complete only up to that change.
-            watermark=previous.watermark if left_out.gaps(batch) else reached,
+            watermark=previous.watermark if left_out.will_lack_records(batch) else reached,
             counts=counts,
             lacks=left_out.lacking(batch),
             schema_ids=summary.schema_ids or previous.schema_ids,

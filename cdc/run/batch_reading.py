@@ -272,7 +272,7 @@ class BatchReader:
             if refused > tolerated:
                 break  # the batch fails anyway, and damaged records may name any number of schemas
             try:
-                found = self._writers.learn(schema_id)
+                found = self._writers.fetch(schema_id)
             except RegistryError as error:
                 (first,) = problems(changes, 1, schema_id=schema_id)
                 raise RegistryError(

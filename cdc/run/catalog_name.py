@@ -28,7 +28,7 @@ def keep_name(context: RunContext, record: TableRecord) -> None:
     """
     entry, catalog = _entry(context.config, record), context.config.catalog
     if entry is not None and catalog is not None:
-        with nullcontext() if record.shard is None else context.shared(entry.path).alone():
+        with nullcontext() if record.shard is None else context.shared(entry.path).hold_lease():
             show(context.spark, catalog.metastore, entry)
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import FencedError
-from cdc.lake.instants import lead
+from cdc.lake.instants import ahead_of_clock
 from cdc.lake.space import measure
 from cdc.store.history import RunEntry
 from cdc.store.table_state import CommitSummary
@@ -55,7 +55,7 @@ def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[T
 
 def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
     """Return a warning for readers by time, if the newest commit is ahead of the clock."""
-    ahead = lead(newest.instant)
+    ahead = ahead_of_clock(newest.instant)
     if ahead < _TOLD_FROM:
         return ()
     return (

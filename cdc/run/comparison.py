@@ -91,7 +91,7 @@ def compare(
     before, now = handoff.catalog, Catalog.read(look.fingerprint.facts)
     placing = {*handoff.key, *settings.key_columns, *settings.partition_by}
     allowed = Renames(settings.columns.renames, frozenset(placing))
-    renamed = allowed.followed(before, now, lake.types.keys() - lake.dropped)
+    renamed = allowed.renamed_columns(before, now, lake.types.keys() - lake.dropped)
     ruled = frozen(settings, source_table, lake, renamed)
     wanted = source.columns(source_table, ruled)
     files = source.partition_files

@@ -142,7 +142,9 @@ def _waits(context: RunContext, record: TableRecord, topic: TopicFacts, now: dat
         return False  # the table's run reports what is wrong with them
     done = record.last_commit.offsets if record.last_commit is not None else {}
     behind = sum(end - done.get(partition, 0) for partition, end in topic.stable.items())
-    return 0 <= behind < settings.max_events_per_run and plan.waits(record, settings, now)
+    return 0 <= behind < settings.max_events_per_run and plan.waits_for_later_run(
+        record, settings, now
+    )
 
 
 def _changed_unseen(

@@ -85,7 +85,7 @@ def follow(
     for change in compared.changes:
         _log.info("table %s: %s (%s)", table.table, change, change.verdict.value)
     fills = _fills(source, table, schema, compared.changes)
-    new = handoff.followed(
+    new = handoff.after_schema_change(
         compared.wanted,
         compared.changes,
         compared.fingerprint,

@@ -65,7 +65,7 @@ def due(
     return found
 
 
-def waits(record: TableRecord, settings: TableSettings, now: datetime) -> bool:
+def waits_for_later_run(record: TableRecord, settings: TableSettings, now: datetime) -> bool:
     """Whether a table with work waits for a later run, so that it makes fewer commits.
 
     A late table never waits. A table is late if it is behind its freshness target, or if its last

@@ -81,7 +81,7 @@ class LeftOut:
             if partition in piece.start and piece.start[partition] <= at < piece.end[partition]
         }
 
-    def gaps(self, batch: Batch) -> bool:
+    def will_lack_records(self, batch: Batch) -> bool:
         """Whether the table lacks records even after the batch is committed."""
         return bool(self.outside(batch.piece) or batch.left_out)
 

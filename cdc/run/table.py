@@ -208,7 +208,7 @@ class _TableRun:
             facts = one_topic(self._context, self._record.topic)
             # The DDL statements read so far may lack one that lies before the topic's new end.
             if self._context.capture(self._record).reports_definitions:
-                self._captures.again(self._record)
+                self._captures.gather_again(self._record)
         latest = still_in_topic(self._context, self._record, latest, facts)
         end = self._end = dict(facts.stable) if until is None else dict(until)
         handoff = latest.record.handoff
@@ -280,7 +280,7 @@ class _TableRun:
                 raise
             # Another process may have copied the table after this evidence was gathered. The new
             # copy continues from a later position than the one that Connect had stored then.
-            evidence = self._captures.again(self._record)
+            evidence = self._captures.gather_again(self._record)
             position_check.check_stream(self._table, rests, evidence, source)
         capture = source.capture(evidence.names)
         source_table, fingerprint = capture.described(self._table)

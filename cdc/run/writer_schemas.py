@@ -34,11 +34,11 @@ class WriterSchemas:
         """Fetch schemas that a batch will most likely need; skip those that are not available."""
         for schema_id in schema_ids:
             try:
-                self.learn(schema_id)
+                self.fetch(schema_id)
             except RegistryError as error:
                 _log.debug("schema %s is not available: %s", schema_id, error)
 
-    def learn(self, schema_id: int) -> bool:
+    def fetch(self, schema_id: int) -> bool:
         """Fetch a schema; return False if it can never be used (:attr:`refused` has the reason).
 
         Raises:

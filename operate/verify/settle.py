@@ -49,7 +49,7 @@ class Sighting:
         return self.lake_rows <= 1 and self.in_lake in self.at_source
 
     @property
-    def still(self) -> bool:
+    def unchanged_at_source(self) -> bool:
         """Whether the source's row did not change while it was sampled."""
         return len(self.at_source) == 1
 
@@ -64,7 +64,7 @@ class Sighting:
 
     def columns(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """The columns that differ, if the source's row did not change and the lake has a row."""
-        if not self.still or self.in_lake is None:
+        if not self.unchanged_at_source or self.in_lake is None:
             return ()
         (row,) = self.at_source
         if row is None:
@@ -120,7 +120,7 @@ def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> R
         sighting = sightings[suspect.key]
         if sighting.equal:
             settled += 1
-        elif sighting.lake_rows > 1 or sighting.still:
+        elif sighting.lake_rows > 1 or sighting.unchanged_at_source:
             again = suspect.last is not None and _same_sighting(suspect.last, sighting)
             seen = suspect.seen + 1 if again else 1
             after = replace(suspect, seen=seen, last=sighting)

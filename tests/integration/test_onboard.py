@@ -70,7 +70,7 @@ def test_one_process_at_a_time_changes_what_tables_share(
     succeeded(cold.onboard("orders", with_bootstrap=False))
     names = cold.services.capture(cold.table("orders"))
     services = Services(cold.config(), NullProgress())
-    with capture_module.changing(services, names):
+    with capture_module.hold_for_change(services, names):
         with pytest.raises(LeaseHeldError, match="capture of"):
             offboard(cold.services, cold.table("orders"), delete_data=False)
         assert isinstance(cold.onboard("lines", with_bootstrap=False)[0].error, LeaseHeldError)

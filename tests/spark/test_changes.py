@@ -12,7 +12,7 @@ from cdc.rows.columns import MISSING, MOVED, OFFSET, TRANSACTION
 from cdc.rows.decode import UNKNOWN_SCHEMA, decode
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import fill, fold, problems, summarize
-from cdc.rows.visibility import Reading, unseen
+from cdc.rows.visibility import Reading, is_not_visible
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic
 
@@ -216,10 +216,10 @@ def test_transactions_that_a_snapshot_does_not_show(
     frame = spark.createDataFrame(
         [(0, xid) for xid in ids], f"{OFFSET} bigint, {TRANSACTION} bigint"
     )
-    found = frame.filter(unseen(Reading(snapshot))).collect()
+    found = frame.filter(is_not_visible(Reading(snapshot))).collect()
     assert {row[TRANSACTION] for row in found} == expected
     for left in (), (100, 2**31 + 90):
-        found = frame.filter(unseen(Reading(snapshot, still_open=left))).collect()
+        found = frame.filter(is_not_visible(Reading(snapshot, still_open=left))).collect()
         assert {row[TRANSACTION] for row in found} == (set(left) if snapshot else set())
 
 

@@ -10,7 +10,7 @@ from cdc.sources.mysql.grants import ROLES, Account, accounts, grant, own_rights
 from cdc.sources.mysql.innodb import read_cascades
 from cdc.sources.mysql.primary import binlog_filter, has_gtids
 from cdc.sources.mysql.replicated_changes import unlogged
-from cdc.sources.mysql.server_settings import WANTED, losing
+from cdc.sources.mysql.server_settings import WANTED, losing_settings
 from cdc.sources.servers import Role
 from cdc.sources.source_facts import SourceTable
 from schemas.table import TableId
@@ -156,7 +156,7 @@ def audit_server(session: Session, *, append: bool) -> list[str]:
     marks = ", ".join(["%s"] * len(_READ))
     rows = session.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", _READ)
     seen = {str(name).lower(): str(value) for name, value in rows}
-    problems = list(losing(seen))
+    problems = list(losing_settings(seen))
     if append and seen.get("binlog_transaction_compression") == "ON":
         # A row's place in the binlog identifies the row if the connector sends it again.
         problems.append(

@@ -75,7 +75,7 @@ WANTED: Mapping[str, RequiredSetting] = {
 """The wanted values by the settings' names. A server may lack some of these settings."""
 
 
-def losing(variables: Mapping[str, str]) -> Iterator[str]:
+def losing_settings(variables: Mapping[str, str]) -> Iterator[str]:
     """Yield a message for each setting because of which changes are lost or unusable.
 
     Args:

@@ -59,7 +59,7 @@ def differs(connections: Connections, table: SourceTable, key: Sequence[str]) ->
         return False
     with connections.open("snapshot") as session:
         ours = versions(session, table, key)
-    found = apart(ours, theirs)
+    found = differing_versions(ours, theirs)
     if found:
         _log.warning(
             "table %s is read as one chunk: primary and replica compare %s with different or"
@@ -70,7 +70,9 @@ def differs(connections: Connections, table: SourceTable, key: Sequence[str]) ->
     return bool(found)
 
 
-def apart(ours: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> list[str]:
+def differing_versions(
+    ours: Mapping[str, str | None], theirs: Mapping[str, str | None]
+) -> list[str]:
     """The columns whose versions differ or are not known, each with both versions."""
     return [
         f"{name} ({ours.get(name) or 'unknown'}, {version or 'unknown'})"

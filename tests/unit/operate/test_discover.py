@@ -104,5 +104,5 @@ def test_discover_reads_no_rows_and_looks_at_no_table_that_is_on_the_plan(
     ]
     assert asked == [("table", new), ("missing_rights", new)]
     # What onboards, and a dry run of it, read rows, too.
-    assert examine_all(services, [new]).fit == [new]
+    assert examine_all(services, [new]).replicable == [new]
     assert asked[2:] == [(name, new) for name in ("table", "missing_rights", *ROWS)]

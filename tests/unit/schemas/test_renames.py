@@ -180,8 +180,8 @@ def test_rules_must_be_the_same_under_both_names(
 def test_a_frozen_table_leaves_out_what_it_has_left_out_under_any_name() -> None:
     entries = Renames({"remark": "note"})
     before, now = Catalog.read(FACTS), Catalog.read(renamed())
-    assert entries.followed(before, now, LAKE) == {"remark"}
-    assert entries.followed(before, now, {"id", "price"}) == frozenset()
+    assert entries.renamed_columns(before, now, LAKE) == {"remark"}
+    assert entries.renamed_columns(before, now, {"id", "price"}) == frozenset()
 
 
 def test_a_column_that_the_lake_does_not_carry_may_have_any_name() -> None:

@@ -97,6 +97,6 @@ def test_a_table_that_committed_lately_waits_unless_it_is_late(
     committed_s: float, watermark_s: float | None, state: State, waits: bool
 ) -> None:
     settings = TableSettings(freshness_target_s=900)
-    assert plan.waits(record(committed_s, watermark_s, state), settings, NOW) is waits
+    assert plan.waits_for_later_run(record(committed_s, watermark_s, state), settings, NOW) is waits
     often = TableSettings(freshness_target_s=900, min_commit_interval="5s")
-    assert plan.waits(record(6, 20, State.INCREMENTAL), often, NOW) is False
+    assert plan.waits_for_later_run(record(6, 20, State.INCREMENTAL), often, NOW) is False

@@ -41,7 +41,7 @@ def entry(name: str, **facts: Any) -> LakeColumn:
 
 def follow(columns: Iterable[LakeColumn], names: tuple[str, ...], *changes: Change) -> Handoff:
     had = handed(columns)
-    return had.followed(
+    return had.after_schema_change(
         [Column(name, "text", "string") for name in names],
         changes,
         Fingerprint({"source_kind": "postgres"}),

@@ -96,6 +96,6 @@ def test_no_difference_without_enough_still_rounds_in_a_row(sightings: list[Sigh
             last = sightings[number - CONFIRMATIONS + 1 : number + 1]
             assert len(last) == CONFIRMATIONS
             assert len({(one.at_source, one.in_lake) for one in last}) == 1
-            assert all(one.still and one.in_lake not in one.at_source for one in last)
+            assert all(one.unchanged_at_source and one.in_lake not in one.at_source for one in last)
         if not result.pending:
             return

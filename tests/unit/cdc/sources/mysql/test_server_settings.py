@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from cdc.sources.mysql.server_settings import WANTED, losing
+from cdc.sources.mysql.server_settings import WANTED, losing_settings
 
 SOUND = {name: wanted.value for name, wanted in WANTED.items()}
 
 
 def test_each_setting_that_loses_changes_is_named_and_no_other() -> None:
-    assert list(losing(SOUND)) == []
+    assert list(losing_settings(SOUND)) == []
     for name, wanted in WANTED.items():
-        found = list(losing({**SOUND, name: "2"}))
+        found = list(losing_settings({**SOUND, name: "2"}))
         assert found == [f"{name} is 2 and must be {wanted.value or 'empty'}"] * wanted.loses
 
 
 def test_a_setting_that_the_server_lacks_loses_nothing() -> None:
-    assert list(losing({})) == []
+    assert list(losing_settings({})) == []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.sources.postgres.key_order import apart
+from cdc.sources.postgres.key_order import differing_versions
 
 
 def test_equal_versions_are_not_apart() -> None:
-    assert apart({"a": "2.36", "b": "bytes"}, {"a": "2.36", "b": "bytes"}) == []
+    assert differing_versions({"a": "2.36", "b": "bytes"}, {"a": "2.36", "b": "bytes"}) == []
 
 
 @pytest.mark.parametrize(
@@ -18,5 +18,5 @@ def test_equal_versions_are_not_apart() -> None:
 def test_versions_that_differ_or_that_nobody_knows_are_apart(
     ours: str | None, theirs: str | None, told: str
 ) -> None:
-    (found,) = apart({"a": ours}, {"a": theirs})
+    (found,) = differing_versions({"a": ours}, {"a": theirs})
     assert found.startswith(told)
