@@ -62,12 +62,13 @@ def roles_sql(kind: str, host: str) -> list[str]:
     """
     # MariaDB has one right for binlog positions and another for a replica's state.
     watch = "REPLICATION CLIENT" + (", REPLICA MONITOR" if kind == MARIADB else "")
+    audit = "PROCESS, REPLICATION CLIENT" + (", XA_RECOVER_ADMIN" if kind == MYSQL else "")
     roles = (REPLICATOR, ADMIN, CAPTURE, SNAPSHOT, MARKER)
     return [
         f"CREATE DATABASE {DATABASE}",
         *(f"CREATE USER '{role}'@'{host}' IDENTIFIED BY '{{{role}}}'" for role in roles),
         f"GRANT REPLICATION SLAVE ON *.* TO '{REPLICATOR}'@'{host}'",
-        f"GRANT PROCESS, REPLICATION CLIENT ON *.* TO '{ADMIN}'@'{host}'",
+        f"GRANT {audit} ON *.* TO '{ADMIN}'@'{host}'",
         f"GRANT ALL PRIVILEGES ON {DATABASE}.* TO '{ADMIN}'@'{host}'",
         f"GRANT ALL PRIVILEGES ON tributary.* TO '{ADMIN}'@'{host}' WITH GRANT OPTION",
         f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{CAPTURE}'@'{host}'",

@@ -270,7 +270,7 @@ def test_a_login_that_may_not_read_a_whole_table_is_told_before_anything_is_made
 
 @pytest.mark.breadth
 def test_rights_on_the_server_that_a_login_lacks_are_told_with_the_statement(lab: Lab) -> None:
-    rights_of = {ADMIN: ["PROCESS", "REPLICATION CLIENT"], SNAPSHOT: [grants.watch(lab.kind)[-1]]}
+    rights_of = {ADMIN: grants.audit(lab.kind), SNAPSHOT: [grants.watch(lab.kind)[-1]]}
     for role, names in rights_of.items():
         for right in names:
             lab.database.root(f"REVOKE {right} ON *.* FROM {role}@'127.0.0.1'")
@@ -280,6 +280,13 @@ def test_rights_on_the_server_that_a_login_lacks_are_told_with_the_statement(lab
                 assert line.status == "error"
                 statement = line.remedy.removeprefix("Run ").rstrip(";")
                 assert statement == f"GRANT {right} ON *.* TO '{role}'@'127.0.0.1'"
+                if right == "XA_RECOVER_ADMIN":
+                    with (
+                        lab.connections.open("admin") as session,
+                        pytest.raises(SourceError, match="XA transactions") as raised,
+                    ):
+                        preparation.audit_server(session, append=False)
+                    assert raised.value.remedy == f"{statement};"
             finally:
                 lab.database.root(f"GRANT {right} ON *.* TO {role}@'127.0.0.1'")
                 lab.database.catch_up()

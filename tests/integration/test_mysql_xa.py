@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 from cdc.sources.mysql import preparation
 from stack.mysql_software import MYSQL
+from tests.integration.rigs.at_work import at_work
 from tests.integration.rigs.mysql import MysqlDatabase
 from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
@@ -74,3 +78,29 @@ def test_a_table_of_a_server_with_xa_transactions_is_refused(lab: Lab) -> None:
         onboard_again(database)
     assert database.query("SELECT id FROM item ORDER BY id") == [(1,), (3,)]
     assert audit(lab) == []
+
+
+def texts(turn: int, worker: int) -> list[tuple[str]]:
+    """Rows of 60 words each, hardly any of which were written before."""
+    return [
+        (" ".join(f"w{(turn * 7 + row * 13 + word * 31 + worker) % 99991}" for word in range(60)),)
+        for row in range(60)
+    ]
+
+
+def test_the_servers_own_work_is_no_xa_transaction(lab: Lab) -> None:
+    """InnoDB writes full-text indexes in transactions without a connection."""
+    preparation.prepare(lab.connections)
+    lab.make("page", "CREATE TABLE page (id int AUTO_INCREMENT PRIMARY KEY, t text, FULLTEXT (t))")
+
+    def write(worker: int, stop: threading.Event) -> None:
+        with lab.database.connect() as connection, connection.cursor() as cursor:
+            turn = 0
+            while not stop.is_set():
+                cursor.executemany("INSERT INTO page (t) VALUES (%s)", texts(turn, worker))
+                turn += 1
+
+    with at_work(write, 3):
+        deadline = time.monotonic() + 15
+        while time.monotonic() < deadline:
+            assert audit(lab) == []

@@ -73,7 +73,7 @@ def grants_sql(
     users = known or configured_accounts(config)
     statements = [
         # PROCESS shows a table's files, by which a replaced table is recognized, and its cascades.
-        grant("PROCESS, REPLICATION CLIENT", "*.*", users["admin"]),
+        grant(", ".join(audit(config.kind)), "*.*", users["admin"]),
         grant("ALL PRIVILEGES", f"{quoted(OWN)}.*", users["admin"]) + " WITH GRANT OPTION",
         grant("REPLICATION SLAVE, REPLICATION CLIENT", "*.*", users["capture"]),
         grant(", ".join(watch(config.kind)), "*.*", users["snapshot"]),
@@ -93,6 +93,15 @@ def watch(kind: str) -> tuple[str, ...]:
     return (
         ("REPLICATION CLIENT", "REPLICA MONITOR") if kind == "mariadb" else ("REPLICATION CLIENT",)
     )
+
+
+def audit(kind: str) -> tuple[str, ...]:
+    """Return the rights of the admin login on the server.
+
+    On MySQL, XA_RECOVER_ADMIN shows the prepared branches of XA transactions. MariaDB shows them
+    to every login.
+    """
+    return ("PROCESS", "REPLICATION CLIENT", *(("XA_RECOVER_ADMIN",) if kind == "mysql" else ()))
 
 
 def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:

@@ -10,6 +10,7 @@ from cdc.sources.mysql.grants import ROLES, Account, accounts, grant, own_rights
 from cdc.sources.mysql.innodb import read_cascades
 from cdc.sources.mysql.primary import binlog_filter, has_gtids
 from cdc.sources.mysql.replicated_changes import unlogged
+from cdc.sources.mysql.rights import prepared_branches
 from cdc.sources.mysql.server_settings import WANTED, losing_settings
 from cdc.sources.servers import Role
 from cdc.sources.source_facts import SourceTable
@@ -50,11 +51,6 @@ UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
       WHERE GRANTEE = %s AND TABLE_SCHEMA = %s
 UNION SELECT PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
       WHERE GRANTEE = %s AND TABLE_SCHEMA = %s AND TABLE_NAME = %s
-"""
-
-_OF_NOBODY = """
-SELECT trx_id FROM information_schema.INNODB_TRX
-WHERE trx_mysql_thread_id = 0 AND trx_state <> 'ROLLING BACK'
 """
 
 _READ = (
@@ -152,6 +148,9 @@ def audit_server(session: Session, *, append: bool) -> list[str]:
     Args:
         session: The admin's session on the primary.
         append: Whether the captured tables are logs. Only inserted rows of a log are captured.
+
+    Raises:
+        SourceError: The login lacks XA_RECOVER_ADMIN, which only MySQL requires.
     """
     marks = ", ".join(["%s"] * len(_READ))
     rows = session.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", _READ)
@@ -215,12 +214,10 @@ def _xa_prepared(session: Session) -> str | None:
     rows = session.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_prepare'")
     if prepared := int(rows[0][1]) if rows else 0:
         return f"XA transactions are used ({prepared} since the server started)"
-    # A prepared branch survives a restart of the server; the server's counters do not. The server's
-    # own work is also done in transactions without a connection, but these end at once.
-    if first := _of_nobody(session):
-        session.rows("DO sleep(0.2)")
-        if first & _of_nobody(session):
-            return "XA transactions are used (one was prepared before the server started)"
+    # A prepared branch survives a restart of the server; the server's counters do not. InnoDB's
+    # table of transactions also shows the server's own work, such as that of full-text indexes.
+    if prepared := len(prepared_branches(session)):
+        return f"XA transactions are used ({prepared} prepared before the server started)"
     return None
 
 
@@ -237,8 +234,3 @@ def _xa_of_one_phase(session: Session) -> str | None:
     rows = session.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_start'")
     begun = int(rows[0][1]) if rows else 0
     return f"XA transactions are used ({begun} since the server started)" if begun else None
-
-
-def _of_nobody(session: Session) -> set[str]:
-    """Return the ids of the transactions that do not belong to a connection."""
-    return {str(row[0]) for row in session.rows(_OF_NOBODY)}

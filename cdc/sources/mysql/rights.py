@@ -14,7 +14,7 @@ from pymysql.constants import ER
 
 from cdc.errors import SourceError
 from cdc.sources.mysql import catalog
-from cdc.sources.mysql.connection import DENIED, Connections, Session, quoted
+from cdc.sources.mysql.connection import DENIED, Connections, Row, Session, quoted
 from cdc.sources.mysql.grants import Account, account_sql, grant, watch
 from cdc.sources.mysql.keys import relation_of
 from cdc.sources.mysql.primary import NO_TABLE
@@ -31,6 +31,9 @@ _READERS: tuple[tuple[Role, bool], ...] = (
 )
 _SHOWN = 5
 # A missing object does not need a right; other checks report that it is missing.
+_PREPARED = "XA RECOVER"
+_PREPARED_DENIED = 1401
+"""The error code of MySQL, ``ER_XAER_RMERR``, for a login without the right."""
 _NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 
 
@@ -62,6 +65,7 @@ def of_server(connections: Connections) -> Iterator[Check]:
     probes: list[tuple[Role, bool, str, str]] = [
         ("admin", False, "SELECT 1 FROM information_schema.INNODB_METRICS LIMIT 1", "PROCESS"),
         ("admin", False, "SHOW BINARY LOGS", binlog),
+        ("admin", False, _PREPARED, "XA_RECOVER_ADMIN"),
     ]
     if connections.config.replica is not None:
         probes.append(("snapshot", True, "SHOW REPLICA STATUS", replica[0] if replica else binlog))
@@ -110,6 +114,25 @@ def of_tables(connections: Connections) -> Iterator[Check]:
         )
 
 
+def prepared_branches(session: Session) -> list[Row]:
+    """Return the prepared branches of XA transactions, also those from before a restart.
+
+    Raises:
+        SourceError: The login lacks XA_RECOVER_ADMIN, which only MySQL requires.
+    """
+    try:
+        return session.rows(_PREPARED)
+    except pymysql.MySQLError as error:
+        if error.args and error.args[0] == _PREPARED_DENIED:
+            account = _account(session)
+            raise SourceError(
+                f"{account_sql(account)} may not read which XA transactions are prepared",
+                remedy=f"GRANT XA_RECOVER_ADMIN ON *.* TO {account_sql(account)};",
+                field="credentials.admin",
+            ) from error
+        raise
+
+
 def _logins(connections: Connections) -> Iterator[tuple[Role, bool]]:
     has_replica = connections.config.replica is not None
     return ((role, on_replica) for role, on_replica in _READERS if has_replica or not on_replica)
@@ -121,7 +144,8 @@ def _allowed(session: Session, statement: str) -> bool:
         session.rows(statement)
     except pymysql.MySQLError as error:
         code = error.args[0] if error.args else None
-        if code not in DENIED and code not in _NOTHING_THERE:
+        denied = code in DENIED or (statement, code) == (_PREPARED, _PREPARED_DENIED)
+        if not denied and code not in _NOTHING_THERE:
             raise
         return code in _NOTHING_THERE
     return True
