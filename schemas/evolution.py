@@ -173,6 +173,7 @@ class _Diff:
         )
         if self._rules.keyed:
             yield from identified_otherwise(before, now)
+            yield from self._sharing_keys()
         same = (before.primary_key, before.identity_key) == (now.primary_key, now.identity_key)
         if not same or before.key_made != now.key_made:
             yield ChangeKey(
@@ -190,6 +191,15 @@ class _Diff:
         if was is not None and found is not None and was != found:
             verdict, why = self._another_identity(was, found)
             yield ChangeIdentity(verdict=verdict, why=why, old=was, new=found)
+
+    def _sharing_keys(self) -> Iterator[LoseEvents]:
+        key = self._rules.key
+        why = (
+            f"without the index, several rows may have had one key ({', '.join(key)}) for a while,"
+            " and an event of one of them changes the lake's row of another"
+        )
+        for statement in self._evidence.statements.shares_keys(key, self._now.primary_key):
+            yield LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=statement)
 
     def _another_identity(self, was: str, found: str) -> tuple[Verdict, str]:
         if not self._rules.keyed:

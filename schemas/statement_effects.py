@@ -7,6 +7,7 @@ was replaced by another one of the same name. Their log has each statement.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from schemas.catalog import CatalogColumn
@@ -27,6 +28,19 @@ class OldValue:
     null: bool
 
 
+@dataclass(frozen=True)
+class DroppedIndex:
+    """A statement that dropped an index, or replaced it.
+
+    Args:
+        statement: The statement.
+        unique: The columns of each unique index that the same statement created.
+    """
+
+    statement: str
+    unique: tuple[frozenset[str], ...] = ()
+
+
 @dataclass
 class StatementEffects:
     """The total effect of a table's statements; columns' names are folded, as on the server.
@@ -37,6 +51,7 @@ class StatementEffects:
         gone: Columns that were dropped or renamed.
         defined: By column, the number of new definitions.
         defaulted: Columns whose default was changed or dropped.
+        dropped_indexes: The statements that dropped an index other than the primary key.
         cascades: Statements with foreign keys due to which changes of another table may have
             changed rows of this table.
         grave: Statements that cannot be parsed, or after which the table's rows are unknown.
@@ -47,6 +62,7 @@ class StatementEffects:
     gone: set[str] = field(default_factory=set)
     defined: Counter[str] = field(default_factory=Counter)
     defaulted: set[str] = field(default_factory=set)
+    dropped_indexes: list[DroppedIndex] = field(default_factory=list)
     cascades: list[str] = field(default_factory=list)
     grave: list[str] = field(default_factory=list)
 
@@ -82,6 +98,7 @@ class StatementEffects:
             gone=self.gone | later.gone,
             defined=self.defined + later.defined,
             defaulted=self.defaulted | later.defaulted,
+            dropped_indexes=[*self.dropped_indexes, *later.dropped_indexes],
             cascades=[*self.cascades, *later.cascades],
             grave=[*self.grave, *later.grave],
         )
@@ -89,6 +106,22 @@ class StatementEffects:
     def without_events_of_cascades(self) -> StatementEffects:
         """Return these effects for a log without events of changes by foreign keys."""
         return replace(self, grave=[*self.grave, *self.cascades])
+
+    def shares_keys(self, key: Collection[str], primary_key: Collection[str]) -> Iterator[str]:
+        """Yield the statements after which several rows may have had one key for a while.
+
+        The catalog shows a change of the primary key. So a key that contains it stayed unique.
+
+        Args:
+            key: The columns by which rows of the lake are found; empty for a log.
+            primary_key: The columns of the primary key; empty without one.
+        """
+        if not key or (primary_key and set(key).issuperset(primary_key)):
+            return
+        folded = {name.lower() for name in key}
+        for index in self.dropped_indexes:
+            if not any(columns <= folded for columns in index.unique):
+                yield index.statement
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
         """Whether definitions of a column may have changed rows without a trace in the catalog."""

@@ -27,7 +27,7 @@ from schemas.ddl.mysql_clauses import (
     SetDefault,
     Statement,
 )
-from schemas.ddl.mysql_reported import EXECUTED_COMMENT, read_statements
+from schemas.ddl.mysql_reported import EXECUTED_COMMENT, read_statements, whole_columns
 from schemas.errors import DdlError
 from schemas.table import TableId
 
@@ -150,7 +150,9 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
         index = parsed.this
         _require(index.args.get("table"), text, table)
         if parsed.args.get("unique"):
-            yield AddUnique(index.name, _whole(index.args["params"].args.get("columns") or ()))
+            yield AddUnique(
+                index.name, whole_columns(index.args["params"].args.get("columns") or ())
+            )
     elif isinstance(parsed, exp.Drop):
         place = parsed.args.get("cluster")
         _require(None if place is None else place.this, text, table)
@@ -254,25 +256,14 @@ def _definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:
 
 def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
     for key in action.find_all(exp.PrimaryKey):
-        yield AddUnique("PRIMARY", _whole(key.expressions), primary=True)
+        yield AddUnique("PRIMARY", whole_columns(key.expressions), primary=True)
     for index in action.find_all(exp.UniqueColumnConstraint):
         schema = index.this
-        columns = _whole(schema.expressions)
+        columns = whole_columns(schema.expressions)
         constraint = index.find_ancestor(exp.Constraint)
         # The server names an unnamed index after its first column.
         name = schema.name or (constraint.name if constraint else "") or "".join(columns[:1])
         yield AddUnique(name, columns)
-
-
-def _whole(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
-    """Return the columns of an index; empty for prefixes and expressions."""
-    columns = []
-    for part in parts:
-        inner = part.this if isinstance(part, exp.Ordered) else part
-        if not isinstance(inner, (exp.Column, exp.Identifier)):
-            return ()
-        columns.append(inner.name)
-    return tuple(columns)
 
 
 def _column_before(column: exp.ColumnDef) -> str | None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from schemas.statement_effects import OldValue, StatementEffects
+from schemas.statement_effects import DroppedIndex, OldValue, StatementEffects
 
 _DIALECT = "mysql"
 EXECUTED_COMMENT = re.compile(r"/\*M?!")
@@ -59,7 +59,10 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
     except SqlglotError:
         return False
     if isinstance(parsed, (exp.Create, exp.Drop)):
-        return parsed.args.get("kind") == "INDEX" and not _drops_key(parsed)
+        if parsed.args.get("kind") != "INDEX" or _drops_key(parsed):
+            return False
+        _note_dropped(text, [parsed], effects)
+        return True
     if not isinstance(parsed, exp.Alter) or parsed.args.get("kind") != "TABLE":
         return False
     actions = parsed.args.get("actions") or ()
@@ -67,8 +70,43 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
         return False
     if any(_CASCADES.search(action.sql(_DIALECT, comments=False)) for action in actions):
         effects.cascades.append(_shown(text))
+    _note_dropped(text, actions, effects)
     understood = [_action(action, effects) for action in actions]
     return all(understood)
+
+
+def _note_dropped(text: str, actions: Sequence[exp.Expr], effects: StatementEffects) -> None:
+    """Record that a statement drops an index, with the unique indexes that it creates instead."""
+    if any(_drops_index(action) for action in actions):
+        unique = tuple(frozenset(found) for action in actions for found in _unique(action) if found)
+        effects.dropped_indexes.append(DroppedIndex(_shown(text), unique))
+
+
+def _drops_index(action: exp.Expr) -> bool:
+    if isinstance(action, exp.Create):
+        return bool(action.args.get("replace"))
+    return isinstance(action, exp.Drop) and action.args.get("kind") in _INDEX_KINDS
+
+
+def _unique(action: exp.Expr) -> Iterator[set[str]]:
+    """Yield the columns, in lower case, of each unique index that an action creates."""
+    if isinstance(action, exp.Create) and action.args.get("unique"):
+        parts = action.this.args["params"].args.get("columns") or ()
+        yield {name.lower() for name in whole_columns(parts)}
+    elif isinstance(action, exp.AddConstraint):
+        for rule in action.find_all(exp.UniqueColumnConstraint):
+            yield {name.lower() for name in whole_columns(rule.this.expressions)}
+
+
+def whole_columns(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
+    """Return the columns of an index; empty if it covers prefixes or expressions."""
+    columns = []
+    for part in parts:
+        inner = part.this if isinstance(part, exp.Ordered) else part
+        if not isinstance(inner, (exp.Column, exp.Identifier)):
+            return ()
+        columns.append(inner.name)
+    return tuple(columns)
 
 
 def _shown(text: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from schemas.catalog import CatalogColumn
 from schemas.changes import Verdict
 from schemas.ddl.mysql_reported import read_statements
-from schemas.statement_effects import OldValue
+from schemas.statement_effects import DroppedIndex, OldValue
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,42 @@ def test_a_foreign_key_that_came_and_went_is_told(statement: str) -> None:
     assert told.without_events_of_cascades().grave == [statement]
     harmless = read_statements(["ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES u (id)"])
     assert harmless.without_events_of_cascades().grave == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "unique"),
+    [
+        ("ALTER TABLE t DROP INDEX u", []),
+        ("ALTER TABLE t DROP KEY u, ADD UNIQUE KEY u (A, b)", [{"a", "b"}]),
+        (
+            "ALTER TABLE t ADD CONSTRAINT c UNIQUE (a), DROP CONSTRAINT u, ADD UNIQUE (b)",
+            [{"a"}, {"b"}],
+        ),
+        ("ALTER TABLE t DROP INDEX u, ADD UNIQUE (a(5)), ADD INDEX (a)", []),
+        ("DROP INDEX u ON t", []),
+        ("CREATE OR REPLACE INDEX u ON t (a)", []),
+        ("CREATE OR REPLACE UNIQUE INDEX u ON t (a)", [{"a"}]),
+    ],
+)
+def test_a_dropped_index_is_known_with_what_replaces_it(
+    statement: str, unique: list[set[str]]
+) -> None:
+    found = read_statements(["ALTER TABLE t FORCE"]).and_then(read_statements([statement]))
+    assert found.grave == []
+    assert found.dropped_indexes == [DroppedIndex(statement, tuple(map(frozenset, unique)))]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE t DROP FOREIGN KEY f, DROP CHECK c, DROP COLUMN n",
+        "ALTER TABLE t ADD UNIQUE (a), RENAME INDEX u TO v, ALTER INDEX w INVISIBLE",
+        "CREATE UNIQUE INDEX u ON t (a)",
+    ],
+)
+def test_what_drops_no_index(statement: str) -> None:
+    found = read_statements([statement])
+    assert (found.grave, found.dropped_indexes) == ([], [])
 
 
 @pytest.mark.parametrize(
