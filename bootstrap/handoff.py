@@ -20,7 +20,7 @@ from bootstrap.catchup import catch_up
 from bootstrap.commit import handoff_commit, require_planned
 from bootstrap.copying import Copying
 from bootstrap.errors import AttemptSpoiledError, BootstrapError
-from bootstrap.publish import publish
+from bootstrap.publish import after_publication, publish
 from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
 from cdc.capture.recovery import Recovery
@@ -89,12 +89,14 @@ class BootstrapResult:
         rows: Number of rows that this command read. A resumed copy reads only the remaining rows.
         attempts: Number of attempts that this command began.
         seconds: Duration of the command in seconds.
+        warnings: Warnings for the operator, one sentence each.
     """
 
     record: TableRecord
     rows: int
     attempts: int
     seconds: float
+    warnings: tuple[str, ...] = ()
 
 
 def bootstrap_table(
@@ -150,6 +152,7 @@ class _Bootstrap:
         self._rows = 0
         self._attempts = 0
         self._held: Lease | None = None
+        self._warnings: tuple[str, ...] = ()
         self._steps: dict[Step, Callable[[], None]] = {
             Step.BEGIN: self._begin_attempt,
             Step.BEGIN_ANOTHER: self._begin_another,
@@ -170,7 +173,7 @@ class _Bootstrap:
             # The incremental run takes the lease itself.
             self._catch_up()
         took = (datetime.now(timezone.utc) - started).total_seconds()
-        return BootstrapResult(self._record, self._rows, self._attempts, took)
+        return BootstrapResult(self._record, self._rows, self._attempts, took, self._warnings)
 
     def _advance(self) -> Step:
         """Take steps under the lease until the table is published or a run must catch up."""
@@ -398,7 +401,7 @@ class _Bootstrap:
         self._record = catch_up(self._context, self._record, handoff)
 
     def _publish(self) -> None:
-        """Publish the table: point pointer and catalog name at this generation."""
+        """Publish the table. From the pointer's move on, no error keeps runs from the table."""
         try:
             self._check_losses()
             shown = publish(self._context, self._record, self._settings, self._lease)
@@ -410,6 +413,7 @@ class _Bootstrap:
             self._store_record(transition(self._record, to, at=_now(), cause=cause))
             raise
         self._store_record(transition(self._record, State.INCREMENTAL, at=_now(), attempt=shown))
+        self._record, self._warnings = after_publication(self._context, self._record)
 
     def _fingerprint(self) -> Fingerprint:
         capture = self._source.capture(self._capture.names)

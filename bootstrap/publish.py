@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BootstrapError
-from cdc.errors import onboard_again
+from cdc.errors import StateError, onboard_again
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import current_path, write_pointer
 from cdc.lake.shard_write import ShardWrite
@@ -14,6 +15,7 @@ from cdc.lake.shards import ShardTimeline, identity_of, shared_path
 from cdc.run import keep_name
 from cdc.runtime.failpoints import crash
 from cdc.store.quarantine import Quarantine
+from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from cdc.store.lease import Lease
     from cdc.store.table_state import TableRecord
     from schemas.table import Shard
+
+_log = logging.getLogger(__name__)
 
 
 def publish(
@@ -57,10 +61,43 @@ def publish(
             attempt=str(attempt.id),
             check=lease.check,
         )
-    Quarantine(context.store).forget(record.table, but=str(attempt.id))
     crash("bootstrap.after_publish")
-    keep_name(context, replace(record, attempt=attempt))
     return attempt
+
+
+def after_publication(
+    context: RunContext, record: TableRecord
+) -> tuple[TableRecord, tuple[str, ...]]:
+    """Forget the records that former attempts left out, and set the table's name in the catalog.
+
+    Readers see the table and runs follow it, whether these steps succeed or not. So an error of
+    them is only a warning. A later run sets the name, and the next publication forgets the records.
+
+    Args:
+        context: The runs' context.
+        record: The table's record after the publication.
+
+    Returns:
+        The table's current record, and the warnings.
+    """
+    warnings = []
+    try:
+        Quarantine(context.store).forget(record.table, but=str(_attempt(record).id))
+    except StateError as error:
+        warnings.append(
+            f"the records that former copies of table {record.table} left out are kept:"
+            f" {error.message}"
+        )
+    try:
+        record = keep_name(context, record)
+    except TributaryError as error:
+        warnings.append(
+            f"the name of table {record.table} in the catalog does not point at this generation"
+            f" yet, and the next run sets it: {error.message}"
+        )
+    for warning in warnings:
+        _log.warning("%s", warning)
+    return record, tuple(warnings)
 
 
 def _joined(
@@ -73,6 +110,8 @@ def _joined(
     """
     attempt = _attempt(record)
     path, identity = shared_path(context.spark, shard), str(identity_of(shard))
+    # Read first: once the rows are joined, readers see them, and no fault may stop the publication.
+    published = current_path(shard.base_path, context.spark) is not None
     there = ShardTimeline(context.spark, path, shard.name).latest_offsets()
     if there is None or there.record.attempt != str(attempt.id):
         latest = context.timeline(attempt).latest_offsets()
@@ -99,6 +138,8 @@ def _joined(
             )
         )
     crash("shards.after_join")
+    if published:
+        return replace(attempt, path=path, shard=shard.name)
     with context.shared(path).hold_lease():
         if current_path(shard.base_path, context.spark) is None:
             write_pointer(context.spark, shard.base_path, path=path, generation=1, attempt=identity)

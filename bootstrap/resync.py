@@ -65,7 +65,12 @@ def resync_table(
     swapped = _take_place(context, built.record, limits)
     crash("resync.after_swap")
     published = bootstrap_table(context, connect, swapped, limits=limits)
-    return replace(built, record=published.record, seconds=built.seconds + published.seconds)
+    return replace(
+        built,
+        record=published.record,
+        seconds=built.seconds + published.seconds,
+        warnings=published.warnings,
+    )
 
 
 def _forget_given_up(context: RunContext, record: TableRecord) -> None:

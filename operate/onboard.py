@@ -133,7 +133,10 @@ def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> N
 
 
 def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
-    return replace(outcome, details={**outcome.details, "notes": notes}) if notes else outcome
+    if not notes:
+        return outcome
+    notes = [*outcome.details.get("notes", ()), *notes]
+    return replace(outcome, details={**outcome.details, "notes": notes})
 
 
 def register(services: Services, table: TableId) -> Outcome:
@@ -250,6 +253,7 @@ def copied(done: BootstrapResult, then: str) -> Outcome:
             "attempts": done.attempts,
             "seconds": done.seconds,
             "generation": done.record.generation,
+            **({"notes": list(done.warnings)} if done.warnings else {}),
         },
     )
 

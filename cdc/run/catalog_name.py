@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import random
+from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc.errors import LeaseHeldError
+from cdc.errors import LakeError, LeaseHeldError
 from cdc.lake.catalog import CatalogEntry, forget, show
 from cdc.store.table_state import State
+from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,16 +24,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def keep_name(context: RunContext, record: TableRecord) -> None:
+def keep_name(context: RunContext, record: TableRecord) -> TableRecord:
     """Point the table's name in the catalog at its published attempt; do nothing without a catalog.
+
+    Returns:
+        The stored record, which notes where the name points.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
+        StateError: The state store cannot be reached.
     """
     entry, catalog = _entry(context.config, record), context.config.catalog
-    if entry is not None and catalog is not None:
-        with nullcontext() if record.shard is None else context.shared(entry.path).hold_lease():
-            show(context.spark, catalog.metastore, entry)
+    if entry is None or catalog is None:
+        return record
+    with nullcontext() if record.shard is None else context.shared(entry.path).hold_lease():
+        show(context.spark, catalog.metastore, entry)
+    noted = _noted(catalog.metastore, entry)
+    if record.named == noted:
+        return record
+    return context.store.put(replace(record, named=noted))
 
 
 def follow_name(context: RunContext, record: TableRecord) -> None:
@@ -53,6 +66,30 @@ def follow_name(context: RunContext, record: TableRecord) -> None:
         _log.info("the name of table %s was not checked: %s", record.table, held)
 
 
+def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
+    """Set the names that do not point at the published attempt as far as the state store knows.
+
+    A publication continues without the metastore, and so does a run. This function sets the name of
+    a table that has no new changes. It stops at the first error, since a metastore that does not
+    answer would delay the run once per table. The next look begins with another table.
+
+    Args:
+        context: The runs' context.
+        records: The tables.
+    """
+    followed = [record for record in records if record.state is State.INCREMENTAL]
+    random.shuffle(followed)
+    for record in followed:
+        try:
+            if not _is_noted(context.config, record):
+                follow_name(context, record)
+        except LakeError as error:
+            _log.warning("%s", error)
+            return
+        except TributaryError as error:
+            _log.warning("the name of table %s was not checked: %s", record.table, error)
+
+
 def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
     """Remove the table's name from the catalog; its data stays.
 
@@ -62,6 +99,15 @@ def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
     entry = _entry(config, record)
     if entry is not None and config.catalog is not None:
         forget(spark, config.catalog.metastore, entry)
+
+
+def _is_noted(config: Config, record: TableRecord) -> bool:
+    entry, catalog = _entry(config, record), config.catalog
+    return entry is None or catalog is None or record.named == _noted(catalog.metastore, entry)
+
+
+def _noted(metastore: str, entry: CatalogEntry) -> str:
+    return f"{metastore} {entry} {entry.path}"
 
 
 def _entry(config: Config, record: TableRecord) -> CatalogEntry | None:

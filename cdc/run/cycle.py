@@ -18,7 +18,7 @@ from cdc.capture.remembered_losses import check_losses
 from cdc.capture.topic_facts import cut_off, topic_facts, with_settings
 from cdc.errors import CaptureError, LostHistoryError, PositionError, SecretError
 from cdc.run import plan
-from cdc.run.catalog_name import follow_name
+from cdc.run.catalog_name import follow_name, name_idle
 from cdc.run.comparison import settings_digest
 from cdc.run.context import RunResult
 from cdc.run.ddl_events import since
@@ -60,8 +60,8 @@ def run_tables(
         records: The tables. Tables whose state does not allow a run are skipped.
         parallel: Number of tables at a time; None takes ``spark.parallel_tables``.
         look_at_idle: Whether to check tables without new offsets (slot, catalog, topic settings),
-            to check the captures of tables whose state does not allow a run, and to remove former
-            generations whose retention time is over.
+            to check the captures of tables whose state does not allow a run, to remove former
+            generations whose retention time is over, and to set missing names in the catalog.
         spaced: Whether a table that is not late waits for its ``min_commit_interval``.
 
     Returns:
@@ -81,6 +81,8 @@ def run_tables(
     if look_at_idle:
         _look_at_captures(captures, records)
         remove_former(context, wanted)
+        ran = {result.table for result in results}
+        name_idle(context, [record for record in wanted if record.table not in ran])
     return results
 
 

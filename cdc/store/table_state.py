@@ -132,6 +132,8 @@ class TableRecord(Part):
         beside: Whether this is the next generation. It is built beside a table's record until it
             replaces that record.
         size: Its size in the lake, as last measured after a copy or an upkeep.
+        named: The metastore, the name and the path to which its name in the catalog was last set;
+            None before, and without a catalog.
         version: Number of the record's changes in the store; 0 means not stored yet. The store
             keeps it beside the document.
         format: Version of this document.
@@ -155,6 +157,7 @@ class TableRecord(Part):
     last_commit: CommitSummary | None = None
     beside: bool = False
     size: LakeSize | None = None
+    named: str | None = None
     version: int = field(default=0, compare=False, metadata=NOT_STORED)
     format: Literal[1] = 1
 
@@ -232,6 +235,7 @@ def transition(
         failures=_failures(record, to),
         last_commit=None if next_generation else record.last_commit,
         size=None if next_generation else record.size,
+        named=None if next_generation else record.named,
         updated_at=at,
     )
 

@@ -21,6 +21,7 @@ from cdc.runtime import spark as spark_module
 from cdc.runtime.progress import NullProgress
 from cdc.runtime.spark import java_class
 from cdc.sources.source_facts import Check
+from cdc.store.table_state import State
 from operate.check import check
 from operate.context import Services
 from stack.local import LocalStack
@@ -252,6 +253,22 @@ def test_a_metastore_that_is_away_is_a_warning_for_a_run(shop: Named) -> None:
     (result,) = run_tables(shop.context(config=config), [shop.record(name)])
     assert (result.error, result.commits) == (None, 1)
     assert "thrift://127.0.0.1:1" in result.warnings[0]
+
+
+def test_a_metastore_that_is_away_keeps_no_published_table_from_its_runs(shop: Named) -> None:
+    name = shop.create("id int PRIMARY KEY", "g")
+    first = shop.attempt_path(name)
+    nowhere = CatalogConfig(metastore="thrift://127.0.0.1:1")
+    config = shop.config.model_copy(update={"catalog": nowhere})
+    done = resync_table(shop.context(config=config), shop.connect, shop.record(name), limits=LIMITS)
+    assert "thrift://127.0.0.1:1" in done.warnings[0]
+    assert (done.record.state, done.record.generation) == (State.INCREMENTAL, 2)
+    assert shop.places(name) == {first} != {shop.attempt_path(name)}
+    assert run_tables(shop.context(), [shop.record(name)]) == [], "it has no new changes"
+    assert shop.places(name) == {shop.attempt_path(name)}
+    named = shop.record(name)
+    assert run_tables(shop.context(), [named]) == []
+    assert shop.record(name) == named, "a name that points where it should is left alone"
 
 
 def test_the_pre_flight_asks_the_metastore(shop: Named) -> None:

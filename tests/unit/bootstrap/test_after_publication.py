@@ -1,0 +1,51 @@
+"""Faults right after a publication: runs follow the table all the same."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bootstrap.handoff import bootstrap_table
+from bootstrap.steps import LakeFacts
+from cdc.config.lake import CatalogConfig
+from cdc.store.table_state import State
+from operate.context import Services
+from operate.onboard import copied
+from tests.unit.bootstrap.test_killed import Command
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    """A command that has just moved the table's pointer."""
+    monkeypatch.setattr(Services, "spark", None)
+    command = Command(tmp_path, "failed")
+    monkeypatch.setattr(
+        "bootstrap.handoff._Bootstrap._lake_facts", lambda _: LakeFacts(position={0: 1})
+    )
+    monkeypatch.setattr("bootstrap.handoff.publish", lambda _c, record, *_: record.attempt)
+    yield command
+    command.services.close()
+
+
+def test_a_metastore_and_a_state_store_that_fail_after_a_publication_stop_no_run(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    record = command.put(State.CATCHING_UP, handoff_offsets={0: 1})
+    monkeypatch.setattr("cdc.run.catalog_name.show", command.fails)
+    monkeypatch.setattr("cdc.run.context.RunContext.spark", None)
+    catalog = CatalogConfig(metastore="thrift://metastore:9083")
+    config = command.services.config.model_copy(update={"catalog": catalog})
+    context = command.context(sources={"shop": cast("Any", None)}, config=config)
+    (file,) = tmp_path.rglob("*.db")
+    with sqlite3.connect(file) as state:
+        state.execute("DROP TABLE tributary_quarantine")
+    done = bootstrap_table(context, cast("Any", None), record)
+    assert command.left() == (State.INCREMENTAL, 0)
+    kept, unnamed = done.warnings
+    assert "no such table: tributary_quarantine" in kept
+    assert "Spark is gone" in unnamed
+    assert copied(done, "").details["notes"] == [kept, unnamed]
