@@ -120,7 +120,10 @@ def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRe
         return record
     try:
         size = measure(spark, record.base_path, str(attempt.id))
-        return store.put(replace(store.newest(record), size=size))
+        newest = store.newest(record)
+        if newest.attempt is None or newest.attempt.id != attempt.id:
+            return record  # another process has copied the table again
+        return store.put(replace(newest, size=size))
     except TributaryError as error:
         _log.warning("the size of table %s in the lake is not known: %s", record.table, error)
         return record

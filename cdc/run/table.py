@@ -147,12 +147,18 @@ class _TableRun:
             )
             return
         try:
-            self._settings = self._context.settings(self._record)
-            self._apply_seen(until)
+            self._work(until)
         except FencedError as error:
             # Another writer has the table now, and the table's state is that writer's.
             _log.warning("%s", error)
             self.result = replace(self.result, error=ErrorRecord.of(error))
+
+    def _work(self, until: Mapping[int, int] | None) -> None:
+        try:
+            self._settings = self._context.settings(self._record)
+            self._apply_seen(until)
+        except FencedError:
+            raise
         except TributaryError as error:
             self._stop(error)
         except Exception as error:  # noqa: BLE001 - one table's failure never stops another's
@@ -395,6 +401,9 @@ class _TableRun:
             self.result = replace(self.result, error=ErrorRecord.of(error))
             return
         _log.warning("the run of table %s stopped: %s", self._table, error)
+        # The next generation must not get this verdict on the former one, nor count its loss.
+        self._lease.check()
+        self._require_same_attempt(self._context.store.newest(self._record))
         if _counts(error, beside=self._record.beside):
             shared = isinstance(error, LostLogError)
             scope = self._context.capture(self._record).resource if shared else self._table
@@ -422,6 +431,9 @@ class _TableRun:
         """Apply a change to the record, and store the record.
 
         If another process has stored a newer record, the change is applied to the newer record.
+
+        Raises:
+            FencedError: This process has lost the table, or the newer record is of another attempt.
         """
         for tried in range(_STORE_TRIES):
             changed = change(self._record)
@@ -435,9 +447,20 @@ class _TableRun:
                     raise
                 if tried == _STORE_TRIES - 1:
                     raise
+                self._lease.check()
+                self._require_same_attempt(newer)
                 self._record = newer
             else:
                 return
+
+    def _require_same_attempt(self, newer: TableRecord) -> None:
+        known, now = self._record.attempt, newer.attempt
+        if (known and known.id) != (now and now.id):
+            raise FencedError(
+                f"table {self._table} was copied again by another process during this run",
+                remedy="Nothing was committed after that; the next run follows the new copy.",
+                table=self._table,
+            )
 
 
 def _counts(error: TributaryError, *, beside: bool) -> bool:

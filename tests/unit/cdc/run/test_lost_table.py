@@ -1,0 +1,111 @@
+"""A run whose table another process takes over, and perhaps copies again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+
+from cdc.errors import FencedError, LostHistoryError
+from cdc.run import RunContext, run_table
+from cdc.run.commits import keep_size
+from cdc.store.lease import Lease
+from cdc.store.state_store import Store
+from cdc.store.table_state import LakeSize, State, TableRecord
+from cdc.store.tables import leases, loss_rows
+from operate.context import Services
+from tests.records import NOW
+from tests.unit.bootstrap.test_killed import TABLE, Command
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    monkeypatch.setattr(Services, "spark", None)
+    monkeypatch.setattr(RunContext, "spark", None)
+    command = Command(tmp_path, "failed")
+    yield command
+    command.services.close()
+
+
+def copied_again(store: Store) -> TableRecord:
+    """The next generation takes the table's place, by another process."""
+    record = store.get(TABLE)
+    assert record is not None
+    assert record.attempt is not None
+    attempt = replace(record.attempt, id=UUID(int=2), path="/lake/b")
+    return store.put(replace(record, attempt=attempt, generation=2))
+
+
+def taken(store: Store) -> None:
+    """Another process takes the lease, which has run out."""
+    with store.transaction() as connection:
+        connection.execute(sa.update(leases).values(expires_at=0.0))
+    Lease(store, TABLE, "another").acquire()
+
+
+@pytest.mark.parametrize(
+    ("lease", "record"), [(True, True), (True, False), (False, True)], ids=("both", "lease", "copy")
+)
+def test_a_run_that_lost_its_table_leaves_its_verdict_nowhere(
+    command: Command, monkeypatch: pytest.MonkeyPatch, lease: bool, record: bool
+) -> None:
+    store = command.services.store
+    first = command.put(State.INCREMENTAL, handoff_offsets={0: 1})
+    left = [first]
+
+    def loses(*_: object) -> None:
+        if lease:
+            taken(store)
+        if record:
+            left.append(copied_again(store))
+        raise LostHistoryError("the former lake is gone", remedy="Copy it again.")
+
+    monkeypatch.setattr("cdc.run.table.check_serving", loses)
+    result = run_table(command.context(), first)
+    assert result.error is not None
+    assert result.error.error == FencedError.__name__
+    assert store.get(TABLE) == left[-1]
+    with store.transaction() as connection:
+        assert connection.execute(sa.select(loss_rows)).all() == []
+
+
+def test_a_change_that_another_process_copies_over_is_dropped(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy comes between the run's look at the record and its write."""
+    store = command.services.store
+    first = command.put(State.INCREMENTAL, handoff_offsets={0: 1})
+    put = Store.put
+    left: list[TableRecord] = []
+
+    def late(self: Store, record: TableRecord, *args: object, **more: object) -> TableRecord:
+        monkeypatch.setattr(Store, "put", put)
+        left.append(copied_again(store))
+        return put(self, record, *args, **more)  # type: ignore[arg-type]  # as it was called
+
+    def fails(*_: object) -> None:
+        monkeypatch.setattr(Store, "put", late)
+        raise LostHistoryError("the former lake is gone", remedy="Copy it again.")
+
+    monkeypatch.setattr("cdc.run.table.check_serving", fails)
+    result = run_table(command.context(), first)
+    assert result.error is not None
+    assert result.error.error == FencedError.__name__
+    assert [store.get(TABLE)] == left
+
+
+def test_a_size_is_kept_for_the_generation_that_was_measured(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, size = command.services.store, LakeSize(1, 2, 3, NOW)
+    monkeypatch.setattr("cdc.run.commits.measure", lambda *_: size)
+    first = command.put(State.INCREMENTAL)
+    measured = keep_size(command.context().spark, store, first)
+    assert measured.size == size
+    second = copied_again(store)
+    assert keep_size(command.context().spark, store, replace(measured, size=None)).size is None
+    assert store.get(TABLE) == second
