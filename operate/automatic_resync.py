@@ -69,12 +69,12 @@ class Unattended:
     def repeat(
         self, stop: threading.Event, interval_s: float, report: Callable[[list[Outcome]], None]
     ) -> None:
-        """Resync repeatedly until stopped."""
+        """Resync repeatedly until stopped. No error ends the repetition."""
         while not stop.wait(interval_s):
             try:
-                done = self.once()
+                if done := self.once():
+                    report(done)
             except TributaryError as error:
                 _log.warning("automatic resyncs could not start: %s", error)
-            else:
-                if done:
-                    report(done)
+            except Exception:  # noqa: BLE001 - later tables would wait until a restart
+                _log.exception("automatic resyncs failed, and are tried again")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from concurrent import futures
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -101,7 +102,7 @@ class KafkaClient:
             return _RETRY(is_transient, once)
         except ck.KafkaException as error:
             raise self.refused(what, error.args[0], **context) from error
-        except TimeoutError as error:
+        except futures.TimeoutError as error:  # in Python 3.10 this is no TimeoutError
             raise KafkaError(
                 f"Kafka did not answer within {self.timeout_s:.0f} s when asked to {what}",
                 remedy="Check that the brokers are healthy, then run the command again.",
