@@ -60,7 +60,7 @@ def fetch_software(
     java = find_java()
     connectors = {kind: f"debezium-{kind}" for kind in kinds}
     bundles = ("kafka", "registry", "converter", *connectors.values())
-    prepare = dict.fromkeys(("registry", *connectors.values()), _unpack)
+    prepare = dict.fromkeys(("registry", *connectors.values()), unpack)
     prepare["converter"] = _declare_converter
 
     def one(bundle: str) -> Path:
@@ -82,7 +82,8 @@ def artifacts(bundle: str) -> tuple[Artifact, ...]:
     return LOCK[bundle]
 
 
-def _unpack(folder: Path) -> None:
+def unpack(folder: Path) -> None:
+    """Unpack the archives in a folder, and remove them."""
     for archive in folder.glob("*.tar.gz"):
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")

@@ -17,6 +17,8 @@ from stack.object_store import ObjectStore
 from stack.postgres import POSTGRES, Binaries, PostgresPair
 from stack.secrets import Passwords
 from stack.servers import Server
+from stack.trino import Trino
+from stack.trino_software import TrinoSoftware
 from stack.unprivileged import database_user
 
 KINDS = (POSTGRES, MYSQL, MARIADB)
@@ -30,8 +32,11 @@ SHARED = ("kafka", "kafka_controller", "registry", "connect")
 """The parts of every stack that need a port."""
 METASTORE = "metastore"
 S3 = "s3"
-OPTIONAL = (METASTORE, S3)
+TRINO = "trino"
+OPTIONAL = (METASTORE, S3, TRINO)
 """Servers that a stack has only on request."""
+NEEDED = {TRINO: (METASTORE,)}
+"""By optional server, the other ones that it needs."""
 SECRETS = "secrets"
 """Folder of the passwords, inside the stack's folder."""
 
@@ -112,6 +117,7 @@ class Layout:
     connect: Connect
     metastore: Metastore | None = None
     s3: ObjectStore | None = None
+    trino: Trino | None = None
 
     @property
     def pairs(self) -> tuple[PostgresPair | MysqlPair, ...]:
@@ -119,9 +125,9 @@ class Layout:
         return (*(() if self.postgres is None else (self.postgres,)), *self.mysql.values())
 
     @property
-    def optional(self) -> tuple[Metastore | ObjectStore, ...]:
+    def optional(self) -> tuple[Metastore | ObjectStore | Trino, ...]:
         """Servers besides the sources that only some stacks have."""
-        return tuple(one for one in (self.metastore, self.s3) if one is not None)
+        return tuple(one for one in (self.metastore, self.s3, self.trino) if one is not None)
 
     @property
     def servers(self) -> tuple[Server, ...]:
@@ -130,35 +136,36 @@ class Layout:
         return (*sources, self.kafka, self.registry, self.connect, *self.optional)
 
 
-def layout(folder: Path, record: Record, software: Callable[[], Software]) -> Layout:
+def layout(
+    folder: Path,
+    record: Record,
+    software: Callable[[], Software],
+    trino_software: Callable[[], TrinoSoftware],
+) -> Layout:
     """Build the servers of the stack in a folder.
 
     Args:
         folder: The stack's folder.
         record: The record in the folder.
         software: Finds the fetched software; called only to start a Java server.
+        trino_software: Finds the software of Trino; called only to start it.
     """
     ports = record.ports
     passwords = Passwords(folder / SECRETS)
-
-    def two_ports(kind: str) -> tuple[int, int]:
-        primary, replica = PAIRS[kind]
-        return ports[primary], ports[replica]
-
     return Layout(
-        postgres=PostgresPair(
+        postgres=None
+        if record.binaries is None
+        else PostgresPair(
             folder=folder / POSTGRES,
-            ports=two_ports(POSTGRES),
+            ports=_two_ports(POSTGRES, ports),
             binaries=record.binaries,
             user=database_user(folder / POSTGRES / "primary", record.binaries.folder / "postgres"),
             passwords=passwords,
-        )
-        if record.binaries is not None
-        else None,
+        ),
         mysql={
             kind: MysqlPair(
                 folder=folder / kind,
-                ports=two_ports(kind),
+                ports=_two_ports(kind, ports),
                 installation=found,
                 user=database_user(folder / kind / "primary", found.server),
                 passwords=passwords,
@@ -183,6 +190,18 @@ def layout(folder: Path, record: Record, software: Callable[[], Software]) -> La
         if METASTORE in ports
         else None,
         s3=ObjectStore(folder=folder / S3, port=ports[S3]) if S3 in ports else None,
+        trino=_trino(folder / TRINO, ports, trino_software) if TRINO in ports else None,
+    )
+
+
+def _two_ports(kind: str, ports: Mapping[str, int]) -> tuple[int, int]:
+    primary, replica = PAIRS[kind]
+    return ports[primary], ports[replica]
+
+
+def _trino(folder: Path, ports: Mapping[str, int], software: Callable[[], TrinoSoftware]) -> Trino:
+    return Trino(
+        folder=folder, port=ports[TRINO], metastore_port=ports[METASTORE], software=software
     )
 
 

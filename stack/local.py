@@ -17,7 +17,19 @@ from filelock import FileLock, Timeout
 from cdc.runtime.jars import Report
 from stack.artifacts import fetch_software
 from stack.errors import StackError
-from stack.layout import KINDS, OPTIONAL, PAIRS, S3, SECRETS, SHARED, Layout, Record, layout
+from stack.layout import (
+    KINDS,
+    NEEDED,
+    OPTIONAL,
+    PAIRS,
+    S3,
+    SECRETS,
+    SHARED,
+    TRINO,
+    Layout,
+    Record,
+    layout,
+)
 from stack.mysql import MysqlServer, Row
 from stack.mysql_settings import write_option_file
 from stack.mysql_software import Installation, find_installation
@@ -29,6 +41,7 @@ from stack.project import Addresses, project_text
 from stack.roles import DATABASE
 from stack.secrets import PGPASS, Passwords, private_folder
 from stack.servers import Prepared, RunningServer, Server, ServerStatus, status_of, wait_ready
+from stack.trino_software import fetch_trino
 
 DEFAULT_FOLDER = Path(".tributary/stack")
 _LOCK_LIMIT_S = 600.0
@@ -83,7 +96,8 @@ class LocalStack:
             report: Receives lines of progress.
             sources: Kinds of source to add, of ``KINDS``, to those that the stack has; by default a
                 new stack gets PostgreSQL.
-            optional: Other servers to add, of ``OPTIONAL``, which the stack keeps from then on.
+            optional: Other servers to add, of ``OPTIONAL``, with those that they need. The stack
+                keeps them from then on.
 
         Returns:
             The status of every server.
@@ -93,6 +107,7 @@ class LocalStack:
             StackError: The stack cannot be started.
         """
         report = report or self._report
+        optional = {one for name in optional for one in (name, *NEEDED.get(name, ()))}
         if unknown := sorted(set(sources) - set(KINDS)):
             raise StackError(
                 f"unknown kinds of source: {', '.join(unknown)}",
@@ -103,7 +118,7 @@ class LocalStack:
             had = Record.read(self.folder).kinds if before else ()
             wanted = {*had, *sources} or {POSTGRES}
             kinds = [kind for kind in KINDS if kind in wanted]
-            lacking = {*optional} - {server.name for server in before}
+            lacking = optional - {server.name for server in before}
             fine = all(server.state == "healthy" for server in before)
             if before and fine and not lacking and len(kinds) == len(had):
                 report(f"the stack in {self.folder} is already up")
@@ -111,6 +126,8 @@ class LocalStack:
             # First of all, so that a machine without Java, a network or such a database fails
             # before anything is created.
             fetch_software(kinds, self._cache, report)
+            if TRINO in lacking:
+                fetch_trino(self._cache, report)
             installations = {
                 kind: find_installation(kind, cache=self._cache, report=report)
                 for kind in kinds
@@ -377,7 +394,10 @@ class LocalStack:
     def _layout(self) -> Layout:
         record = Record.read(self.folder)
         return layout(
-            self.folder, record, lambda: fetch_software(record.kinds, self._cache, self._report)
+            self.folder,
+            record,
+            lambda: fetch_software(record.kinds, self._cache, self._report),
+            lambda: fetch_trino(self._cache, self._report),
         )
 
     @contextlib.contextmanager

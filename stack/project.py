@@ -107,6 +107,12 @@ class Addresses:
         port = self.ports.get("s3")
         return None if port is None else f"http://{HOST}:{port}"
 
+    @property
+    def trino_url(self) -> str | None:
+        """Trino's HTTP interface, when the stack has one."""
+        port = self.ports.get("trino")
+        return None if port is None else f"http://{HOST}:{port}"
+
     def dsn(self, role: str, *, replica: bool = False, database: str | None = None) -> str:
         """A PostgreSQL URI; the password is not in it, but in the file that it names.
 
@@ -141,6 +147,8 @@ class Addresses:
         }
         if url := self.metastore_url:
             values["TRIBUTARY_METASTORE_URL"] = url
+        if url := self.trino_url:
+            values["TRIBUTARY_TRINO_URL"] = url
         if endpoint := self.s3_endpoint:
             values["TRIBUTARY_S3_ENDPOINT"] = endpoint
         return values

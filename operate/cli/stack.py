@@ -74,6 +74,14 @@ def up(
             " keeps objects in memory: they are gone when it stops.",
         ),
     ] = False,
+    trino: Annotated[
+        bool,
+        typer.Option(
+            "--trino",
+            help="Add a Trino that reads the tables by their names in a Hive Metastore, for this"
+            " and later starts. Its download has 800 MB.",
+        ),
+    ] = False,
     config: StackConfigOption = _CONFIG,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -82,7 +90,8 @@ def up(
     renderer = Renderer(output)
     stack = _stack(folder)
     ours = stack.wrote(config)
-    optional = [name for name, wanted in {"metastore": metastore, "s3": s3}.items() if wanted]
+    asked = {"metastore": metastore, "s3": s3, "trino": trino}
+    optional = [name for name, wanted in asked.items() if wanted]
     servers = stack.up(
         renderer.note, sources=[kind.value for kind in source or ()], optional=optional
     )

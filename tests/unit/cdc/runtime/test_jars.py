@@ -59,7 +59,7 @@ def test_the_locks_pin_each_file_once() -> None:
         assert names
         assert len(set(names)) == len(names)
     connectors = {f"debezium-{kind}" for kind in ("postgres", "mysql", "mariadb")}
-    assert set(LOCK) == {"kafka", "converter", "registry", *connectors}
+    assert set(LOCK) == {"kafka", "converter", "registry", "trino", *connectors}
 
 
 def test_the_jars_fit_the_installed_spark() -> None:

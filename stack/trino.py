@@ -1,0 +1,120 @@
+"""A Trino server: a query engine that finds tables by their names in the stack's metastore."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import httpx
+
+from stack.ports import HOST
+from stack.process import Command
+from stack.secrets import private_folder
+from stack.trino_software import TrinoSoftware
+
+CATALOG = "hudi"
+"""The catalog that reads Hudi tables."""
+REDIRECTING_CATALOG = "hive"
+"""The catalog of the other tables of the metastore; it passes Hudi tables on."""
+_PROBE_S = 3.0
+
+
+class Trino:
+    """One Trino node that is coordinator and worker, in front of a Hive Metastore.
+
+    Args:
+        folder: Working directory, which also holds the configuration.
+        port: Port of its HTTP interface.
+        metastore_port: The metastore's port.
+        software: Finds the fetched software.
+    """
+
+    name = "trino"
+    program = "java"
+    stop_signal = signal.SIGTERM
+    stop_limit_s = 20.0
+    ready_limit_s = 240.0
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        port: int,
+        metastore_port: int,
+        software: Callable[[], TrinoSoftware],
+    ) -> None:
+        self.folder = folder
+        self.port = port
+        self._metastore_port = metastore_port
+        self._software = software
+
+    def prepare(self) -> None:
+        """Write the configuration."""
+        private_folder(self.folder)
+        plugins = self._software().folder / "plugin"
+        _write(self.folder / "config.properties", server_properties(self.port, plugins))
+        catalogs = self.folder / "catalog"
+        catalogs.mkdir(exist_ok=True)
+        for name, properties in catalog_properties(self._metastore_port).items():
+            _write(catalogs / f"{name}.properties", properties)
+
+    def command(self) -> Command:
+        """The command that starts the server."""
+        software = self._software()
+        argv = (
+            *(str(software.java.executable), *software.java.options),
+            # It answers few queries: the quick compiler makes it start sooner.
+            *("-Xmx1500m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-Duser.timezone=UTC", "-Dfile.encoding=UTF-8"),
+            *("-Dconfig=config.properties", "--enable-native-access=ALL-UNNAMED"),
+            *("-cp", f"{software.folder / 'lib'}/*", "io.trino.server.TrinoServer"),
+        )
+        return Command(argv, self.folder)
+
+    def unhealthy(self) -> str | None:
+        """The reason why the server is not ready; None when it is ready."""
+        try:
+            answer = httpx.get(f"http://{HOST}:{self.port}/v1/info", timeout=_PROBE_S)
+            starting = answer.raise_for_status().json()["starting"]
+        except (httpx.HTTPError, ValueError, KeyError) as error:
+            return f"no answer ({type(error).__name__})"
+        return "it is starting" if starting else None
+
+
+def server_properties(port: int, plugins: Path) -> dict[str, str]:
+    """Configuration of a single node that only this machine reaches."""
+    return {
+        "node.environment": "tributary",
+        "node.bind-ip": HOST,
+        "node.internal-address": HOST,
+        "coordinator": "true",
+        "node-scheduler.include-coordinator": "true",
+        "http-server.http.port": str(port),
+        "discovery.uri": f"http://{HOST}:{port}",
+        "plugin.dir": str(plugins),
+        "catalog.config-dir": "catalog",
+        "query.max-memory-per-node": "400MB",
+        "memory.heap-headroom-per-node": "200MB",
+    }
+
+
+def catalog_properties(metastore_port: int) -> dict[str, dict[str, str]]:
+    """Configuration of each catalog by its name."""
+    common = {
+        "hive.metastore.uri": f"thrift://{HOST}:{metastore_port}",
+        # Hadoop's file systems, which the paths of local lakes need.
+        "fs.hadoop.enabled": "true",
+    }
+    return {
+        CATALOG: {"connector.name": "hudi", **common},
+        REDIRECTING_CATALOG: {
+            "connector.name": "hive",
+            **common,
+            "hive.hudi-catalog-name": CATALOG,
+        },
+    }
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), "utf-8")
