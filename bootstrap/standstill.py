@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError
 from schemas.catalog import Catalog
-from schemas.copy_spoiling import spoiling
-from schemas.fingerprint import Fingerprint
+from schemas.copy_spoiling import spoiling, spoiling_facts
+from schemas.fingerprint import READ_AT, Fingerprint
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
@@ -50,6 +50,9 @@ def unspoiled(
             " definition alone until the copy is done.",
             table=record.table,
         )
+    if READ_AT in known.facts:
+        # The first run judges the statements from the first look on.
+        now = Fingerprint({**now.facts, READ_AT: known.facts[READ_AT]})
     return replace(attempt, fingerprint=now)
 
 
@@ -60,10 +63,10 @@ def _spoiling(
     known: Fingerprint,
     now: Fingerprint,
 ) -> Iterable[str]:
-    """Return the changes that spoil the copy; all changes, if columns have no numbers."""
+    """Return the changes that spoil the copy."""
     before, after = Catalog.read(known.facts), Catalog.read(now.facts)
     if after.source_kind != "postgres":
-        return known.diff(now)
+        return known.diff(now) if settings.appends else spoiling_facts(known, now)
     files = source.partition_files
     attached = [leaf["oid"] for name, leaf in after.leaves.items() if name not in before.leaves]
     return spoiling(

@@ -8,6 +8,7 @@ from typing import Any
 from schemas.catalog import Catalog, differences
 from schemas.changes import AddPartition, NewFile, Verdict
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
+from schemas.fingerprint import Fingerprint
 from schemas.table import Column
 
 
@@ -62,6 +63,28 @@ def spoiling(
         unread = isinstance(change, NewFile) or (isinstance(change, AddPartition) and not key)
         if unread or change.verdict is Verdict.BOOTSTRAP:
             yield str(change)
+
+
+def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
+    """List the changes that spoil a copy from a server that does not number columns.
+
+    Every change of the catalog does, with one exception: new partitions beside all former ones.
+    The rows of a new partition are events, or the copy reads them. Any further change of that time
+    is in the statements since the copy's first look, which the first run judges.
+
+    Args:
+        before: The catalog's facts at the copy's last check.
+        now: The facts now.
+    """
+    files = (str(one.facts.get("relfilenode", "")).split(",") for one in (before, now))
+    former, current = map(frozenset, files)
+    apart = ("relfilenode", "table_id", "altered")
+    rest = [
+        Fingerprint({name: fact for name, fact in one.facts.items() if name not in apart})
+        for one in (before, now)
+    ]
+    grown = bool(now.facts.get("partitioned")) and former < current
+    return [] if grown and rest[0].digest == rest[1].digest else before.diff(now)
 
 
 def _columns(catalog: Catalog) -> dict[str, dict[str, Any]]:

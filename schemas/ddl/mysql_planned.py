@@ -27,6 +27,7 @@ from schemas.ddl.mysql_clauses import (
     SetDefault,
     Statement,
 )
+from schemas.ddl.mysql_partitions import keeps_rows
 from schemas.ddl.mysql_reported import EXECUTED_COMMENT, read_statements, whole_columns
 from schemas.errors import DdlError
 from schemas.table import TableId
@@ -142,6 +143,9 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
     if effects.grave:
         _require_grave(text, tokens, table)
         return
+    if keeps_rows(text):
+        _require_named(_altered_table(tokens)[0], text, table)
+        return
     parsed = sqlglot.parse_one(text, read=_DIALECT)
     if isinstance(parsed, exp.Alter):
         _require(parsed.this, text, table)
@@ -166,16 +170,14 @@ def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
         raise _refused(table, text, "only ALTER TABLE is understood")
-    start = 4 if words[2:4] == ["IF", "EXISTS"] else 2
-    named, after = _table_at(tokens, start)
+    named, after = _altered_table(tokens)
     clauses = list(_split(tokens[after:], TokenType.COMMA))
     for clause in clauses:
         if _words(clause)[:2] == ["EXCHANGE", "PARTITION"] and "TABLE" in _words(clause):
             # The table's rows and the partition's are swapped.
             other, _ = _table_at(clause, [one.text.upper() for one in clause].index("TABLE") + 1)
             named = other if _names_table(other, table) else named
-    if not _names_table(named, table):
-        raise _refused(table, text, "the statement changes another table")
+    _require_named(named, text, table)
     if not any(_is_grave(_words(clause)) or _is_of_table(clause) for clause in clauses):
         raise _refused(table, text, "the statement is not understood")
 
@@ -283,6 +285,10 @@ def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
 def _require(found: exp.Expr | None, text: str, table: TableId) -> None:
     """Refuse a statement about another table; a name without a database is this table's."""
     named = (found.db or None, found.name) if isinstance(found, exp.Table) else (None, "")
+    _require_named(named, text, table)
+
+
+def _require_named(named: tuple[str | None, str], text: str, table: TableId) -> None:
     if not _names_table(named, table):
         raise _refused(table, text, "the statement changes another table")
 
@@ -296,6 +302,11 @@ def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
     return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
+
+
+def _altered_table(tokens: Sequence[Token]) -> tuple[tuple[str | None, str], int]:
+    """Return the table that an ALTER TABLE names, and the position of the next token."""
+    return _table_at(tokens, 4 if _words(tokens)[2:4] == ["IF", "EXISTS"] else 2)
 
 
 def _table_at(tokens: Sequence[Token], at: int) -> tuple[tuple[str | None, str], int]:

@@ -13,6 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from schemas.ddl.mysql_partitions import keeps_rows
 from schemas.statement_effects import DroppedIndex, OldValue, StatementEffects
 
 _DIALECT = "mysql"
@@ -54,6 +55,8 @@ def read_statements(statements: Iterable[str]) -> StatementEffects:
 def _is_understood(text: str, effects: StatementEffects) -> bool:
     if EXECUTED_COMMENT.search(text):
         return False
+    if keeps_rows(text):
+        return True
     try:
         parsed = sqlglot.parse_one(text, read=_DIALECT)
     except SqlglotError:

@@ -37,3 +37,51 @@ def test_a_column_that_no_longer_allows_null_spoils_copies_whose_rows_no_event_c
     for settings in (TableSettings(delete_mode="soft"), TableSettings(mode="append")):
         with pytest.raises(AttemptSpoiledError, match="note"):
             compared(settings)
+
+
+PARTED = {
+    "source_kind": "mysql",
+    "partitioned": True,
+    "relfilenode": "p0:1,p1:2",
+    "table_id": "p0:1,p1:2",
+    "altered": "p0:0,p1:0",
+    "columns": {"1": column("id", nullable=False)},
+    "keys": {"primary": "1"},
+    "leaves": {},
+    "attributes": 3,
+    "owner": "",
+    "named": "",
+    "read_at": "u:1-5",
+}
+GROWN = {**PARTED, "relfilenode": "p0:1,p1:2,p2:3", "table_id": "p0:1,p1:2,p2:3", "read_at": "u:9"}
+
+
+def looked(settings: TableSettings, facts: dict[str, Any]) -> Fingerprint | None:
+    attempt = Attempt(
+        uuid.uuid4(), datetime.now(timezone.utc), "/lake", fingerprint=Fingerprint(PARTED)
+    )
+    record = cast("Any", SimpleNamespace(table="orders"))
+    found = unspoiled(cast("Any", SOURCE), settings, record, attempt, Fingerprint(facts))
+    return found.fingerprint
+
+
+def test_a_new_partition_leaves_a_copy_alone_whose_first_run_reads_all_statements() -> None:
+    assert looked(TableSettings(), GROWN) == Fingerprint({**GROWN, "read_at": "u:1-5"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts"),
+    [
+        (TableSettings(mode="append"), GROWN),
+        (TableSettings(), {**GROWN, "partitioned": False}),
+        (TableSettings(), {**GROWN, "engine": "MyISAM"}),
+        (TableSettings(), {**PARTED, "relfilenode": "p0:1,p1:4,p2:3"}),
+        (TableSettings(), {**PARTED, "relfilenode": "p0:1"}),
+        (TableSettings(), {**PARTED, "altered": "p0:0,p1:1"}),
+    ],
+)
+def test_any_other_change_of_partitions_spoils_a_copy(
+    settings: TableSettings, facts: dict[str, Any]
+) -> None:
+    with pytest.raises(AttemptSpoiledError, match="was changed while it was copied"):
+        looked(settings, facts)

@@ -80,6 +80,8 @@ X = Definition("x", "`x` INT")
         ("CREATE INDEX i ON orders (n)", []),
         ("DROP INDEX i ON orders", [DropIndex("i")]),
         (A + "ENGINE = InnoDB, COMMENT 'x', AUTO_INCREMENT = 5, FORCE", []),
+        (A + "ADD PARTITION (PARTITION p1 VALUES LESS THAN (5))", []),
+        ("ALTER TABLE IF EXISTS `shop`.`orders` COALESCE PARTITION 2", []),
     ],
 )
 def test_what_a_statement_does_to_the_catalog(ddl: str, clauses: list[Clause]) -> None:
@@ -99,7 +101,7 @@ def test_what_a_statement_does_to_the_catalog(ddl: str, clauses: list[Clause]) -
         A + "CONVERT TO CHARACTER SET utf8mb4",
         A + "ADD x int, CONVERT TO CHARACTER SET utf8mb4",
         A + "DEFAULT CHARACTER SET latin1",
-        A + "ADD PARTITION (PARTITION p1 VALUES LESS THAN (5))",
+        A + "REORGANIZE PARTITION a INTO (PARTITION a VALUES IN (1))",
         "ALTER TABLE IF EXISTS `shop`.`orders` DROP PARTITION p1",
         A + "EXCHANGE PARTITION p WITH TABLE other",
         "ALTER TABLE other EXCHANGE PARTITION p WITH TABLE orders",
@@ -142,6 +144,7 @@ def test_statements_are_read_one_by_one_and_rows_are_none_of_it() -> None:
         ("ALTER TABLE elsewhere.orders ADD x int", "another table"),
         ("ALTER TABLE ORDERS ADD x int", "another table"),
         ("ALTER TABLE other DROP PARTITION p1", "another table"),
+        ("ALTER TABLE other.orders REBUILD PARTITION p1", "another table"),
         ("ALTER TABLE other EXCHANGE PARTITION p WITH TABLE orders_old", "another table"),
         ("CREATE INDEX i ON other (n)", "another table"),
         ("DROP INDEX i ON other", "another table"),
