@@ -68,7 +68,9 @@ def _spoiling(
     if after.source_kind != "postgres":
         return known.diff(now) if settings.appends else spoiling_facts(known, now)
     files = source.partition_files
-    attached = [leaf["oid"] for name, leaf in after.leaves.items() if name not in before.leaves]
+    attached = [
+        one.number for name, one in after.partitions.items() if name not in before.partitions
+    ]
     return spoiling(
         before,
         after,

@@ -333,10 +333,10 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
         if entry.generation != record.generation or entry.outcome != "followed":
             continue
         for change in entry.changes:
-            if change["change"] == "AddColumn" and change["frozen"]:
-                names[str(change["name"])] = None
-            elif change["change"] == "DropColumn":
-                names.pop(str(change["name"]), None)
+            if change.kind == "AddColumn" and change.facts["frozen"]:
+                names[str(change.facts["name"])] = None
+            elif change.kind == "DropColumn":
+                names.pop(str(change.facts["name"]), None)
     if not names:
         return []
     return [f"the lake lacks the columns {', '.join(names)} (on_schema_change: freeze)"]

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from schemas.errors import SchemaError
+
 SourceKind = Literal["postgres", "mysql", "mariadb"]
 """The kinds of servers that tables are on."""
 
@@ -89,6 +91,97 @@ class CatalogColumn:
 
 
 @dataclass(frozen=True)
+class IdentityIndex:
+    """An index that could identify a row in the log without the primary key.
+
+    Args:
+        written: Identifies the last write of the index's row in the catalog.
+        flags: The flags of the index, as one text.
+        chosen: Whether the last write made the index the replica identity.
+    """
+
+    written: str
+    flags: str
+    chosen: bool
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any]) -> IdentityIndex:
+        """Parse the facts of one index."""
+        taken = _Facts(facts)
+        return cls(taken.take("written"), taken.take("flags"), taken.take("chosen"))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition, without its file.
+
+    Args:
+        number: The partition's number in the catalog, which a rename does not change.
+        kind: The kind of relation, as PostgreSQL's catalog has it: ``r`` for a plain table.
+        persistence: Whether changes are logged, as the catalog has it: ``p`` if they are.
+        replica_identity: As for `Catalog`.
+        identity_key: Columns of the index that is the replica identity; None if no index is.
+        attached: Identifies the write that attached the partition.
+        indexes: As for `Catalog`.
+    """
+
+    number: int
+    kind: str
+    persistence: str
+    replica_identity: str
+    identity_key: tuple[str, ...] | None
+    attached: str
+    indexes: Mapping[str, IdentityIndex]
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any]) -> Partition:
+        """Parse the facts of one partition."""
+        taken = _Facts(facts)
+        key = taken.take("identity")
+        return cls(
+            number=taken.take("oid"),
+            kind=taken.take("kind"),
+            persistence=taken.take("persistence"),
+            replica_identity=_IDENTITIES[taken.take("replica_identity")],
+            identity_key=None if key is None else tuple(key),
+            attached=taken.take("attached"),
+            indexes=_indexes(taken.take("indexes")),
+        )
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """The facts whose change always loses events, by their names in the fingerprint."""
+        return {
+            "oid": self.number,
+            "kind": self.kind,
+            "persistence": self.persistence,
+            "replica_identity": self.replica_identity,
+            "identity": None if self.identity_key is None else list(self.identity_key),
+        }
+
+
+@dataclass(frozen=True)
+class PublicationState:
+    """A table's publication in the catalog.
+
+    Args:
+        owner: Number of the owning role.
+        written: Identifies the last write of the publication's row in the catalog.
+        settings: The rest of that row.
+    """
+
+    owner: str
+    written: str
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any]) -> PublicationState:
+        """Parse the facts of a publication."""
+        taken = _Facts(facts)
+        return cls(taken.take("pubowner"), taken.take("written"), taken.rest)
+
+
+@dataclass(frozen=True)
 class Catalog:
     """One table.
 
@@ -104,18 +197,18 @@ class Catalog:
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``; None if the server has no
             such setting, since its log has whole rows.
         files: By partition name, the file of the partition's rows. A plain table has one file.
-        leaves: The table's partitions by name, without their files.
+        partitions: The table's partitions by name.
         owner: The owning role.
         named: Identifies the last change of the table's name, schema or owner.
         indexes: By object id, the indexes that could identify a row in the log without the primary
-            key. Each has a text that identifies its last write, and whether this write made the
-            index the replica identity.
+            key.
         row_written: Identifies the last write of the table's row in the catalog; empty if the
             server does not show it.
         children: Tables that inherit from the table and are not its partitions. Each has a text
             that identifies the start of the inheritance.
-        publication: The settings of the table's publication in the catalog, and the publication's
-            last write.
+        publication: The table's publication; None if it does not exist, or the kind of server has
+            none.
+        number: The table's number in the catalog; None if the server does not number tables.
         rest: Facts whose change always loses events.
         stored: Storage of the rows and its time of creation, for a server whose log has each DDL
             statement. If the storage changes without a statement, the cause is upkeep, which
@@ -130,84 +223,118 @@ class Catalog:
     identity_key: tuple[str, ...]
     replica_identity: str | None
     files: Mapping[str, Any]
-    leaves: Mapping[str, Mapping[str, Any]]
+    partitions: Mapping[str, Partition]
     owner: str
     named: str
     source_kind: SourceKind
     rest: Mapping[str, Any]
     key_made: Any = None
-    indexes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    indexes: Mapping[str, IdentityIndex] = field(default_factory=dict)
     row_written: str = ""
     children: Mapping[str, str] = field(default_factory=dict)
-    publication: Mapping[str, Any] = field(default_factory=dict)
+    publication: PublicationState | None = None
+    number: int | None = None
     stored: Mapping[str, Any] = field(default_factory=dict)
     read_at: str = ""
     horizon: str = ""
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Catalog:
-        """Parse the catalog from a fingerprint's facts."""
-        plain = json.loads(json.dumps(facts))
-        read_at, snapshot = plain.pop("read_at", ""), plain.pop("snapshot", "")
-        names = {number: column["name"] for number, column in plain["columns"].items()}
+        """Parse the catalog from a fingerprint's facts.
+
+        Raises:
+            SchemaError: The facts lack one that every catalog has.
+        """
+        taken = _Facts(json.loads(json.dumps(facts)))
+        found = taken.take("columns")
+        names = {number: _Facts(column).take("name") for number, column in found.items()}
         keys = {
             which: tuple(names.get(number, number) for number in numbers.split())
-            for which, numbers in plain.pop("keys").items()
+            for which, numbers in taken.take("keys").items()
         }
-        stored = {name: plain.pop(name) for name in _STORED if name in plain}
-        columns = {
-            int(number): _column(int(number), column)
-            for number, column in plain.pop("columns").items()
-        }
-        leaves = plain.pop("leaves")
-        for leaf in leaves.values():
-            leaf["replica_identity"] = _IDENTITIES[leaf["replica_identity"]]
-        files = {"": plain.pop(_FILE)} | {name: leaf.pop(_FILE) for name, leaf in leaves.items()}
+        leaves = {name: _Facts(leaf) for name, leaf in taken.take("leaves").items()}
+        files = {"": taken.take(_FILE)} | {name: leaf.take(_FILE) for name, leaf in leaves.items()}
+        publication = taken.take("publication", None)
+        identity = taken.take("replica_identity", None)
         return cls(
-            columns=columns,
-            attributes=int(plain.pop("attributes")),
+            columns={int(number): _column(int(number), one) for number, one in found.items()},
+            attributes=int(taken.take("attributes")),
             primary_key=keys.get("primary", ()),
             identity_key=keys.get("identity", ()),
-            replica_identity=_IDENTITIES[plain.pop("replica_identity")]
-            if "replica_identity" in plain
-            else None,
+            replica_identity=None if identity is None else _IDENTITIES[identity],
             files=files,
-            leaves=leaves,
-            owner=plain.pop("owner"),
-            named=plain.pop("named"),
-            source_kind=plain.pop("source_kind"),
-            key_made=plain.pop("key_made", None),
-            indexes=plain.pop("indexes", {}),
-            row_written=plain.pop("row_written", ""),
-            children=plain.pop("children", {}),
-            publication=plain.pop("publication", None) or {},
-            stored=stored,
-            read_at=read_at,
-            horizon=snapshot.partition(":")[0],
-            rest=plain,
+            partitions={name: Partition.read(leaf.rest) for name, leaf in leaves.items()},
+            owner=taken.take("owner"),
+            named=taken.take("named"),
+            source_kind=taken.take("source_kind"),
+            key_made=taken.take("key_made", None),
+            indexes=_indexes(taken.take("indexes", {})),
+            row_written=taken.take("row_written", ""),
+            children=taken.take("children", {}),
+            publication=PublicationState.read(publication) if publication else None,
+            number=taken.rest.get("oid"),
+            stored={name: taken.take(name) for name in _STORED if name in taken.rest},
+            read_at=taken.take("read_at", ""),
+            horizon=taken.take("snapshot", "").partition(":")[0],
+            rest=taken.rest,
         )
 
 
+_REQUIRED = object()
+
+
+class _Facts:
+    """The facts of one object, which are taken one after the other.
+
+    Args:
+        facts: The facts by name.
+    """
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self.rest = dict(facts)
+
+    def take(self, name: str, default: Any = _REQUIRED) -> Any:
+        """Remove a fact and return it.
+
+        Raises:
+            SchemaError: There is no such fact, and no default.
+        """
+        value = self.rest.pop(name, default)
+        if value is _REQUIRED:
+            raise SchemaError(
+                f"the recorded catalog of a table has no fact {name!r}",
+                remedy="The state store was altered: copy the table again with `tributary"
+                " bootstrap`.",
+                field=name,
+            )
+        return value
+
+
+def _indexes(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, IdentityIndex]:
+    return {number: IdentityIndex.read(one) for number, one in facts.items()}
+
+
 def _column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
-    domain = dict(facts.get("domain") or {})
+    taken = _Facts(facts)
+    domain = dict(taken.take("domain", None) or {})
     refuses_null, domain_written = domain.pop("typnotnull", False), domain.pop("xmin", "")
     return CatalogColumn(
         number=number,
-        name=facts["name"],
-        type=facts["shown"],
-        nullable=facts["nullable"] and not refuses_null,
-        default=facts["default"],
-        generated=facts["generated"],
-        written=facts["written"],
-        parts=facts.get("parts") or {},
-        parts_written=facts.get("parts_written") or {},
-        granted=facts.get("granted"),
-        options=facts.get("options", ""),
-        default_made=facts.get("default_made"),
-        stored=facts.get("stored", False),
+        name=taken.take("name"),
+        type=taken.take("shown"),
+        nullable=taken.take("nullable") and not refuses_null,
+        default=taken.take("default"),
+        generated=taken.take("generated"),
+        written=taken.take("written"),
+        parts=taken.take("parts", None) or {},
+        parts_written=taken.take("parts_written", None) or {},
+        granted=taken.take("granted", None),
+        options=taken.take("options", ""),
+        default_made=taken.take("default_made", None),
+        stored=taken.take("stored", False),
         domain_written=domain_written,
         domain=domain,
-        as_added=facts.get("as_added", False),
+        as_added=taken.take("as_added", False),
     )
 
 

@@ -6,7 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from schemas.catalog import Catalog, differences, not_before
+from schemas.catalog import (
+    Catalog,
+    IdentityIndex,
+    Partition,
+    PublicationState,
+    differences,
+    not_before,
+)
 from schemas.changes import AddPartition, Change, LoseEvents, Verdict
 
 
@@ -61,26 +68,26 @@ def _partitions(
 ) -> Iterator[Change]:
     fresh = {
         name
-        for name, leaf in now.leaves.items()
-        if name not in before.leaves
-        and leaf["oid"] in empty
-        and now.files[name] == leaf["oid"]  # a new file means a TRUNCATE or a rewrite
-        and (leaf["kind"], leaf["persistence"]) == ("r", "p")
-        and leaf["replica_identity"] == now.replica_identity
+        for name, leaf in now.partitions.items()
+        if name not in before.partitions
+        and leaf.number in empty
+        and now.files[name] == leaf.number  # a new file means a TRUNCATE or a rewrite
+        and (leaf.kind, leaf.persistence) == ("r", "p")
+        and leaf.replica_identity == now.replica_identity
     }
     for name in sorted(fresh):
         why = "it is empty, so all its rows will come as events"
         yield AddPartition(verdict=Verdict.EVOLVE, why=why, name=name)
-    for name, leaf in now.leaves.items():
-        if leaf["oid"] in truncated:
+    for name, leaf in now.partitions.items():
+        if leaf.number in truncated:
             why = "TRUNCATE of a partition sends no event, so the lake would keep its rows"
             fact = f"partition {name} was truncated, or has a new file with young rows only"
             yield _lost(fact, why)
-        elif _attached_again(before.leaves.get(name), leaf):
+        elif _attached_again(before.partitions.get(name), leaf):
             why = "its changes meanwhile sent no events of the table"
             yield _lost(f"partition {name} was detached and attached again", why)
-    leaves = {name: leaf for name, leaf in now.leaves.items() if name not in fresh}
-    for fact in differences("leaves", _unattached(before.leaves), _unattached(leaves)):
+    kept = {name: leaf for name, leaf in now.partitions.items() if name not in fresh}
+    for fact in differences("leaves", _compared(before.partitions), _compared(kept)):
         yield _lost(fact)
 
 
@@ -92,9 +99,9 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
         now: The catalog now.
     """
     tables = {"the table": (before.indexes, now.indexes)} | {
-        f"partition {name}": (old["indexes"], now.leaves[name]["indexes"])
-        for name, old in before.leaves.items()
-        if name in now.leaves and "indexes" in old
+        f"partition {name}": (old.indexes, now.partitions[name].indexes)
+        for name, old in before.partitions.items()
+        if name in now.partitions
     }
     for table, (old, new) in tables.items():
         if any(_chosen(old.get(index), facts) for index, facts in new.items()):
@@ -105,7 +112,7 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
             )
 
 
-def _chosen(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
     """Whether an index was the replica identity for a while.
 
     A write of a known index shows it, unless the write changed the index's flags. The creation of
@@ -113,21 +120,17 @@ def _chosen(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
     the transaction of its last write also wrote the table, and did not create the index.
     """
     if old is None:
-        return bool(new["chosen"])
-    return bool(old["written"] != new["written"] and old["flags"] == new["flags"])
+        return new.chosen
+    return old.written != new.written and old.flags == new.flags
 
 
-def _attached_again(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
-    return old is not None and old["oid"] == new["oid"] and old["attached"] != new["attached"]
+def _attached_again(old: Partition | None, new: Partition) -> bool:
+    return old is not None and old.number == new.number and old.attached != new.attached
 
 
-def _unattached(leaves: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _compared(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
     """The partitions without the facts whose changes are reported separately."""
-    apart = ("attached", "indexes")
-    return {
-        name: {fact: value for fact, value in leaf.items() if fact not in apart}
-        for name, leaf in leaves.items()
-    }
+    return {name: one.compared for name, one in partitions.items()}
 
 
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
@@ -139,7 +142,7 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
     REVOKE on a column do not write the row of the table.
     """
     kept = [(old, now.columns[n]) for n, old in before.columns.items() if n in now.columns]
-    if now.source_kind != "postgres" or before.rest.get("oid") != now.rest.get("oid"):
+    if now.source_kind != "postgres" or before.number != now.number:
         return False
     if not all(old.written != new.written for old, new in kept):
         return False
@@ -152,21 +155,15 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
     )
 
 
-def _altered(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def _altered(before: PublicationState | None, now: PublicationState | None) -> bool:
     """Whether the settings of the publication were changed, even if they are the same again.
 
     A missing publication is not reported here: another fact shows it. If only the owner differs,
     the change of the owner is the reason for the write of the publication's row.
     """
-    if not (before and now) or before == now:
+    if before is None or now is None or before == now:
         return False
-    owned = before["pubowner"] != now["pubowner"]
-    return not owned or _settings(before) != _settings(now)
-
-
-def _settings(publication: Mapping[str, Any]) -> dict[str, Any]:
-    apart = ("pubowner", "written")
-    return {fact: value for fact, value in publication.items() if fact not in apart}
+    return before.owner == now.owner or before.settings != now.settings
 
 
 def _lost(

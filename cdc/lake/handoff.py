@@ -16,6 +16,7 @@ from cdc.lake.key_text import key_form
 from cdc.rows.masking import key_check
 from cdc.store.attempt import CopyView
 from cdc.store.documents import Part
+from cdc.store.recorded_change import RecordedChange
 from schemas.catalog import Catalog
 from schemas.changes import Change, RenameColumn, Verdict
 from schemas.evolution import LakeColumns
@@ -109,13 +110,13 @@ class FollowedSchema(Part):
         version: Number of the schema in its generation; the columns as copied are version 1.
         at: Time of the commit that followed the change, aware UTC.
         schema_ids: Registry ids of the writers' schemas in the last batch before the change.
-        changes: The changes, each in the form of ``Change.to_json``.
+        changes: The changes.
     """
 
     version: int
     at: datetime
     schema_ids: tuple[int, ...]
-    changes: tuple[Mapping[str, object], ...]
+    changes: tuple[RecordedChange, ...]
 
 
 @dataclass(frozen=True)
@@ -240,8 +241,8 @@ class Handoff(Part):
             at: The current time, aware UTC.
             schema_ids: Registry ids of the writers' schemas in the last batch.
         """
-        shown = tuple(one.to_json() for one in changes)
-        return FollowedSchema(self.version + 1, at, tuple(schema_ids), shown)
+        recorded = tuple(map(RecordedChange.of, changes))
+        return FollowedSchema(self.version + 1, at, tuple(schema_ids), recorded)
 
     def after_schema_change(
         self,

@@ -95,7 +95,7 @@ def compare(
     ruled = frozen(settings, source_table, lake, renamed)
     wanted = source.columns(source_table, ruled)
     files = source.partition_files
-    attached = [leaf["oid"] for name, leaf in now.leaves.items() if name not in before.leaves]
+    attached = [one.number for name, one in now.partitions.items() if name not in before.partitions]
     evidence = Evidence(
         stored={column.name: column.old_values for column in source_table.columns},
         empty=files.empty(attached) if attached and files is not None else (),
@@ -132,10 +132,10 @@ def _truncated(
     All partitions may have new files from one transaction that has sent a TRUNCATE event. Then the
     whole table was truncated, and the result is empty.
     """
-    kept = {name: leaf["oid"] for name, leaf in now.leaves.items() if name in before.leaves}
+    kept = {name: one.number for name, one in now.partitions.items() if name in before.partitions}
     renewed = {
-        oid: before.files[name]
-        for name, oid in kept.items()
+        number: before.files[name]
+        for name, number in kept.items()
         if before.files[name] != now.files[name]
     }
     if not renewed or files is None:

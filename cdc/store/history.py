@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cdc.errors import StateError
 from cdc.store.documents import Codec, Part
 from cdc.store.error_record import ErrorRecord
+from cdc.store.recorded_change import RecordedChange
 from cdc.store.table_state import STORE_REMEDY, State, TableRecord
 from schemas.changes import Verdict
 from schemas.table import TableId
@@ -83,7 +84,7 @@ class SchemaEntry(Part):
             would have reached. The columns as copied are version 1.
         at: When the lake followed, or the table stopped.
         schema_ids: Registry ids of the schemas of the events before the change.
-        changes: The difference to the version before, in the form of ``Change.to_json``.
+        changes: The differences from the version before.
         outcome: ``followed``, or the table's new state: ``needs_bootstrap``, ``paused``.
         key: Identifies the entry, so that a second write of it has no effect.
         format: Version of this document.
@@ -94,7 +95,7 @@ class SchemaEntry(Part):
     version: int
     at: datetime
     schema_ids: tuple[int, ...]
-    changes: tuple[Mapping[str, object], ...]
+    changes: tuple[RecordedChange, ...]
     outcome: str
     key: str
     format: Literal[1] = 1
@@ -102,7 +103,7 @@ class SchemaEntry(Part):
     @property
     def verdict(self) -> Verdict:
         """The gravest verdict among the changes."""
-        return Verdict.gravest(Verdict(change["verdict"]) for change in self.changes)
+        return Verdict.gravest(change.verdict for change in self.changes)
 
     @classmethod
     def followed(cls, record: TableRecord, handoff: Handoff) -> SchemaEntry | None:
@@ -162,7 +163,7 @@ class SchemaEntry(Part):
             "schema_ids": list(self.schema_ids),
             "verdict": self.verdict.value,
             "outcome": self.outcome,
-            "changes": [dict(change) for change in self.changes],
+            "changes": [change.to_json() for change in self.changes],
         }
 
 

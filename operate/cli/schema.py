@@ -127,9 +127,9 @@ def history(
                 entry.version,
                 f"{entry.at:%Y-%m-%d %H:%M:%S}",
                 ", ".join(str(one) for one in entry.schema_ids) or None,
-                change["verdict"],
+                change.verdict.value,
                 entry.outcome,
-                change["what"],
+                change.what,
             )
             for entry in entries
             for change in entry.changes

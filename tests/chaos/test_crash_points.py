@@ -160,7 +160,7 @@ def test_run_killed_at_each_point_and_repeated(
         run(services, table)
         if point.endswith("_follow"):
             kept = [
-                str(change["name"])
+                str(change.facts["name"])
                 for one in services.store.schema_history(table)
                 for change in one.changes
             ]

@@ -106,7 +106,7 @@ def test_the_answer_before_is_what_the_run_does_then(shop: Shop) -> None:
             continue
         assert record.state is State.INCREMENTAL, result
         shop.assert_equal(one.name)
-        found = [change for entry in history for change in entry.changes]
+        found = [change.to_json() for entry in history for change in entry.changes]
         promised = [change.to_json() for change in answers[one.name].changes]
         assert facts(promised) == facts(found), one.name
 

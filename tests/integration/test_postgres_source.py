@@ -264,8 +264,8 @@ def test_another_identity_for_a_while_is_told_from_upkeep_of_indexes(
     assert told(for_a_while.format("p1", "p1_v"), back) == ["partition public.p1"]
     before = look()[1]
     database.execute(for_a_while.format("p1", "p1_v"))
-    assert before.leaves["public.p1"]["identity"] == ["id", "v"]
-    assert look()[1].leaves["public.p1"]["identity"] == ["v"]
+    assert before.partitions["public.p1"].identity_key == ("id", "v")
+    assert look()[1].partitions["public.p1"].identity_key == ("v",)
 
 
 def test_a_look_waits_for_no_lock_on_a_table(database: Database, source: PostgresSource) -> None:
@@ -345,11 +345,11 @@ def test_a_partition_whose_rows_moved_is_told_from_one_that_lost_them(
     )
     table = table_id(database, 'a%sb"{c}')
     before = Catalog.read(capture_of(source, "none").fingerprint(table, on_replica=False).facts)
-    files = {int(leaf["oid"]): int(before.files[name]) for name, leaf in before.leaves.items()}
+    files = {leaf.number: int(before.files[name]) for name, leaf in before.partitions.items()}
 
     def found(since: str = before.horizon) -> set[str]:
         lost = source.partition_files.truncated(table, files, since)
-        return {name for name, leaf in before.leaves.items() if leaf["oid"] in lost}
+        return {name for name, leaf in before.partitions.items() if leaf.number in lost}
 
     assert found() == set()
     database.execute("VACUUM FULL moved", "CLUSTER other USING other_pkey", "TRUNCATE emptied")

@@ -59,7 +59,7 @@ def test_a_renamed_column_keeps_every_value(orders: Orders, size: int | None) ->
     orders.assert_equal(NOW)
     (entry,) = orders.replication.store.schema_history(orders.replication.table(orders.name))
     assert (entry.verdict, entry.outcome) == (Verdict.FILL, "followed")
-    assert [one["what"] for one in entry.changes] == ["column 'body' was renamed to 'content'"]
+    assert [one.what for one in entry.changes] == ["column 'body' was renamed to 'content'"]
     kept = {key: value for key, value in orders.lake("id", "body") if value is not None}
     assert kept == {6: before[6]}, "rows that were written since have none under the old name"
     # The entry may stay, and a batch without the old name ends the looking for it.

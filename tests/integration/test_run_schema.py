@@ -161,7 +161,7 @@ def test_an_idle_table_is_filled_too(orders: Orders) -> None:
     orders.assert_equal((*COLUMNS, "n"))
     (entry,) = orders.replication.store.schema_history(orders.replication.table(orders.name))
     assert (entry.version, entry.outcome, entry.verdict) == (2, "followed", Verdict.FILL)
-    assert [change["what"] for change in entry.changes] == ["column 'n' (bigint) was added"]
+    assert [change.what for change in entry.changes] == ["column 'n' (bigint) was added"]
 
 
 def test_a_column_that_came_and_went_is_held_against_its_own_name_only(orders: Orders) -> None:

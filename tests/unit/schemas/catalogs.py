@@ -31,7 +31,14 @@ def column(name: str, shown: str = "text", **facts: Any) -> dict[str, Any]:
 
 
 PUBLICATION = {"oid": 6, "pubowner": "10", "pubupdate": True, "written": "700"}
-LEAF = {"replica_identity": "d", "attached": "701"}
+LEAF: dict[str, Any] = {
+    "kind": "r",
+    "persistence": "p",
+    "replica_identity": "d",
+    "identity": None,
+    "attached": "701",
+    "indexes": {},
+}
 FACTS: dict[str, Any] = {
     "source_kind": "postgres",
     "oid": 100,

@@ -19,7 +19,7 @@ from cdc.lake.handoff import FollowedSchema, Handoff, LakeColumn
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 from tests.handoffs import handed
-from tests.unit.cdc.strategies import facts, offsets, texts, times, views
+from tests.unit.cdc.strategies import facts, offsets, recorded_changes, texts, times, views
 
 TABLE = TableId("shop", "My Schema", 'or"ders.1')
 
@@ -42,7 +42,7 @@ followed = st.builds(
     st.integers(2),
     times,
     st.lists(st.integers(0), max_size=2).map(tuple),
-    st.lists(st.dictionaries(texts, facts, max_size=2), max_size=2).map(tuple),
+    st.lists(recorded_changes, max_size=2).map(tuple),
 )
 handoffs = st.builds(
     Handoff,

@@ -21,13 +21,15 @@ from cdc.store.attempt import Attempt, Chunk
 from cdc.store.documents import Codec, Part
 from cdc.store.error_record import ErrorRecord
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
+from cdc.store.recorded_change import RecordedChange
 from cdc.store.table_state import TABLE_RECORDS, CommitSummary, State, TableRecord
+from schemas.changes import RenameColumn, Verdict
 from schemas.errors import TributaryError
 from schemas.fingerprint import Fingerprint
 from schemas.table import Shard, TableId
 from tests.handoffs import VIEW
 from tests.records import table_record
-from tests.unit.cdc.strategies import facts, offsets, texts, times, views
+from tests.unit.cdc.strategies import facts, offsets, recorded_changes, texts, times, views
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 TABLE = TableId("shop", "public", "orders")
@@ -109,7 +111,7 @@ changes = st.builds(
     st.integers(1),
     times,
     st.lists(numbers, max_size=2).map(tuple),
-    st.lists(st.dictionaries(texts, facts, max_size=2), max_size=2).map(tuple),
+    st.lists(recorded_changes, max_size=2).map(tuple),
     texts,
     texts,
 )
@@ -163,7 +165,10 @@ RECORD = table_record(
     last_commit=CommitSummary({0: 5}, None, None, "1", NOW),
 )
 RUN = RunEntry("r", TABLE, 1, State.INCREMENTAL, NOW, 1.5, 1, 1, {}, {0: 1})
-CHANGE = SchemaEntry(TABLE, 1, 2, NOW, (1,), ({"verdict": "evolve"},), "followed", "k")
+RENAMED = RecordedChange.of(
+    RenameColumn(verdict=Verdict.FILL, why="y", name="a", to="b", former=("c",))
+)
+CHANGE = SchemaEntry(TABLE, 1, 2, NOW, (1,), (RENAMED,), "followed", "k")
 INDEX = IndexLayout("bloom")
 SHOWN = Pointer.of(Published("/p2", 2, "b", NOW), (Published("/p1", 1, "a", NOW),))
 DOCUMENTS: dict[str, tuple[str, Callable[[str], object], type[TributaryError]]] = {
@@ -187,7 +192,7 @@ def places(plain: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | 
     """The paths of all objects in a document that are parts of it, itself first."""
     if isinstance(plain, dict) and all(key.isidentifier() for key in plain):
         inner = [place for key, one in plain.items() for place in places(one, (*path, key))]
-        return [path, *inner] if plain and path[:1] != ("changes",) else inner
+        return [path, *inner] if plain and path[-1:] != ("facts",) else inner
     if isinstance(plain, list):
         return [place for at, one in enumerate(plain) for place in places(one, (*path, at))]
     return []

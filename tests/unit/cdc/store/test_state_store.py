@@ -20,6 +20,7 @@ from cdc.store import tables as store_tables
 from cdc.store.attempt import Attempt
 from cdc.store.error_record import ErrorRecord
 from cdc.store.history import RunEntry, SchemaEntry
+from cdc.store.recorded_change import RecordedChange
 from cdc.store.state_store import Store
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from cdc.store.tables import FORMAT
@@ -269,7 +270,7 @@ def test_names_keep_their_case_and_documents_their_length_on_mysql() -> None:
     assert "record TEXT" in str(created.compile(dialect=make_url("postgresql://").get_dialect()()))
 
 
-DROPPED = {"change": "DropColumn", "what": "w", "why": "y", "verdict": "evolve"}
+DROPPED = RecordedChange.of(DropColumn(verdict=Verdict.EVOLVE, why="y", name="a"))
 HANDOFF = handed([], schema=FollowedSchema(2, NOW, (7,), (DROPPED,)))
 
 

@@ -1,0 +1,43 @@
+"""A schema change as a lake commit and the schema history keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from cdc.store.documents import Part
+from schemas.changes import Change, Verdict
+
+_COMMON = ("verdict", "why")
+
+
+@dataclass(frozen=True)
+class RecordedChange(Part):
+    """A change that was followed, or at which a table stopped.
+
+    Args:
+        kind: The name of the change's class in `schemas.changes`.
+        what: The change as a clause.
+        why: The reason for the verdict, as a clause.
+        verdict: The change's effect on the lake.
+        facts: The other fields of the class by name.
+    """
+
+    kind: str
+    what: str
+    why: str
+    verdict: Verdict
+    facts: Mapping[str, str | bool | tuple[str, ...] | None]
+
+    @classmethod
+    def of(cls, change: Change) -> RecordedChange:
+        """Return the record of a change."""
+        own = {one.name: getattr(change, one.name) for one in fields(change)}
+        facts = {name: value for name, value in own.items() if name not in _COMMON}
+        return cls(type(change).__name__, change.what, change.why, change.verdict, facts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The change as commands print it, like ``Change.to_json``."""
+        common = {"change": self.kind, "what": self.what, "verdict": self.verdict.value}
+        return {**common, "why": self.why, **self.facts}
