@@ -181,6 +181,31 @@ def test_what_is_captured_breaks_no_statement_of_the_application(
         assert all("replica identity" in text for text in broken)
 
 
+def test_the_server_refuses_changes_of_what_lost_its_identity(
+    database: Database, source: PostgresSource
+) -> None:
+    """It does so for every published table, whoever published it; here statements lead to it."""
+    lost = {
+        "no_key": "ALTER TABLE no_key DROP CONSTRAINT no_key_pkey",
+        "nothing": "ALTER TABLE nothing REPLICA IDENTITY NOTHING",
+        "no_index": "DROP INDEX no_index_i",
+    }
+    for name, statement in lost.items():
+        database.execute(
+            f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL)",
+            f"CREATE UNIQUE INDEX {name}_i ON {name} (v)",
+            f"INSERT INTO {name} VALUES (1, 1)",
+        )
+        if name == "no_index":
+            database.execute(f"ALTER TABLE {name} REPLICA IDENTITY USING INDEX {name}_i")
+        capture_of(source, PUBLICATION).sent_tables.add([table_id(database, name)])
+        database.execute(f"UPDATE {name} SET v = 2", statement)
+        for change in (f"UPDATE {name} SET v = 3", f"DELETE FROM {name}"):
+            with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="replica identi"):
+                database.execute(change)
+        database.execute(f"INSERT INTO {name} VALUES (2, 5)")
+
+
 def test_what_timescaledb_keeps_is_named(database: Database, source: PostgresSource) -> None:
     """Its catalog and one of its chunks, made by hand: the extension is not on every machine."""
     internal, catalog = "_timescaledb_internal", "_timescaledb_catalog"
