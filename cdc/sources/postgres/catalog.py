@@ -36,6 +36,14 @@ _KIND: dict[str, TableKind] = {"r": "table", "p": "partitioned", "f": "foreign"}
 DEFAULT = "pg_catalog.pg_get_expr(d.adbin, CASE WHEN a.attgenerated = '' THEN 0 ELSE d.adrelid END)"
 """SQL of the default of column ``a`` with the expression ``d``."""
 
+# From version 18 on, ADD CONSTRAINT ... NOT NULL c NOT VALID marks the column, and rows with NULL
+# stay. Older versions have no such constraints of tables.
+ALLOWS_NULL = """(NOT a.attnotnull OR EXISTS (
+           SELECT FROM pg_catalog.pg_constraint o
+           WHERE o.conrelid = a.attrelid AND o.contype = 'n' AND NOT o.convalidated
+             AND o.conkey = ARRAY[a.attnum]))"""
+"""SQL of whether rows of column ``a`` may have NULL."""
+
 
 def leaves(root: str) -> str:
     """SQL of the object ids of a table's partitions that have rows; none if it is not partitioned.
@@ -99,7 +107,7 @@ ORDER BY n.nspname, c.relname
 """  # noqa: S608
 
 _COLUMNS = f"""
-SELECT a.attname, a.attnum, a.atttypid, a.atttypmod, NOT a.attnotnull, a.attgenerated <> '',
+SELECT a.attname, a.attnum, a.atttypid, a.atttypmod, {ALLOWS_NULL}, a.attgenerated <> '',
        {DEFAULT},
        array(SELECT DISTINCT CASE WHEN leaf.atthasmissing THEN leaf.attmissingval::text END
              FROM (SELECT a.attrelid UNION ALL {leaves("a.attrelid")}) AS held (oid)

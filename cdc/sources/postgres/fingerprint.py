@@ -8,7 +8,14 @@ from collections.abc import Collection, Mapping
 import psycopg
 from psycopg import sql
 
-from cdc.sources.postgres.catalog import DEFAULT, leaves, missing, qualify_names, read_table
+from cdc.sources.postgres.catalog import (
+    ALLOWS_NULL,
+    DEFAULT,
+    leaves,
+    missing,
+    qualify_names,
+    read_table,
+)
 from cdc.sources.postgres.connection import Session
 from cdc.sources.source_facts import SourceTable
 from schemas.fingerprint import Fingerprint
@@ -55,6 +62,7 @@ _AS_ADDED = """
 #   have no such parts. `parts_written` shows a label that was changed and changed back.
 # - `granted` and `options` are the rest of a column's row in the catalog, so that the cause of a
 #   new `written` can be found.
+# - `nullable` is true for a column whose NOT NULL is not validated (`ALLOWS_NULL`).
 # - `domain` is the row of the domain that is the column's type. The domain may refuse NULL by
 #   itself, which the connector counts as the column's; ALTER DOMAIN writes no row of the table.
 # - `as_added` of a column that allows no NULL is true if its last write is that of its default, and
@@ -94,7 +102,7 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
     'columns', (SELECT jsonb_object_agg(a.attnum::text, jsonb_build_object(
                     'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod,
                     'shown', pg_catalog.format_type(a.atttypid, a.atttypmod),
-                    'nullable', NOT a.attnotnull, 'generated', a.attgenerated <> '',
+                    'nullable', ALLOWS_NULL, 'generated', a.attgenerated <> '',
                     'default', EXPRESSION,
                     'default_made', d.oid::int8, 'stored', a.atthasmissing,
                     'written', a.xmin::text, 'granted', a.attacl::text,
@@ -185,6 +193,7 @@ _FINGERPRINTS = (
     _QUERY.replace("INDEXES_OF_TABLE", _indexes("c"))
     .replace("INDEXES_OF_LEAF", _indexes("leaf"))
     .replace("AS_ADDED", _AS_ADDED)
+    .replace("ALLOWS_NULL", ALLOWS_NULL)
 )
 
 

