@@ -36,7 +36,9 @@ _SETTINGS: Mapping[str, str] = {
     "publication.autocreate.mode": "disabled",
     # The slot advances only past what Kafka has acknowledged, never by the driver's keepalives.
     "lsn.flush.mode": "connector",
-    # A slot that is ahead of the stored position has lost changes: fail instead of continuing.
+    # Fail if the slot's log begins after the stored position. The connector compares restart_lsn
+    # only, which stays behind while confirmed_flush_lsn advances. Each look of ours at a connector
+    # that does not run compares confirmed_flush_lsn.
     "offset.mismatch.strategy": "trust_offset",
     "slot.drop.on.stop": "false",
     "schema.refresh.mode": "columns_diff",

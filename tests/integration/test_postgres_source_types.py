@@ -261,6 +261,10 @@ def test_each_type_has_one_value_in_snapshot_stream_and_lookup(
 KEYS = {
     "bigint": ["-9223372036854775808", "7"],
     "numeric(20,5)": ["0.00001", "-7"],
+    "numeric": ["NaN", "Infinity"],
+    "as_number": ["-Infinity", "1.50"],
+    "numeric(50,2)": ["NaN", "7"],
+    "bit(1)": ["1", "0"],
     "boolean": ["true", "false"],
     "text": ["", "it''s \\"],
     "bytea": ["\\x00ff", "\\x"],
@@ -278,6 +282,7 @@ def test_rows_are_found_by_keys_of_each_type(database: Database, source: Postgre
     values = [", ".join(f"'{both[number]}'" for both in KEYS.values()) for number in range(2)]
     rows = f"(0, {values[0]}), (1, {values[1]})"
     database.execute(
+        "CREATE DOMAIN as_number AS numeric",
         f"CREATE TABLE t (id int PRIMARY KEY, {columns})",
         f"CREATE TABLE keyed (id int, {columns}, PRIMARY KEY (id, {', '.join(names)}))",
         *(f"INSERT INTO {table} VALUES {rows}" for table in ("t", "keyed")),

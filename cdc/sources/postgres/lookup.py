@@ -20,6 +20,8 @@ from schemas.table import Column, TableSchema
 from schemas.type_rule import TypeRule
 
 BATCH = 500
+_NUMBERS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
+"""By the connector's word for a number, the server's word."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -44,10 +46,10 @@ def fetch_by_key(
     """
     names = list(dict.fromkeys([*schema.key, *(schema.column(name).name for name in columns)]))
     rule = rules(table, schema)
-    time_keys = {
-        column.name
+    kinds = {
+        column.name: (type_of(column).base or type_of(column)).name
         for column in table.columns
-        if column.name in schema.key and (type_of(column).base or type_of(column)).name == "time"
+        if column.name in schema.key
     }
     selected = sql.SQL(", ").join(sql.SQL(rule[name].read(identifier(name))) for name in names)
     key_columns = sql.SQL(", ").join(sql.Identifier(name) for name in schema.key)
@@ -56,7 +58,7 @@ def fetch_by_key(
         wanted = sql.SQL(", ").join(
             sql.SQL("({})").format(
                 sql.SQL(", ").join(
-                    sql.Literal(_literal(value, name in time_keys, table, name))
+                    sql.Literal(_literal(value, kinds[name], table, name))
                     for name, value in zip(schema.key, key, strict=True)
                 )
             )
@@ -138,8 +140,8 @@ def _item(lake_type: str, text: str) -> Any:
     return Decimal(text) if lake_type.startswith("decimal") else text
 
 
-def _literal(value: object, is_time: bool, table: SourceTable, name: str) -> str:
-    """A key value as text that the server reads as a value of the column's type."""
+def _literal(value: object, kind: str, table: SourceTable, name: str) -> str:
+    """Return a key value as text that the server reads as a value of the column's type."""
     if value is None:
         raise SchemaError(
             f"a row's key in table {table.table} has NULL in column {name!r}",
@@ -155,8 +157,12 @@ def _literal(value: object, is_time: bool, table: SourceTable, name: str) -> str
         return aware.astimezone(timezone.utc).isoformat(sep=" ")
     if isinstance(value, (date, time)):
         return value.isoformat()
-    if is_time and isinstance(value, int):
+    if kind == "time" and isinstance(value, int):
         return _time_of_day(value)
+    if kind == "bit" and isinstance(value, bool):
+        return str(int(value))
+    if kind == "numeric":
+        return _NUMBERS.get(str(value), str(value))
     return str(value)
 
 
