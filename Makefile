@@ -31,12 +31,13 @@ test: setup ## unit, Spark, integration and crash tests on a real stack
 test-unit: setup ## tests without a JVM or a server
 	$(BIN)/python -m pytest tests/unit
 
-check: setup ## linters, types, import contracts, dependencies
+check: setup ## linters, types, import contracts, dependencies, sizes and names
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
+	$(BIN)/python -m pytest -q tests/unit/test_architecture.py
 
 test-all: check ## check, and every test
 	$(BIN)/python -m pytest tests

@@ -126,9 +126,8 @@ def test_every_kind_is_left_out_by_name_and_later_rows_arrive(
     for one in found:
         assert offsets[one.offset] in one.reason
         assert (one.table, one.topic) == (shared.table(orders.name), topic_of(orders))
-    attempt = found[0].attempt
-    for place, (value, _) in zip(found, bad.items(), strict=True):
-        stored = Quarantine(shared.store).get(attempt, place.offset)
+    for place, value in zip(found, bad, strict=True):
+        stored = Quarantine(shared.store).get(place.attempt, place.offset)
         assert stored is not None
         assert (stored.key, stored.value, stored.size) == (key, value, len(key) + len(value))
         assert stored.timestamp is not None

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import datetime, timezone
 from uuid import uuid4
 
 import pytest
-import sqlalchemy as sa
-import stamina
 
-from cdc.connect import ConnectClient
 from cdc.errors import CaptureError, ConnectError, LeaseHeldError, SourceError, StateError
-from cdc.run import silences
 from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres.slot_capture import Slot
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, transition
-from cdc.store.tables import restart_rows
 from operate import tier_capture as capture_module
-from operate.check import check
 from operate.context import Services
-from operate.exit_codes import ExitCode
 from operate.lifecycle import offboard, pause, published_path, resume, retry
 from operate.onboard import bootstrap
 from operate.resync import resync
@@ -30,7 +22,6 @@ from operate.run import Runs
 from operate.status import TableStatus, status
 from operate.table_outcome import unfinished
 from tests.integration.rigs.captured import wait_until
-from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, succeeded
 from tests.integration.rigs.shop import cold as cold
@@ -393,95 +384,3 @@ def test_an_idle_table_stays_fresh(shop: Shop) -> None:
     shop.database.execute("UPDATE orders SET v = 2 WHERE id = 1")
     wait_until(lambda: seen().events_behind != 0, "the change in the topic", 30)
     assert seen().watermark == first.record.last_commit.watermark
-
-
-def test_a_run_tells_through_which_connector_no_changes_come(
-    shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("orders", "lines"):
-        shop.create(name, 1)
-    succeeded(shop.onboard("orders", "lines", with_bootstrap=False))
-    services, connect = shop.services, shop.services.connect
-    name = services.capture(shop.table("orders")).connector
-    runs = Runs(services, [shop.table("orders"), shop.table("lines")])
-
-    def told() -> str:
-        """What the run says when it ends with 3; nothing when it ends with 0."""
-        runs.once()
-        assert runs.exit_code() is (ExitCode.SOME_FAILED if runs.silences else ExitCode.OK)
-        return "".join(f"{one.message}. {one.remedy}" for one in runs.silences)
-
-    assert told() == ""
-    database.stack.psql("ALTER ROLE tributary_capture NOLOGIN")
-    try:
-        connect.restart(name, only_failed=False)
-        # A task that is restarted may be seen running for a moment before it fails again.
-        said: list[str] = []
-
-        def tells() -> bool:
-            said.append(told())
-            return "failed: " in said[-1]
-
-        wait_until(tells, "the failure", 120)
-        first = said[-1]
-    finally:
-        database.stack.psql("ALTER ROLE tributary_capture LOGIN")
-    assert f"connector {name} failed: " in first
-    assert "not permitted to log in" in first
-    assert "credentials.capture" in first
-    assert "restarted, time 1 of 8" in first
-    assert first.count(f"{database.name}:public.") == 2, "all its tables are named"
-    assert not re.search(r"\bat (?:org|io|java)\.|\n", first), "no Java stack"
-    topic = services.capture(shop.table("orders")).heartbeat_topic
-    beats = services.kafka.stable_offsets(topic)
-
-    def recovered() -> bool:
-        """By runs alone; each next try is due at once."""
-        with services.store.transaction() as connection:
-            connection.execute(sa.update(restart_rows).values(next_at=0))
-        return told() == "" and services.kafka.stable_offsets(topic) != beats
-
-    wait_until(recovered, "a restart by a run", 120)
-
-    connect.pause(name)
-    assert f"connector {name} is PAUSED" in told()
-    assert "tributary retry" in told()
-    retry(services, shop.table("orders"))
-    assert told() == ""
-
-    monkeypatch.setattr("cdc.capture.signs_of_life.silence_bound_s", lambda _: 2.0)
-    nowhere = services.config.connect.model_copy(update={"url": "http://127.0.0.1:9"})
-    with database.begin() as session:
-        session.execute("LOCK TABLE tributary.heartbeat IN EXCLUSIVE MODE")
-        wait_until(lambda: "runs, and its last heartbeat" in told(), "the silence")
-        (shown,) = status(services, []).captures
-        assert "runs, and its last heartbeat" in (shown.problem or "")
-        (line,) = (one for one in check(services) if one.name == f"connector {name}")
-        assert (line.status, "runs, and its last heartbeat" in line.detail) == ("error", True)
-        assert "tributary.heartbeat" in line.remedy
-        away = replace(services.run_context, connect=ConnectClient(nowhere))
-        with stamina.set_testing(True, attempts=1):
-            (silence,) = silences(away, services.store.tables())
-        assert "Kafka Connect does not answer" in silence.message
-    monkeypatch.undo()
-    wait_until(lambda: told() == "", "a heartbeat")
-    with stamina.set_testing(True, attempts=1):
-        assert silences(away, services.store.tables()) == [], "changes come"
-
-    # As while one long transaction is sent: changes come, and no heartbeat among them.
-    capture = services.capture(shop.table("orders"))
-    monkeypatch.setattr("cdc.capture.signs_of_life.silence_bound_s", lambda _: 2.0)
-    database.stack.psql(
-        f'ALTER PUBLICATION "{capture.publication}" DROP TABLE tributary.heartbeat',
-        database=database.name,
-    )
-    wait_until(lambda: "runs, and its last heartbeat" in told(), "the silence")
-    wanted = shop.record("orders").topic
-    before = services.kafka.stable_offsets(wanted)
-    database.execute("UPDATE orders SET v = 3 WHERE id = 1")
-    wait_until(lambda: services.kafka.stable_offsets(wanted) != before, "the change")
-    assert told() == ""
-    wait_until(lambda: "runs, and its last heartbeat" in told(), "the silence after it")
-
-    connect.delete(name)
-    assert f"there is no connector {name}" in told()

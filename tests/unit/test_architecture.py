@@ -26,7 +26,7 @@ def test_a_module_is_named_after_what_it_holds_and_stays_readable(file: Path) ->
     assert len(file.read_text("utf-8").splitlines()) <= 500, "split it"
 
 
-@pytest.mark.parametrize("file", MODULES, ids=name)
+@pytest.mark.parametrize("file", [*MODULES, *TESTS], ids=name)
 def test_a_function_is_short_enough_to_be_read_at_once(file: Path) -> None:
     """The linter counts parameters and branches; this counts lines, with the docstring's."""
     long = {

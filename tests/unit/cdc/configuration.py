@@ -81,6 +81,47 @@ _TABLE = {
 }
 
 
+_KAFKA: dict[str, Any] = {
+    "bootstrap_servers": "a:9092,b:9092",
+    "security": {
+        "protocol": "SASL_SSL",
+        "mechanism": "SCRAM-SHA-512",
+        "username": "kafka",
+        "password": "${KAFKA_PW}",
+        "ca_file": "ca.pem",
+        "certificate_file": "client.pem",
+        "key_file": "client.key",
+        "key_password": "${KEY_PW}",
+    },
+    "librdkafka": {"socket.timeout.ms": 1000},
+    "java": {"request.timeout.ms": 1000},
+    "registry": {
+        "url": "https://registry.example.com/apis/ccompat/v7",
+        "username": "registry",
+        "password": "${REGISTRY_PW}",
+        "ca_file": "ca.pem",
+    },
+    "topic": {
+        "replication_factor": 3,
+        "retention_ms": 1000,
+        "max_message_bytes": 2000,
+        "config": {"min.insync.replicas": 2},
+    },
+}
+_CONNECT: dict[str, Any] = {
+    "url": "https://connect.example.com",
+    "username": "connect",
+    "password": "${CONNECT_PW}",
+    "ca_file": "ca.pem",
+    "secrets": {"database.password": "${vault:shop:password}"},
+    "connector": {"max.batch.size": 4096},
+    "exactly_once": False,
+    "timeout_s": 5,
+    "converter": "confluent",
+    "registry_url": "https://registry.internal",
+}
+
+
 def full() -> dict[str, Any]:
     """A fresh, valid document."""
     return {
@@ -102,45 +143,8 @@ def full() -> dict[str, Any]:
                 "heartbeat_interval_ms": 500,
             }
         },
-        "kafka": {
-            "bootstrap_servers": "a:9092,b:9092",
-            "security": {
-                "protocol": "SASL_SSL",
-                "mechanism": "SCRAM-SHA-512",
-                "username": "kafka",
-                "password": "${KAFKA_PW}",
-                "ca_file": "ca.pem",
-                "certificate_file": "client.pem",
-                "key_file": "client.key",
-                "key_password": "${KEY_PW}",
-            },
-            "librdkafka": {"socket.timeout.ms": 1000},
-            "java": {"request.timeout.ms": 1000},
-            "registry": {
-                "url": "https://registry.example.com/apis/ccompat/v7",
-                "username": "registry",
-                "password": "${REGISTRY_PW}",
-                "ca_file": "ca.pem",
-            },
-            "topic": {
-                "replication_factor": 3,
-                "retention_ms": 1000,
-                "max_message_bytes": 2000,
-                "config": {"min.insync.replicas": 2},
-            },
-        },
-        "connect": {
-            "url": "https://connect.example.com",
-            "username": "connect",
-            "password": "${CONNECT_PW}",
-            "ca_file": "ca.pem",
-            "secrets": {"database.password": "${vault:shop:password}"},
-            "connector": {"max.batch.size": 4096},
-            "exactly_once": False,
-            "timeout_s": 5,
-            "converter": "confluent",
-            "registry_url": "https://registry.internal",
-        },
+        "kafka": copy.deepcopy(_KAFKA),
+        "connect": copy.deepcopy(_CONNECT),
         "lake": {
             "url": "s3a://bucket/lake",
             "name": "{source}/{schema}/{table}",
