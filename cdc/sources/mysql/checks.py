@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from cdc.sources.mysql import compressed_columns, replica_faults, replicated_changes, rights
 from cdc.sources.mysql.connection import Connections, Session
@@ -106,7 +106,8 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
         if seen is None:
             continue
         if seen != wanted.value:
-            yield Check(name, "error", seen or "empty", wanted.remedy)
+            severity: Literal["warning", "error"] = "warning" if wanted.at_crash else "error"
+            yield Check(name, severity, seen or "empty", wanted.remedy)
         elif wanted.of_sessions and name in meanwhile:
             detail = (
                 f"{seen or 'empty'}, set after the server started: older sessions may have"
@@ -260,7 +261,7 @@ def _settings_of_replica(
         yield Check(
             "replica errors",
             "error",
-            "it continues after changes that it cannot apply: " + ", ".join(lenient),
+            "it may leave other rows than the primary has: " + ", ".join(lenient),
             replica_faults.STRICT,
         )
     if theirs["read_only"] != "ON":

@@ -149,7 +149,7 @@ def _require_all_changes(connections: Connections, session: Session) -> None:
         )
     if lenient := replica_faults.lenient(found):
         raise ReplicaError(
-            f"{where} continues after changes that it cannot apply: {', '.join(lenient)}",
+            f"{where} may leave other rows than the primary has: {', '.join(lenient)}",
             remedy=replica_faults.STRICT,
         )
 

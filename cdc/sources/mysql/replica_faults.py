@@ -15,8 +15,8 @@ from cdc.sources.mysql.connection import Session
 WITHOUT_FILTERS = "Use a replica without filters."
 STRICT = (
     "Set slave_skip_errors = OFF and slave_exec_mode = STRICT (MySQL: replica_skip_errors,"
-    " replica_exec_mode) in the replica's option file, restart it, and recreate the replica from"
-    " the primary: it may lack changes already."
+    " replica_exec_mode), and MariaDB's slave_run_triggers_for_rbr = NO, in the replica's option"
+    " file, restart it, and recreate the replica from the primary: its rows may differ already."
 )
 RECREATE = (
     "Recreate the replica from this primary, read-only: it belongs to another primary, or an"
@@ -28,13 +28,14 @@ _FILTERS = (
     *("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table"),
     *("rewrite_db", "ignore_server_ids", "do_domain_ids", "ignore_domain_ids"),
 )
-# By name of the setting, the value with which the applier ends at each error. MySQL also has the
-# settings by MariaDB's names.
+# By name of the setting, the value with which the applier ends at each error, and changes no more
+# rows than the primary did. MySQL also has the settings by MariaDB's names.
 _STRICT = {
     "slave_skip_errors": ("", "OFF"),
     "replica_skip_errors": ("", "OFF"),
     "slave_exec_mode": ("STRICT",),
     "replica_exec_mode": ("STRICT",),
+    "slave_run_triggers_for_rbr": ("NO",),
 }
 _SETTINGS = (*_STRICT, "replicate_rewrite_db")
 
@@ -103,7 +104,10 @@ def filters(found: Applying) -> list[str]:
 
 
 def lenient(found: Applying) -> list[str]:
-    """Return the settings by which the applier continues after changes that it cannot apply."""
+    """Return the settings by which the applier may leave other rows than the primary has.
+
+    With them it continues after changes that it cannot apply, or its triggers change more rows.
+    """
     return [
         f"{name} = {found.settings[name]}"
         for name, wanted in _STRICT.items()

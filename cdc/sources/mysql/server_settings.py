@@ -10,6 +10,11 @@ END_OLDER = (
     " keeps the value that it began with."
 )
 
+_AT_CRASH = (
+    "otherwise the server can lose commits that were captured when its machine crashes, and gives"
+    " their numbers to later commits, which are then not captured."
+)
+
 
 @dataclass(frozen=True)
 class RequiredSetting:
@@ -21,12 +26,15 @@ class RequiredSetting:
         of_sessions: Whether an open session keeps the old value after the setting is changed.
         loses: Whether changes are lost or unusable with another value. If not, only `check`
             reports another value.
+        at_crash: Whether changes are lost only when the server's machine crashes. `check` warns of
+            another value then.
     """
 
     value: str
     remedy: str
     of_sessions: bool = False
     loses: bool = True
+    at_crash: bool = False
 
 
 WANTED: Mapping[str, RequiredSetting] = {
@@ -57,6 +65,24 @@ WANTED: Mapping[str, RequiredSetting] = {
         "0",
         "Capture from a server where it is 0, which is fixed when a server is initialized: the"
         " connector reports names as they were written.",
+    ),
+    "show_gipk_in_create_table_and_information_schema": RequiredSetting(
+        "ON",
+        "SET GLOBAL show_gipk_in_create_table_and_information_schema = ON, and in the option file:"
+        " otherwise the server hides the primary keys that it generated, which the binlog contains."
+        " Then restart the connector.",
+    ),
+    "sync_binlog": RequiredSetting(
+        "1",
+        f"SET GLOBAL sync_binlog = 1, and in the option file: {_AT_CRASH}",
+        loses=False,
+        at_crash=True,
+    ),
+    "innodb_flush_log_at_trx_commit": RequiredSetting(
+        "1",
+        f"SET GLOBAL innodb_flush_log_at_trx_commit = 1, and in the option file: {_AT_CRASH}",
+        loses=False,
+        at_crash=True,
     ),
     "gtid_strict_mode": RequiredSetting("ON", "SET GLOBAL gtid_strict_mode = ON.", loses=False),
     "log_bin_compress": RequiredSetting(
