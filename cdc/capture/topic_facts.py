@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cdc.capture import position_check
 from cdc.capture.position_check import TopicFacts
 from cdc.errors import KafkaError
-from cdc.kafka import ReachedOffset, leader_epochs, never_compacted
+from cdc.kafka import End, ReachedOffset, leader_epochs, never_compacted
 
 if TYPE_CHECKING:
     from cdc.lake.timeline import Committed
@@ -23,34 +23,51 @@ _LEADERS_S = 10.0
 """Limit for the answers of the new leaders of idle tables' topics, in seconds."""
 
 
-def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts]:
+def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts | KafkaError]:
     """Read the current facts of topics, without their settings, in three calls.
+
+    A topic that cannot be read, because it has no leader or no ACL, has its error. Only the run of
+    its table raises this error.
 
     Raises:
         KafkaError: The cluster does not answer.
     """
     names = list(dict.fromkeys(topics))
-    described = context.kafka.topics(names)
-    ends = context.kafka.ends_many(names)
-    earliest = context.kafka.start_offsets_many(names)
-    return {
-        name: TopicFacts(
-            id=described[name].id if name in described else None,
-            earliest=earliest.get(name, {}),
-            stable={partition: end.offset for partition, end in ends.get(name, {}).items()},
-            epochs=leader_epochs(ends.get(name, {})),
-        )
-        for name in names
-    }
+    looks = context.kafka.looks(names)
+
+    def seen(name: str) -> TopicFacts | KafkaError:
+        look = looks.get(name)
+        if isinstance(look, KafkaError):
+            return look
+        return _GONE if look is None else _facts(look.info.id, look.earliest, look.ends)
+
+    return {name: seen(name) for name in names}
+
+
+_GONE = TopicFacts(id=None, earliest={}, stable={})
+
+
+def _facts(
+    topic_id: str | None, earliest: Mapping[int, int], ends: Mapping[int, End]
+) -> TopicFacts:
+    stable = {partition: end.offset for partition, end in ends.items()}
+    return TopicFacts(topic_id, earliest, stable, epochs=leader_epochs(ends))
 
 
 def one_topic(context: RunContext, topic: str) -> TopicFacts:
-    """Read the current facts of one topic, with its settings.
+    """Read the current facts of one topic, with its settings; wait until its leaders answer.
 
     Raises:
-        KafkaError: The cluster does not answer.
+        KafkaError: The cluster does not answer, or the topic cannot be read.
     """
-    return with_settings(context, topic_facts(context, [topic]))[topic]
+    described = context.kafka.topics([topic]).get(topic)
+    ends = context.kafka.ends_many([topic]).get(topic, {})
+    earliest = context.kafka.start_offsets_many([topic]).get(topic, {})
+    facts = _facts(described.id if described is not None else None, earliest, ends)
+    found = with_settings(context, {topic: facts})[topic]
+    if isinstance(found, KafkaError):
+        raise found
+    return found
 
 
 def still_in_topic(
@@ -98,7 +115,9 @@ def still_in_topic(
 
 
 def cut_off(
-    context: RunContext, idle: Iterable[TableRecord], topics: Mapping[str, TopicFacts]
+    context: RunContext,
+    idle: Iterable[TableRecord],
+    topics: Mapping[str, TopicFacts | KafkaError],
 ) -> set[TableId]:
     """Find idle tables whose topic was truncated below the lake's offset and refilled up to it.
 
@@ -113,9 +132,9 @@ def cut_off(
         topics: The topics.
     """
     asked: dict[ReachedOffset, TableRecord] = {}
+    facts = {name: now for name, now in topics.items() if not isinstance(now, KafkaError)}
     for record in idle:
-        if (last := record.last_commit) is not None:
-            now = topics[record.topic]
+        if (last := record.last_commit) is not None and (now := facts.get(record.topic)):
             logs = _elsewhere_led(record.topic, last.offsets, last.epochs, now)
             asked |= dict.fromkeys(logs, record)
     answers = context.kafka.truncated(asked, timeout_s=_LEADERS_S)
@@ -125,7 +144,7 @@ def cut_off(
         _log.warning("%s were not checked under their new leaders: %s", what, silent[0])
     doubtful = {log.topic for log, answer in answers.items() if answer is not None}
     whole = {record.table: record for record in asked.values() if record.topic not in doubtful}
-    context.store.put_all([_led_by(record, topics[record.topic]) for record in whole.values()])
+    context.store.put_all([_led_by(record, facts[record.topic]) for record in whole.values()])
     return {asked[log].table for log, answer in answers.items() if isinstance(answer, str)}
 
 
@@ -149,21 +168,25 @@ def _elsewhere_led(
     ]
 
 
-def with_settings(context: RunContext, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
+def with_settings(
+    context: RunContext, topics: Mapping[str, TopicFacts | KafkaError]
+) -> dict[str, TopicFacts | KafkaError]:
     """Add the settings that affect records to topics' facts; one call reads hundreds of topics.
+
+    A topic whose settings cannot be read has its error instead.
 
     Raises:
         KafkaError: The cluster does not answer.
     """
-    found = context.kafka.topic_configs(topics)
+    readable = {name: now for name, now in topics.items() if not isinstance(now, KafkaError)}
+    found, failed = context.kafka.topic_configs_each(readable)
     context.topic_settings.update(found)
-    return {
+    known = {
         name: replace(
-            facts,
-            policy=found[name].get("cleanup.policy", facts.policy),
-            lagging=never_compacted(found[name]),
+            readable[name],
+            policy=settings.get("cleanup.policy", readable[name].policy),
+            lagging=never_compacted(settings),
         )
-        if name in found
-        else facts
-        for name, facts in topics.items()
+        for name, settings in found.items()
     }
+    return {**topics, **known, **failed}

@@ -72,7 +72,8 @@ def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiri
             wanted[topic] = int(own.get("retention.ms", retention_ms))
     known = dict(context.topic_settings)
     context.topic_settings.clear()
-    known |= context.kafka.topic_configs(wanted.keys() - known.keys())
+    # A topic that cannot be read is reported by the run of its table.
+    known |= context.kafka.topic_configs_each(wanted.keys() - known.keys())[0]
     found: defaultdict[Expiry, list[str]] = defaultdict(list)
     for topic in sorted(wanted.keys() & known.keys()):
         for expiry in expiries(known[topic], wanted[topic]):

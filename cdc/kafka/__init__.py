@@ -14,6 +14,7 @@ from cdc.kafka.topic_values import (
     End,
     ReachedOffset,
     TopicInfo,
+    TopicLook,
     leader_epochs,
     never_compacted,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "KafkaRecord",
     "ReachedOffset",
     "TopicInfo",
+    "TopicLook",
     "expiries",
     "kept_for",
     "leader_epochs",

@@ -11,10 +11,11 @@ import confluent_kafka as ck
 from confluent_kafka import admin as ck_admin
 
 from cdc.errors import KafkaError
-from cdc.kafka import records
+from cdc.kafka import records, topic_looks
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
 from cdc.kafka.records import KafkaRecord
-from cdc.kafka.topic_values import NEVER_COMPACTED, End, ReachedOffset, TopicInfo
+from cdc.kafka.topic_looks import described, places
+from cdc.kafka.topic_values import NEVER_COMPACTED, End, ReachedOffset, TopicInfo, TopicLook
 from cdc.runtime.waiting import wait_while
 
 if TYPE_CHECKING:
@@ -101,15 +102,18 @@ class KafkaAdmin:
             ),
             ignored=UNKNOWN_TOPIC,
         )
-        return {
-            name: TopicInfo(
-                name,
-                str(topic.topic_id),
-                len(topic.partitions),
-                min((len(one.replicas) for one in topic.partitions), default=0),
-            )
-            for name, topic in found.items()
-        }
+        return {name: described(name, topic) for name, topic in found.items()}
+
+    def looks(self, names: Iterable[str]) -> dict[str, TopicLook | KafkaError]:
+        """Look at many topics in three calls; topics that do not exist are left out.
+
+        A topic that cannot be read has its error. If only some topics lack a leader, the look waits
+        a few seconds for an election.
+
+        Raises:
+            KafkaError: None of several topics can be read.
+        """
+        return topic_looks.looks(self._client, self._admin, names)
 
     def all_topics(self) -> frozenset[str]:
         """Return the names of all topics of the cluster."""
@@ -142,11 +146,27 @@ class KafkaAdmin:
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the effective settings of many topics; those that do not exist are left out."""
+        found, failed = self.topic_configs_each(topics)
+        for error in failed.values():
+            raise error
+        return found
+
+    def topic_configs_each(
+        self, topics: Iterable[str]
+    ) -> tuple[dict[str, dict[str, str]], dict[str, KafkaError]]:
+        """Return the effective settings of many topics, and the errors of those with an error.
+
+        Raises:
+            KafkaError: None of several topics has an answer.
+        """
         names = list(dict.fromkeys(topics))
         found: dict[str, dict[str, str]] = {}
+        failed: dict[str, KafkaError] = {}
         for first in range(0, len(names), _CONFIGS_AT_ONCE):
-            found |= self._configs(names[first : first + _CONFIGS_AT_ONCE])
-        return found
+            settings, refused = self._configs(names[first : first + _CONFIGS_AT_ONCE])
+            found |= settings
+            failed |= refused
+        return found, failed
 
     def delete_topic(self, topic: str) -> bool:
         """Delete a topic; return False if there was none."""
@@ -265,18 +285,21 @@ class KafkaAdmin:
             "cleanup.policy": "delete",
         }
 
-    def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    def _configs(
+        self, names: Sequence[str]
+    ) -> tuple[dict[str, dict[str, str]], dict[str, KafkaError]]:
         kind = ck_admin.ConfigResource.Type.TOPIC
         asked = [ck_admin.ConfigResource(kind, name) for name in names]
-        found = self._client.call(
+        found, failed = self._client.call_each(
             "read the settings of topics",
             lambda: self._admin.describe_configs(asked, request_timeout=self._client.timeout_s),
             ignored=UNKNOWN_TOPIC,
         )
-        return {
+        settings = {
             str(resource.name): {str(key): str(entry.value) for key, entry in entries.items()}
             for resource, entries in found.items()
         }
+        return settings, {str(resource.name): error for resource, error in failed.items()}
 
     def _create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         topic = ck_admin.NewTopic(
@@ -376,11 +399,7 @@ class KafkaAdmin:
     def _request_offsets(
         self, topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> list[tuple[ck.TopicPartition, ck_admin.ListOffsetsResultInfo]]:
-        asked = {
-            ck.TopicPartition(topic.name, partition): spec
-            for topic in topics.values()
-            for partition in range(topic.partitions)
-        }
+        asked = places(topics, spec)
         found = self._client.call(
             "list offsets",
             lambda: self._admin.list_offsets(

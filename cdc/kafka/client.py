@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import confluent_kafka as ck
 import stamina
+from confluent_kafka.admin import ConfigResource
 
 from cdc.errors import KafkaError
 
@@ -82,32 +83,93 @@ class KafkaClient:
         ignored: frozenset[int] = frozenset(),
         **context: Any,
     ) -> dict[_Key, _Value]:
-        """Send one request and collect its answers; retry while the failure is transient."""
-        tried = False
+        """Send one request and collect its answers; retry while a failure is transient.
 
-        def once() -> dict[_Key, _Value]:
+        Raises:
+            KafkaError: A key has no answer. The error names the key's topic.
+        """
+        answers, failed = self._call(what, request, ignored, _always, context)
+        for refused in failed.values():
+            raise refused
+        return answers
+
+    def call_each(
+        self,
+        what: str,
+        request: Callable[[], Mapping[_Key, Future[_Value]]],
+        *,
+        ignored: frozenset[int] = frozenset(),
+        others_answer: bool = False,
+    ) -> tuple[dict[_Key, _Value], dict[_Key, KafkaError]]:
+        """Send one request; return the answers, and the errors of the keys without an answer.
+
+        Args:
+            what: The request, for errors.
+            request: Sends the request.
+            ignored: Codes of errors that count as no answer.
+            others_answer: Whether the cluster has just answered for other keys.
+
+        Raises:
+            KafkaError: No key has an answer, so the cluster is at fault and not a single topic. One
+                key alone shows this only by an error that stays transient.
+        """
+        patient = not others_answer
+        answers, failed = self._call(what, request, ignored, _none if patient else _never, {})
+        if patient and len(failed) > 1 and not answers:
+            raise next(iter(failed.values()))
+        return answers, failed
+
+    def _call(
+        self,
+        what: str,
+        request: Callable[[], Mapping[_Key, Future[_Value]]],
+        ignored: frozenset[int],
+        retried: Callable[[Mapping[_Key, _Value]], bool],
+        context: Mapping[str, Any],
+    ) -> tuple[dict[_Key, _Value], dict[_Key, KafkaError]]:
+        """Send one request; retry while all failures are transient, if the answers allow it.
+
+        Args:
+            what: The request, for errors.
+            request: Sends the request.
+            ignored: Codes of errors that count as no answer.
+            retried: Returns whether the answers of other keys let the request be repeated.
+            context: Facts for errors.
+        """
+        tried, first = False, dict[str, Any]()
+
+        def once() -> tuple[dict[_Key, _Value], dict[_Key, ck.KafkaError]]:
             nonlocal tried
             if tried and self.renew is not None:
                 self.renew()
-            tried, answers = True, {}
+            tried, answers, failed = True, {}, {}
             for key, future in request().items():
                 try:
                     answers[key] = future.result(timeout=self.timeout_s + 5.0)
                 except ck.KafkaException as error:
                     if error.args[0].code() not in ignored:
-                        raise
-            return answers
+                        failed[key] = error.args[0]
+            lasting = [reason for reason in failed.values() if reason.code() not in TRANSIENT]
+            if failed and not lasting and retried(answers):
+                key, reason = next(iter(failed.items()))
+                first.update(_topic_of(key))
+                raise ck.KafkaException(reason)
+            return answers, failed
 
         try:
-            return _RETRY(is_transient, once)
+            answers, failed = _RETRY(is_transient, once)
         except ck.KafkaException as error:
-            raise self.refused(what, error.args[0], **context) from error
+            raise self.refused(what, error.args[0], **{**first, **context}) from error
         except futures.TimeoutError as error:  # in Python 3.10 this is no TimeoutError
             raise KafkaError(
                 f"Kafka did not answer within {self.timeout_s:.0f} s when asked to {what}",
                 remedy="Check that the brokers are healthy, then run the command again.",
                 **context,
             ) from error
+        return answers, {
+            key: self.refused(what, reason, **{**_topic_of(key), **context})
+            for key, reason in failed.items()
+        }
 
     def _remember(self, error: ck.KafkaError) -> None:
         """Keep the reason of a failed connection; the waiting request reports only a time-out."""
@@ -117,6 +179,9 @@ class KafkaClient:
     def refused(self, what: str, error: ck.KafkaError, **context: Any) -> KafkaError:
         """Convert an error of a broker or of the client into a ``KafkaError``."""
         code, brokers = error.code(), self.servers
+        topic = str(context.get("topic", ""))
+        if topic and topic not in what:
+            what = f"{what} (topic {topic})"
         if code in TRANSIENT:
             detail = self.last_error or error.str()
             return KafkaError(
@@ -134,6 +199,26 @@ class KafkaClient:
             remedy=remedy,
             **context,
         )
+
+
+def _always(_answers: Mapping[_Key, _Value]) -> bool:
+    return True
+
+
+def _none(answers: Mapping[_Key, _Value]) -> bool:
+    return not answers
+
+
+def _never(_answers: Mapping[_Key, _Value]) -> bool:
+    return False
+
+
+def _topic_of(key: object) -> dict[str, str]:
+    """Return the topic that a request's key names, as context of an error."""
+    if isinstance(key, ck.TopicPartition):
+        return {"topic": key.topic}
+    name = key.name if isinstance(key, ConfigResource) else key
+    return {"topic": str(name)} if name else {}
 
 
 def is_transient(error: Exception) -> bool:

@@ -24,12 +24,14 @@ class TopicInfo:
         id: The topic's UUID. A recreated topic has another UUID.
         partitions: Number of partitions.
         replicas: Number of replicas of the partition with the fewest replicas.
+        leaderless: The partitions without a leader.
     """
 
     name: str
     id: str
     partitions: int
     replicas: int
+    leaderless: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,21 @@ class End:
 
     offset: int
     epoch: int | None
+
+
+@dataclass(frozen=True)
+class TopicLook:
+    """What one look at many topics shows of a topic.
+
+    Args:
+        info: The topic as the cluster describes it.
+        earliest: First offset that is still in the log, per partition.
+        ends: The stable end, per partition.
+    """
+
+    info: TopicInfo
+    earliest: Mapping[int, int]
+    ends: Mapping[int, End]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
 from cdc.capture.remembered_losses import check_losses
 from cdc.capture.topic_facts import cut_off, topic_facts, with_settings
-from cdc.errors import CaptureError, LostHistoryError, PositionError, SecretError
+from cdc.errors import CaptureError, KafkaError, LostHistoryError, PositionError, SecretError
 from cdc.run import plan
 from cdc.run.catalog_name import follow_name, name_idle
 from cdc.run.comparison import settings_digest
@@ -136,8 +136,12 @@ def _run_all(
         return [future.result() for future in futures]
 
 
-def _waits(context: RunContext, record: TableRecord, topic: TopicFacts, now: datetime) -> bool:
+def _waits(
+    context: RunContext, record: TableRecord, topic: TopicFacts | KafkaError, now: datetime
+) -> bool:
     """Whether the table waits for a later run, because it committed recently and is not late."""
+    if isinstance(topic, KafkaError):
+        return False
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)
     except TributaryError:
@@ -222,7 +226,10 @@ def _capture_broken(context: RunContext, captures: Captures, record: TableRecord
 
 
 def _run_due(
-    context: RunContext, record: TableRecord, topic: TopicFacts, captures: Captures
+    context: RunContext,
+    record: TableRecord,
+    topic: TopicFacts | KafkaError,
+    captures: Captures,
 ) -> RunResult:
     # Tables share the cores fairly, each in its own pool; the property applies to this thread.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(record.table))

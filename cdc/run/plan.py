@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cdc.capture.position_check import TopicFacts
+from cdc.errors import KafkaError
 from cdc.rows.kafka_records import Range
 from cdc.store.table_state import State, TableRecord
 
@@ -32,18 +33,18 @@ def runnable(record: TableRecord, now: datetime) -> bool:
 
 
 def due(
-    records: Iterable[TableRecord], topics: Mapping[str, TopicFacts], now: datetime
+    records: Iterable[TableRecord], topics: Mapping[str, TopicFacts | KafkaError], now: datetime
 ) -> list[TableRecord]:
     """Return the tables with work, in the given order.
 
     A table has no work if its topic ends at the offsets of the table's last commit. Any difference
     is work: also an earlier end, another number of partitions, or a topic that is deleted,
-    compacted or recreated. The run itself determines what the difference means. A new leader of a
-    partition is not work; the check of idle tables handles new leaders.
+    compacted, recreated or unreadable. The run itself determines what the difference means. A new
+    leader of a partition is not work; the check of idle tables handles new leaders.
 
     Args:
         records: The tables.
-        topics: The current facts of the tables' topics, by topic name.
+        topics: The current facts of the tables' topics, by topic name, or the error of a topic.
         now: The current time.
     """
     found = []
@@ -51,6 +52,9 @@ def due(
         if not runnable(record, now):
             continue
         topic = topics[record.topic]
+        if isinstance(topic, KafkaError):
+            found.append(record)
+            continue
         done = record.last_commit.offsets if record.last_commit is not None else None
         known_id = record.attempt.topic_id if record.attempt is not None else None
         idle = (

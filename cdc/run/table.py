@@ -17,6 +17,7 @@ from cdc.capture.remembered_losses import RememberedLossError, check_losses
 from cdc.capture.topic_facts import one_topic, still_in_topic
 from cdc.errors import (
     FencedError,
+    KafkaError,
     LakeError,
     LeaseHeldError,
     LostEventsError,
@@ -76,7 +77,7 @@ def run_table(
     until: Mapping[int, int] | None = None,
     *,
     captures: Captures | None = None,
-    topic: TopicFacts | None = None,
+    topic: TopicFacts | KafkaError | None = None,
 ) -> RunResult:
     """Apply the new records of a table's topic to its lake table.
 
@@ -90,7 +91,7 @@ def run_table(
         until: By partition, the first offset that is not applied; None takes the topic's last
             stable offsets.
         captures: Evidence shared with the other tables of the run.
-        topic: The current facts of the topic; None reads them.
+        topic: The current facts of the topic, or the error of reading them; None reads them.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     try:
@@ -120,7 +121,7 @@ class _TableRun:
         record: TableRecord,
         lease: Lease,
         captures: Captures,
-        topic: TopicFacts | None,
+        topic: TopicFacts | KafkaError | None,
     ) -> None:
         self._context = context
         self._topic = topic
@@ -189,7 +190,9 @@ class _TableRun:
             self._apply_all(self._end)
 
     def _apply_all(self, until: Mapping[int, int] | None) -> None:
-        attempt = self._record.attempt
+        attempt, facts = self._record.attempt, self._topic
+        if isinstance(facts, KafkaError):
+            raise facts
         if attempt is None:
             raise no_offsets(self._record, "the table has no attempt")
         pointer = check_serving(self._context.spark, self._record)
@@ -208,7 +211,6 @@ class _TableRun:
         warnings = (*clock_warnings(self._table, latest), *behind_warnings(self._record, latest))
         self.result = replace(self.result, warnings=warnings)
         at = dict(latest.record.offsets)
-        facts = self._topic
         # Another process may have committed offsets that are newer than these facts of the topic.
         if facts is None or any(end > facts.stable.get(part, 0) for part, end in at.items()):
             facts = one_topic(self._context, self._record.topic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -16,13 +17,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cdc.capture.position_check import TopicFacts
 from cdc.capture.topic_facts import cut_off, one_topic, still_in_topic, topic_facts
 from cdc.config.kafka import KafkaConfig, RegistryConfig
-from cdc.errors import LostHistoryError
+from cdc.errors import KafkaError, LostHistoryError
 from cdc.kafka import KafkaAdmin
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
-from cdc.run import RunContext
+from cdc.run import RunContext, plan
 from cdc.store.attempt import Attempt
 from cdc.store.state_store import Store
 from cdc.store.table_state import CommitSummary, TableRecord
@@ -264,3 +266,31 @@ def test_a_client_goes_on_without_the_broker_that_it_took_for_the_controller(
         wait_until(lambda: kafka.ends_many([topic])[topic][0].offset == 0, "another leader", 60)
     finally:
         cluster.start(taken)
+
+
+@pytest.mark.timeout(200)
+def test_a_topic_without_a_leader_hides_no_other(cluster: Cluster) -> None:
+    led, left = f"{TOPIC}.led", f"{TOPIC}.left"
+    create(cluster, led, [FIRST])
+    create(cluster, left, [SECOND])
+    context, record, _ = reads(cluster, led)
+    produce(cluster, led, 2)
+    cluster.kill(SECOND)
+    try:
+        wait_until(lambda: leader(cluster, left)[0] == -1, "a topic without a leader", 60)
+        began = time.monotonic()
+        facts = topic_facts(context, [led, left])
+        took = time.monotonic() - began
+        seen, error = facts[led], facts[left]
+        assert isinstance(seen, TopicFacts)
+        assert seen.stable == {0: 2}
+        assert isinstance(error, KafkaError)
+        assert f"topic {left} has a partition without a leader" in error.message
+        assert took < 15, "the other tables do not wait longer"
+        other = replace(record, topic=left)
+        now = datetime.now(timezone.utc)
+        assert plan.due([record, other], facts, now) == [record, other]
+    finally:
+        cluster.start(SECOND)
+    wait_until(lambda: leader(cluster, left)[0] == SECOND, "the leader", 60)
+    assert isinstance(topic_facts(context, [led, left])[left], TopicFacts)

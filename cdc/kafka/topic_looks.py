@@ -1,0 +1,149 @@
+"""One look at many topics, in which a topic that cannot be read does not hide the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import confluent_kafka as ck
+from confluent_kafka import admin as ck_admin
+
+from cdc.errors import KafkaError
+from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient
+from cdc.kafka.topic_values import End, TopicInfo, TopicLook
+from cdc.runtime.waiting import wait_while
+
+_POLL_S = 0.1
+_ELECTION_S = 5.0
+"""Bound of the wait for the leaders of some topics while others have leaders, in seconds."""
+
+
+def looks(
+    client: KafkaClient, admin: ck_admin.AdminClient, names: Iterable[str]
+) -> dict[str, TopicLook | KafkaError]:
+    """Look at many topics in three calls; topics that do not exist are left out.
+
+    Args:
+        client: The cluster.
+        admin: The same cluster.
+        names: The topics.
+
+    Returns:
+        By topic, what the look shows, or the error of a topic that cannot be read.
+
+    Raises:
+        KafkaError: None of several topics can be read.
+    """
+    infos, failed = _led(client, admin, list(dict.fromkeys(names)))
+
+    def listed(
+        topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
+    ) -> dict[str, dict[int, End]]:
+        """List offsets of topics; note the error of each topic that lacks one."""
+        seen: dict[str, dict[int, End]] = {name: {} for name in topics}
+        asked = left = places(topics, spec)
+        refused: dict[ck.TopicPartition, KafkaError] = {}
+
+        def late() -> bool:
+            nonlocal left, refused
+            found, refused = client.call_each(
+                "list offsets",
+                lambda: admin.list_offsets(
+                    left, isolation_level=level, request_timeout=client.timeout_s
+                ),
+                others_answer=len(left) < len(asked),
+            )
+            for place, result in found.items():
+                seen[place.topic][place.partition] = End(result.offset, result.leader_epoch)
+            left = dict.fromkeys(refused, spec)
+            return bool(left)
+
+        if asked:
+            wait_while(late, timeout_s=_ELECTION_S, poll_s=_POLL_S)
+        failed.update((place.topic, error) for place, error in refused.items())
+        return {name: dict(sorted(ends.items())) for name, ends in seen.items()}
+
+    stable = ck.IsolationLevel.READ_COMMITTED
+    ends = listed(infos, ck_admin.OffsetSpec.latest(), stable)
+    there = {name: info for name, info in infos.items() if name not in failed}
+    earliest = listed(there, ck_admin.OffsetSpec.earliest(), ck.IsolationLevel.READ_UNCOMMITTED)
+    found = {
+        name: TopicLook(
+            info, {place: end.offset for place, end in earliest[name].items()}, ends[name]
+        )
+        for name, info in infos.items()
+        if name not in failed
+    }
+    if len(failed) > 1 and not found:
+        raise next(iter(failed.values()))
+    return {**found, **failed}
+
+
+def _led(
+    client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
+) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
+    """Describe topics with a leader for each partition, and the errors of all others."""
+    infos: dict[str, TopicInfo] = {}
+    failed: dict[str, KafkaError] = {}
+    left: Sequence[str] = names
+
+    def leaderless() -> Sequence[str]:
+        nonlocal left
+        seen, refused = _described(client, admin, left)
+        failed.update(refused)
+        infos.update((name, info) for name, info in seen.items() if not info.leaderless)
+        left = [name for name, info in seen.items() if info.leaderless]
+        return left
+
+    if leaderless():
+        bound = _ELECTION_S if infos else client.timeout_s
+        wait_while(leaderless, timeout_s=bound, poll_s=_POLL_S)
+    failed.update(
+        (
+            name,
+            KafkaError(
+                f"topic {name} has a partition without a leader",
+                remedy="Check that every partition has a leader, then run the command again.",
+                topic=name,
+            ),
+        )
+        for name in left
+    )
+    return infos, failed
+
+
+def _described(
+    client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
+) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
+    if not names:
+        return {}, {}
+    found, failed = client.call_each(
+        "describe topics",
+        lambda: admin.describe_topics(
+            ck.TopicCollection(list(names)), request_timeout=client.timeout_s
+        ),
+        ignored=UNKNOWN_TOPIC,
+    )
+    return {name: described(name, topic) for name, topic in found.items()}, failed
+
+
+def described(name: str, topic: Any) -> TopicInfo:
+    """Return a topic as the cluster describes it."""
+    return TopicInfo(
+        name,
+        str(topic.topic_id),
+        len(topic.partitions),
+        min((len(one.replicas) for one in topic.partitions), default=0),
+        tuple(one.id for one in topic.partitions if one.leader is None or one.leader.id < 0),
+    )
+
+
+def places(
+    topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec
+) -> dict[ck.TopicPartition, ck_admin.OffsetSpec]:
+    """Return a request for an offset of each partition."""
+    return {
+        ck.TopicPartition(topic.name, partition): spec
+        for topic in topics.values()
+        for partition in range(topic.partitions)
+    }

@@ -1,0 +1,79 @@
+"""A table whose topic cannot be read, among others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cdc.capture.position_check import TopicFacts
+from cdc.errors import KafkaError
+from cdc.run import RunContext, RunResult, cycle, run_tables
+from cdc.run import run_table as run
+from cdc.store.table_state import State, TableRecord
+from operate.context import Services
+from schemas.table import TableId
+from tests.unit.bootstrap.test_killed import TABLE, Command
+
+OTHER = TableId("shop", "public", "other")
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    monkeypatch.setattr(Services, "spark", None)
+    monkeypatch.setattr(RunContext, "spark", SimpleNamespace(sparkContext=SparkContext()))
+    command = Command(tmp_path, "failed")
+    yield command
+    command.services.close()
+
+
+class SparkContext:
+    def setLocalProperty(self, _key: str, _value: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize("unread", ["facts", "settings"])
+@pytest.mark.parametrize("looks", [True, False], ids=("look", "quick"))
+def test_only_the_table_of_an_unreadable_topic_stops(
+    command: Command, monkeypatch: pytest.MonkeyPatch, unread: str, looks: bool
+) -> None:
+    first = command.put(State.INCREMENTAL)
+    store = command.services.store
+    other = store.put(replace(first, table=OTHER, topic="other", version=0))
+    error = KafkaError("topic t is closed to this user", remedy="Grant it.")
+    facts: dict[str, TopicFacts | KafkaError] = {
+        record.topic: TopicFacts("T1", {0: 0}, {0: 5}) for record in (first, other)
+    }
+
+    def settings(
+        _context: RunContext, topics: dict[str, TopicFacts | KafkaError]
+    ) -> dict[str, TopicFacts | KafkaError]:
+        return {**topics, first.topic: error} if unread == "settings" else topics
+
+    seen: list[TableId] = []
+
+    def run_table(context: RunContext, record: TableRecord, **given: Any) -> RunResult:
+        seen.append(record.table)
+        if record.table == TABLE:
+            return run(context, record, **given)
+        assert isinstance(given["topic"], TopicFacts)
+        return RunResult(record.table, record.state)
+
+    def read(_context: RunContext, _topics: Iterable[str]) -> dict[str, TopicFacts | KafkaError]:
+        return {**facts, first.topic: error} if unread == "facts" else facts
+
+    monkeypatch.setattr(cycle, "topic_facts", read)
+    monkeypatch.setattr(cycle, "with_settings", settings)
+    monkeypatch.setattr(cycle, "run_table", run_table)
+    monkeypatch.setattr(cycle, "cut_off", lambda *_: set())
+    monkeypatch.setattr(cycle, "_look_at_captures", lambda *_: None)
+    context = command.context(sources={"shop": cast("Any", None)})
+    failed, well = run_tables(context, [first, other], look_at_idle=looks)
+    assert sorted(seen) == sorted([TABLE, OTHER])
+    assert failed.error is not None
+    assert (failed.error.error, failed.error.message) == ("KafkaError", error.message)
+    assert (failed.state, well.error) == (State.FAILED, None)
