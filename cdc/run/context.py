@@ -169,6 +169,24 @@ class RunContext:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A table's turn among others. A run ends it after a commit, before its end offsets.
+
+    The run ends if another process waits for the table, or if its time is over. The next run takes
+    the remaining changes.
+
+    Args:
+        seconds: The time; None does not limit it.
+    """
+
+    seconds: float | None = None
+
+    def is_over(self, after_s: float) -> bool:
+        """Whether the time is over after a number of seconds."""
+        return self.seconds is not None and after_s >= self.seconds
+
+
+@dataclass(frozen=True)
 class RunResult:
     """The result of one run for one table.
 

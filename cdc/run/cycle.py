@@ -20,7 +20,7 @@ from cdc.errors import CaptureError, KafkaError, LostHistoryError, PositionError
 from cdc.run import plan
 from cdc.run.catalog_name import follow_name, name_idle
 from cdc.run.comparison import settings_digest
-from cdc.run.context import RunResult
+from cdc.run.context import RunResult, Turn
 from cdc.run.ddl_events import since
 from cdc.run.former_generations import remove_former
 from cdc.run.table import run_table
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
+TURN_S = 30.0
+"""Seconds after which a table with a backlog gives way to other tables, in continuous runs."""
 _IDLE_LOOK_S = 60.0
 """Seconds between checks of the tables without new offsets."""
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
@@ -62,7 +64,9 @@ def run_tables(
         look_at_idle: Whether to check tables without new offsets (slot, catalog, topic settings),
             to check the captures of tables whose state does not allow a run, to remove former
             generations whose retention time is over, and to set missing names in the catalog.
-        spaced: Whether a table that is not late waits for its ``min_commit_interval``.
+        spaced: Whether this is one of many runs: a table that is not late waits for its
+            ``min_commit_interval``, and a table with a backlog leaves the rest of it to the next
+            run after `TURN_S`. Otherwise each table is run to the end that its topic has now.
 
     Returns:
         One result per table that had work, in the order given.
@@ -128,10 +132,12 @@ def _run_all(
         return []
     if not look_at_idle:
         topics = with_settings(context, {record.topic: topics[record.topic] for record in due})
+    turn = Turn(TURN_S if spaced else None)
     workers = max(1, min(len(due), parallel or context.config.spark.parallel_tables))
     with ThreadPoolExecutor(workers, thread_name_prefix="run") as pool:
         futures = [
-            pool.submit(_run_due, context, record, topics[record.topic], captures) for record in due
+            pool.submit(_run_due, context, record, topics[record.topic], captures, turn)
+            for record in due
         ]
         return [future.result() for future in futures]
 
@@ -230,10 +236,11 @@ def _run_due(
     record: TableRecord,
     topic: TopicFacts | KafkaError,
     captures: Captures,
+    turn: Turn,
 ) -> RunResult:
     # Tables share the cores fairly, each in its own pool; the property applies to this thread.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(record.table))
-    result = run_table(context, record, captures=captures, topic=topic)
+    result = run_table(context, record, captures=captures, topic=topic, turn=turn)
     if not result.commits:
         return result
     try:

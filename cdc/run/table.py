@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING
 from cdc.capture import position_check
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
-from cdc.capture.remembered_losses import RememberedLossError, check_losses
+from cdc.capture.remembered_losses import check_losses
 from cdc.capture.topic_facts import one_topic, still_in_topic
 from cdc.errors import (
     FencedError,
     KafkaError,
-    LakeError,
     LeaseHeldError,
-    LostEventsError,
     LostHistoryError,
     LostLogError,
-    MissingTableError,
     PausedByPolicyError,
     SchemaChangeError,
     StateError,
@@ -41,12 +38,13 @@ from cdc.run.commits import (
     run_entry,
 )
 from cdc.run.comparison import Comparison, compare, settings_digest
-from cdc.run.context import RunResult
+from cdc.run.context import RunResult, Turn
 from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import LakeShape, follow, seen_at
 from cdc.run.published_generation import check_serving, no_offsets
 from cdc.run.quarantining import require_listed
 from cdc.run.source_lookup import VISIBLE_S
+from cdc.run.stopping import RUN_STATES, counts_as_loss, stopped, unexpected
 from cdc.run.truncates import Truncates
 from cdc.runtime.failpoints import crash
 from cdc.sources.selection import not_there
@@ -54,7 +52,7 @@ from cdc.sources.source_facts import Look
 from cdc.store.error_record import ErrorRecord
 from cdc.store.history import SchemaEntry
 from cdc.store.loss_counts import Losses
-from cdc.store.table_state import Cause, State, TableRecord, transition, with_commit
+from cdc.store.table_state import State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -67,7 +65,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_RUN_STATES = frozenset({State.CATCHING_UP, State.INCREMENTAL})
 _STORE_TRIES = 5
 
 
@@ -78,6 +75,7 @@ def run_table(
     *,
     captures: Captures | None = None,
     topic: TopicFacts | KafkaError | None = None,
+    turn: Turn | None = None,
 ) -> RunResult:
     """Apply the new records of a table's topic to its lake table.
 
@@ -92,12 +90,13 @@ def run_table(
             stable offsets.
         captures: Evidence shared with the other tables of the run.
         topic: The current facts of the topic, or the error of reading them; None reads them.
+        turn: When the run ends before its end offsets; None never does.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     try:
-        with context.leases.hold(record.resource) as lease:
+        with context.leases.hold(record.resource, gives_way=turn is not None) as lease:
             run = _TableRun(context, record, lease, captures or Captures(context), topic)
-            run.work(until)
+            run.work(until, turn)
             result = run.result
     except LeaseHeldError as held:
         _log.info("%s", held)
@@ -136,11 +135,14 @@ class _TableRun:
         self._stopped: SchemaEntry | None = None
         self._still_open: Collection[int] | None = None
         self._end: Mapping[int, int] = {}
+        self._turn: Turn | None = None
+        self._began = time.monotonic()
         self.result = RunResult(record.table, self._record.state)
 
-    def work(self, until: Mapping[int, int] | None) -> None:
+    def work(self, until: Mapping[int, int] | None, turn: Turn | None = None) -> None:
         """Run. If an error stops the run, record the error in the table's state and the result."""
-        if self._state not in _RUN_STATES:
+        self._turn = turn
+        if self._state not in RUN_STATES:
             self.result = replace(
                 self.result,
                 skipped=True,
@@ -164,7 +166,7 @@ class _TableRun:
             self._stop(error)
         except Exception as error:  # noqa: BLE001 - one table's failure never stops another's
             _log.exception("the run of table %s failed", self._table)
-            self._stop(_unexpected(self._record, error))
+            self._stop(unexpected(self._record, error))
 
     @property
     def _state(self) -> State | None:
@@ -261,14 +263,29 @@ class _TableRun:
                 self._count_applied(applied)
                 crash("run.before_state")
                 self._remember(newest)
-                if self._state not in _RUN_STATES:
+                if self._state not in RUN_STATES:
                     return  # the table was paused or retired: what is committed is recorded
+                if self._leaves_to_waiter(at != end):
+                    return
                 if shape.lake.keep_up(self._lease.check):
                     context = self._context
                     self._record = keep_size(context.spark, context.store, self._record)
                 self._lease.check()
+                if self._turn is not None and self._turn.is_over(time.monotonic() - self._began):
+                    return
         finally:
             task.done()
+
+    def _leaves_to_waiter(self, unfinished: bool) -> bool:
+        """Whether the run ends here, since another process waits for the table."""
+        if self._turn is None or not unfinished or not self._lease.is_wanted():
+            return False
+        warning = (
+            f"table {self._table} has more changes: the run left it to a process that waits for it"
+        )
+        _log.info("%s", warning)
+        self.result = replace(self.result, warnings=(*self.result.warnings, warning))
+        return True
 
     def _compared(self, newest: CommitRecord, handoff: Handoff) -> Comparison:
         """Check the source, the capture and the catalog, and compare the lake with them."""
@@ -380,7 +397,7 @@ class _TableRun:
         record, summary = committed.record, commit_summary(committed)
         self.result = replace(self.result, offsets=dict(record.offsets), watermark=record.watermark)
         known = self._record.last_commit
-        healthy = self._record.state in _RUN_STATES and not self._record.failures
+        healthy = self._record.state in RUN_STATES and not self._record.failures
         if (
             known is not None
             and (known.instant, known.epochs) == (committed.instant, summary.epochs)
@@ -389,7 +406,7 @@ class _TableRun:
             return
 
         def remembered(record: TableRecord) -> TableRecord:
-            if record.state is State.FAILED and record.resume_to in _RUN_STATES:
+            if record.state is State.FAILED and record.resume_to in RUN_STATES:
                 record = transition(record, record.resume_to, at=_now())
             return with_commit(record, summary, at=_now())
 
@@ -406,25 +423,11 @@ class _TableRun:
         # The next generation must not get this verdict on the former one, nor count its loss.
         self._lease.check()
         self._require_same_attempt(self._context.store.newest(self._record))
-        if _counts(error, beside=self._record.beside):
+        if counts_as_loss(error, beside=self._record.beside):
             shared = isinstance(error, LostLogError)
             scope = self._context.capture(self._record).resource if shared else self._table
             self._losses.note(str(scope), error.message)
-
-        def stopped(record: TableRecord) -> TableRecord:
-            if record.state is State.FAILED and record.resume_to in _RUN_STATES:
-                record = transition(record, record.resume_to, at=_now())
-            if record.state not in _RUN_STATES:
-                return record
-            if isinstance(error, (LostHistoryError, SchemaChangeError, MissingTableError)):
-                return _transition(record, State.NEEDS_BOOTSTRAP, error)
-            if isinstance(error, PausedByPolicyError):
-                return _transition(record, State.PAUSED, error)
-            again = plan.retry_at(record.failures + 1, _now())
-            cause = Cause(error=error, retry_at=again)
-            return transition(record, State.FAILED, at=_now(), cause=cause)
-
-        self._save(stopped, self._stopped)
+        self._save(lambda record: stopped(record, error, at=_now()), self._stopped)
         self.result = replace(self.result, state=self._record.state, error=ErrorRecord.of(error))
 
     def _save(
@@ -463,36 +466,6 @@ class _TableRun:
                 remedy="Nothing was committed after that; the next run follows the new copy.",
                 table=self._table,
             )
-
-
-def _counts(error: TributaryError, *, beside: bool) -> bool:
-    """Whether an error is counted as a loss of events, which all generations of a table must see.
-
-    Args:
-        error: The error of a run.
-        beside: Whether the run is of a generation that is built beside the serving one. Such a
-            generation has its own offsets and its own lake. Records that only this generation
-            lacks are not lost for the serving one.
-    """
-    if beside:
-        return isinstance(error, (LostEventsError, LostLogError, MissingTableError))
-    lost = isinstance(error, (LostHistoryError, MissingTableError))
-    return lost and not isinstance(error, RememberedLossError)
-
-
-def _transition(record: TableRecord, to: State, error: TributaryError) -> TableRecord:
-    return transition(record, to, at=_now(), cause=Cause(error.message, error))
-
-
-def _unexpected(record: TableRecord, error: Exception) -> TributaryError:
-    first = next(iter(str(error).splitlines()), "")
-    return LakeError(
-        f"the run of table {record.table} failed: {type(error).__name__}: {first}",
-        remedy="The log has the whole error. Nothing of the batch was committed; the next run"
-        f" takes it again, or `tributary retry {record.table}` does so now.",
-        table=record.table,
-        topic=record.topic,
-    )
 
 
 def _now() -> datetime:

@@ -19,12 +19,14 @@ from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.runtime.progress import NullProgress, Progress, shown_as
 from cdc.runtime.waiting import wait_while
 from cdc.store.lease_owner import Owner
+from cdc.store.lease_wish import LeaseWish, is_wanted
 from cdc.store.state_store import Store
 from cdc.store.tables import leases
 from schemas.table import TableId
 
 DEFAULT_TTL_S = 60.0
 _POLL_S = 0.5
+_WAIT = "Wait for that process to end. After a crash the lease runs out by itself."
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +51,8 @@ class Lease:
         self.ttl_s = ttl_s
         self.token = 0
         self._store = store
-        self._resource = str(resource)
-        self._about = {} if isinstance(resource, str) else {"table": resource}
+        self.resource = str(resource)
+        self.about = {} if isinstance(resource, str) else {"table": resource}
 
     def acquire(self) -> int:
         """Take the lease.
@@ -61,7 +63,7 @@ class Lease:
         Raises:
             LeaseHeldError: Another process holds the lease. The error names its owner and expiry.
         """
-        clock, row = self._store.clock, leases.c.resource == self._resource
+        clock, row = self._store.clock, leases.c.resource == self.resource
         free = sa.or_(leases.c.owner.is_(None), leases.c.expires_at <= clock)
         take = (
             sa.update(leases)
@@ -69,7 +71,7 @@ class Lease:
             .values(owner=self.owner, token=leases.c.token + 1, expires_at=clock + self.ttl_s)
         )
         first = sa.insert(leases).values(
-            resource=self._resource, owner=self.owner, token=1, expires_at=clock + self.ttl_s
+            resource=self.resource, owner=self.owner, token=1, expires_at=clock + self.ttl_s
         )
         try:
             with self._store.transaction() as connection:
@@ -102,7 +104,7 @@ class Lease:
                 f"the lease on {self.what} was lost: another process has taken it over",
                 remedy="Nothing was committed after that; the process that holds it goes on.",
                 token=self.token,
-                **self._about,
+                **self.about,
             )
 
     def check(self) -> None:
@@ -113,6 +115,10 @@ class Lease:
         """
         self.renew()
 
+    def is_wanted(self) -> bool:
+        """Whether another process waits for the lease."""
+        return is_wanted(self._store, self.resource)
+
     def release(self) -> None:
         """Release the lease; do nothing if this process no longer holds it."""
         free = sa.update(leases).where(self._held_by_this()).values(owner=None, expires_at=0.0)
@@ -121,7 +127,7 @@ class Lease:
 
     def _held_by_this(self) -> sa.ColumnElement[bool]:
         return sa.and_(
-            leases.c.resource == self._resource,
+            leases.c.resource == self.resource,
             leases.c.token == self.token,
             leases.c.owner == self.owner,
         )
@@ -135,7 +141,7 @@ class Lease:
         Raises:
             LeaseHeldError: The holder is alive, or is not visible from this process.
         """
-        row = leases.c.resource == self._resource
+        row = leases.c.resource == self.resource
         with self._store.transaction() as connection:
             found = connection.execute(sa.select(leases).where(row)).first()
         holder = None if found is None or found.owner is None else Owner.parse(found.owner)
@@ -167,10 +173,10 @@ class Lease:
             until = f"; its lease runs until {expires:%Y-%m-%d %H:%M:%S} UTC unless renewed"
         return LeaseHeldError(
             f"{self.what} is held by {owner}{until}",
-            remedy="Wait for that process to end. After a crash the lease runs out by itself.",
+            remedy=_WAIT,
             owner=owner,
             expires_at=expires.isoformat() if expires else None,
-            **self._about,
+            **self.about,
         )
 
 
@@ -200,17 +206,29 @@ class Leases:
         self._progress = progress or NullProgress()
 
     @contextmanager
-    def hold(self, resource: TableId | str, *, wait_s: float = 0.0) -> Iterator[Lease]:
+    def hold(
+        self, resource: TableId | str, *, wait_s: float = 0.0, gives_way: bool = False
+    ) -> Iterator[Lease]:
         """Hold a lease for the length of a block, and renew it in the background.
+
+        While this process waits, others see its wish by `Lease.is_wanted`.
 
         Args:
             resource: The table, or the name of a resource that many tables share.
             wait_s: Bound of the wait for another holder, in seconds.
+            gives_way: Whether to leave the lease to a process that waits for it.
 
         Raises:
-            LeaseHeldError: Another process still holds the lease at the end of the wait.
+            LeaseHeldError: Another process still holds the lease at the end of the wait, or waits
+                for it and this process gives way.
         """
         lease = Lease(self._store, resource, self.owner, ttl_s=self.ttl_s)
+        if gives_way and lease.is_wanted():
+            raise LeaseHeldError(
+                f"{lease.what} is left to a process that waits for it",
+                remedy=_WAIT,
+                **lease.about,
+            )
         self._acquire(lease, wait_s)
         stop = threading.Event()
         renewal = threading.Thread(
@@ -232,9 +250,17 @@ class Leases:
                 return error
             return None
 
+        def held_again() -> LeaseHeldError | None:
+            wish.renew()
+            return held()
+
         if (error := held()) and wait_s > 0:
-            with shown_as(f"wait for {lease.what}", self._progress) as task:
-                error = wait_while(held, timeout_s=wait_s, poll_s=_POLL_S, task=task)
+            wish = LeaseWish(self._store, lease.resource)
+            try:
+                with shown_as(f"wait for {lease.what}", self._progress) as task:
+                    error = wait_while(held_again, timeout_s=wait_s, poll_s=_POLL_S, task=task)
+            finally:
+                wish.withdraw()
         if error:
             raise error
 

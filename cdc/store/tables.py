@@ -127,6 +127,15 @@ paused_replay_rows = sa.Table(
 )
 """One row per source whose replica's replay we will pause, or have paused, for a moment."""
 
+lease_wishes = sa.Table(
+    "tributary_lease_wish",
+    metadata,
+    sa.Column("waiter", sa.String(36), primary_key=True),
+    sa.Column("resource", _name(512), nullable=False),
+    sa.Column("expires_at", sa.Double, nullable=False),
+)
+"""One row per process that waits for a lease, and per lease for which it waits."""
+
 leases = sa.Table(
     "tributary_lease",
     metadata,

@@ -51,9 +51,11 @@ class FreeLeases(Leases):
     """Leases that exclude nobody, as if the clock had let one run out."""
 
     @contextlib.contextmanager
-    def hold(self, table: TableId, *, wait_s: float = 0.0) -> Iterator[Lease]:
+    def hold(
+        self, table: TableId, *, wait_s: float = 0.0, gives_way: bool = False
+    ) -> Iterator[Lease]:
         elsewhere = TableId(table.source, table.schema, f"{table.name}-free")
-        with super().hold(elsewhere, wait_s=wait_s) as lease:
+        with super().hold(elsewhere, wait_s=wait_s, gives_way=gives_way) as lease:
             yield lease
 
 

@@ -1,0 +1,70 @@
+"""What an error of a table's run makes of the table's record."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cdc.capture.remembered_losses import RememberedLossError
+from cdc.errors import (
+    LakeError,
+    LostEventsError,
+    LostHistoryError,
+    LostLogError,
+    MissingTableError,
+    PausedByPolicyError,
+    SchemaChangeError,
+)
+from cdc.run import plan
+from cdc.store.table_state import Cause, State, TableRecord, transition
+from schemas.errors import TributaryError
+
+RUN_STATES = frozenset({State.CATCHING_UP, State.INCREMENTAL})
+"""States in which a run applies changes."""
+
+
+def stopped(record: TableRecord, error: TributaryError, *, at: datetime) -> TableRecord:
+    """Return the record of a table whose run an error has stopped.
+
+    Args:
+        record: The table's record. It stays as it is if its state does not allow a run any more.
+        error: The error.
+        at: Now, in UTC.
+    """
+    if record.state is State.FAILED and record.resume_to in RUN_STATES:
+        record = transition(record, record.resume_to, at=at)
+    if record.state not in RUN_STATES:
+        return record
+    cause = Cause(error.message, error)
+    if isinstance(error, (LostHistoryError, SchemaChangeError, MissingTableError)):
+        return transition(record, State.NEEDS_BOOTSTRAP, at=at, cause=cause)
+    if isinstance(error, PausedByPolicyError):
+        return transition(record, State.PAUSED, at=at, cause=cause)
+    cause = Cause(error=error, retry_at=plan.retry_at(record.failures + 1, at))
+    return transition(record, State.FAILED, at=at, cause=cause)
+
+
+def counts_as_loss(error: TributaryError, *, beside: bool) -> bool:
+    """Whether an error is counted as a loss of events, which all generations of a table must see.
+
+    Args:
+        error: The error of a run.
+        beside: Whether the run is of a generation that is built beside the serving one. Such a
+            generation has its own offsets and its own lake. Records that only this generation
+            lacks are not lost for the serving one.
+    """
+    if beside:
+        return isinstance(error, (LostEventsError, LostLogError, MissingTableError))
+    lost = isinstance(error, (LostHistoryError, MissingTableError))
+    return lost and not isinstance(error, RememberedLossError)
+
+
+def unexpected(record: TableRecord, error: Exception) -> TributaryError:
+    """Return an unforeseen error of a table's run as a typed error."""
+    first = next(iter(str(error).splitlines()), "")
+    return LakeError(
+        f"the run of table {record.table} failed: {type(error).__name__}: {first}",
+        remedy="The log has the whole error. Nothing of the batch was committed; the next run"
+        f" takes it again, or `tributary retry {record.table}` does so now.",
+        table=record.table,
+        topic=record.topic,
+    )

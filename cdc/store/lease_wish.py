@@ -1,0 +1,68 @@
+"""The wish of a process that waits for a lease: holders with much to do see it and give way."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from cdc.errors import StateError
+from cdc.store.tables import lease_wishes
+
+if TYPE_CHECKING:
+    from cdc.store.state_store import Store
+
+WISH_S = 10.0
+"""Seconds until the wish of a process that no longer renews it expires."""
+
+_log = logging.getLogger(__name__)
+
+
+class LeaseWish:
+    """One process's wish for one lease. It expires unless it is renewed.
+
+    Args:
+        store: The state store that keeps leases.
+        resource: The name of the leased resource.
+    """
+
+    def __init__(self, store: Store, resource: str) -> None:
+        self._store = store
+        self._resource = resource
+        self._waiter = str(uuid.uuid4())
+
+    def renew(self) -> None:
+        """Register the wish, or extend its expiry."""
+        expires_at = self._store.clock + WISH_S
+        mine = lease_wishes.c.waiter == self._waiter
+        with self._store.transaction() as connection:
+            renewal = sa.update(lease_wishes).where(mine).values(expires_at=expires_at)
+            if connection.execute(renewal).rowcount:
+                return
+            expired = lease_wishes.c.expires_at <= self._store.clock
+            connection.execute(sa.delete(lease_wishes).where(expired))
+            connection.execute(
+                sa.insert(lease_wishes).values(
+                    waiter=self._waiter, resource=self._resource, expires_at=expires_at
+                )
+            )
+
+    def withdraw(self) -> None:
+        """Remove the wish. If the store does not answer, the wish expires."""
+        try:
+            with self._store.transaction() as connection:
+                mine = lease_wishes.c.waiter == self._waiter
+                connection.execute(sa.delete(lease_wishes).where(mine))
+        except StateError as error:
+            _log.warning("the wish for %s stays until it expires: %s", self._resource, error)
+
+
+def is_wanted(store: Store, resource: str) -> bool:
+    """Whether a process waits for the lease on a resource."""
+    query = sa.select(sa.func.count()).where(
+        lease_wishes.c.resource == resource, lease_wishes.c.expires_at > store.clock
+    )
+    with store.transaction() as connection:
+        return bool(connection.execute(query).scalar())

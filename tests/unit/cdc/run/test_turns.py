@@ -1,0 +1,115 @@
+"""When a run of one of many tables ends before the end of its topic."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from cdc.capture.position_check import TopicFacts
+from cdc.lake.commit import CommitRecord
+from cdc.lake.timeline import Committed
+from cdc.run import RunContext, RunResult, cycle, run_table, run_tables
+from cdc.run.batch import Applied
+from cdc.run.context import Turn
+from cdc.store.lease_wish import LeaseWish
+from cdc.store.table_state import State
+from operate.context import Services
+from tests.unit.bootstrap.test_killed import TABLE, Command
+
+COMMITS = 5
+_INSTANTS = itertools.count()
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    """A table that is some commits behind its topic."""
+    monkeypatch.setattr(Services, "spark", None)
+    monkeypatch.setattr(RunContext, "spark", cast("Any", SimpleNamespace(sparkContext=Pools())))
+    command = Command(tmp_path, "failed")
+    commit = CommitRecord("run", TABLE, str(UUID(int=1)), offsets={0: 0})
+    lake = SimpleNamespace(keep_up=lambda _: False)
+    shape = cast("Any", SimpleNamespace(lake=lake, source_table=None, source_schema=None))
+
+    def applies(run: Any, _until: object) -> None:
+        step = run._settings.max_events_per_run
+        run._apply_range(shape, Committed("0", "commit", commit), {0: COMMITS * step})
+
+    monkeypatch.setattr("cdc.run.table._TableRun._apply_all", applies)
+    monkeypatch.setattr("cdc.run.table.BatchWriter", Writer)
+    monkeypatch.setattr(Writer, "meanwhile", lambda: None, raising=False)
+    yield command
+    command.services.close()
+
+
+class Pools:
+    def setLocalProperty(self, _key: str, _value: str) -> None:
+        pass
+
+
+class Writer:
+    """Commits that write nothing."""
+
+    meanwhile: Callable[[], object]
+
+    def __init__(self, *_: object, **_settings: object) -> None:
+        pass
+
+    def apply(self, piece: Any, newest: CommitRecord, *_: object, **_more: object) -> Applied:
+        Writer.meanwhile()
+        return Applied(
+            replace(newest, offsets=dict(piece.end)), f"20260102030405{next(_INSTANTS):03}", 1
+        )
+
+
+@pytest.mark.parametrize(
+    ("turn", "commits"),
+    [(None, COMMITS), (Turn(), COMMITS), (Turn(1000.0), COMMITS), (Turn(0.0), 1)],
+)
+def test_a_turn_ends_after_its_time_and_one_commit(
+    command: Command, turn: Turn | None, commits: int
+) -> None:
+    result = run_table(command.context(), command.put(State.INCREMENTAL), turn=turn)
+    assert (result.error, result.commits, result.warnings) == (None, commits, ())
+    assert command.left() == (State.INCREMENTAL, 0)
+
+
+@pytest.mark.parametrize(("turn", "commits"), [(Turn(), 1), (None, COMMITS)])
+def test_a_run_gives_way_after_the_commit_during_which_another_process_asks(
+    command: Command, monkeypatch: pytest.MonkeyPatch, turn: Turn | None, commits: int
+) -> None:
+    wish = LeaseWish(command.services.store, str(TABLE))
+    monkeypatch.setattr(Writer, "meanwhile", wish.renew)
+    record = command.put(State.INCREMENTAL)
+    result = run_table(command.context(), record, turn=turn)
+    assert (result.error, result.commits) == (None, commits)
+    assert any("left it to a process" in warning for warning in result.warnings) == bool(turn)
+    again = run_table(command.context(), record, turn=turn)
+    assert again.skipped == bool(turn), "the waiter comes first"
+    wish.withdraw()
+    monkeypatch.setattr(Writer, "meanwhile", lambda: None)
+    assert run_table(command.context(), record, turn=turn).commits == COMMITS
+
+
+@pytest.mark.parametrize("spaced", [True, False])
+def test_only_one_of_many_runs_has_a_limited_turn(
+    command: Command, monkeypatch: pytest.MonkeyPatch, spaced: bool
+) -> None:
+    record, turns = command.put(State.INCREMENTAL), list[Turn]()
+
+    def run(_context: RunContext, record: Any, **given: Any) -> RunResult:
+        turns.append(given["turn"])
+        return RunResult(record.table, record.state)
+
+    facts = {record.topic: TopicFacts("T1", {0: 0}, {0: 5})}
+    monkeypatch.setattr(cycle, "topic_facts", lambda *_: facts)
+    monkeypatch.setattr(cycle, "with_settings", lambda _, topics: topics)
+    monkeypatch.setattr(cycle, "run_table", run)
+    run_tables(command.context(), [record], look_at_idle=False, spaced=spaced)
+    assert turns == [Turn(cycle.TURN_S if spaced else None)]
