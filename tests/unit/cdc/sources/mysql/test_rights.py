@@ -12,6 +12,7 @@ import yaml
 from pymysql.constants import CR, ER
 
 from cdc.config import MysqlSourceConfig, parse
+from cdc.errors import SourceError
 from cdc.sources.mysql import innodb, rights
 from cdc.sources.mysql.connection import Connections, Row, Session
 from cdc.sources.servers import Role
@@ -65,6 +66,18 @@ def test_a_server_without_a_binlog_lacks_no_right() -> None:
     """Error 1381: that log_bin is OFF has a line of its own, which names the setting."""
     off = pymysql.OperationalError(ER.NO_BINARY_LOGGING, "You are not using binary logging")
     assert list(rights.of_server(Scripts(Scripted({"SHOW BINARY LOGS": off})))) == []
+
+
+def test_mysqls_refusal_to_show_prepared_transactions_is_a_missing_right() -> None:
+    """Error 1401 stands for a fatal error in a branch; for this statement it means the right."""
+    denied = pymysql.OperationalError(1401, "XAER_RMERR: Fatal error occurred")
+    (lacking,) = rights.of_server(Scripts(Scripted({"XA RECOVER": denied})))
+    assert "lacks XA_RECOVER_ADMIN" in lacking.detail
+    with pytest.raises(SourceError, match="XA transactions"):
+        rights.prepared_branches(Scripted({"XA RECOVER": denied}))
+    lost = pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection")
+    with pytest.raises(pymysql.OperationalError):
+        rights.prepared_branches(Scripted({"XA RECOVER": lost}))
 
 
 @pytest.mark.parametrize("code", [ER.UNKNOWN_ERROR, CR.CR_SERVER_LOST])
