@@ -100,7 +100,7 @@ def retry(services: Services, table: TableId) -> Outcome:
             raise
         note = (
             f"connector {names.connector} was not looked at: {error.message}. {error.remedy}"
-            " `tributary check` then tells whether the connector runs."
+            " `tributary check` then shows whether the connector runs."
         )
         released = _go_on(services, table, State.FAILED, "set to be tried again")
         return replace(released, details={"notes": [note]})

@@ -44,7 +44,7 @@ class LakeColumns:
         types: Spark type by name.
         dropped: The columns that the source has dropped and the lake keeps.
         read_by_key: The columns whose values are read from the source by key.
-        hidden: Of each column with hidden values, by name: how the lake hides the values
+        hidden: For each column with hidden values, by name: how the lake hides the values
             (``hash`` or ``mask``), and the Spark type of the values.
     """
 

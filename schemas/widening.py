@@ -80,7 +80,7 @@ def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
     """Whether a text got a character set that may lack letters of its rows, or lack room for them.
 
     The TEXT types limit the number of bytes, not of letters. Letters also get lost where events of
-    before the change have characters that the connector cannot tell apart: which ones those are
+    before the change have characters that the connector cannot distinguish: which ones those are
     depends on the character set that the column had then.
     """
     before, after = (

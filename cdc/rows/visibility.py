@@ -37,7 +37,7 @@ def is_not_visible(reading: Reading) -> SparkColumn:
 
     Events have the lower 32 bits of a transaction's id, which the server orders in a circle. So a
     transaction of more than 2^31 ids ago looks like one that began later. Only the transactions
-    that were still open tell the two apart.
+    that were still open distinguish the two.
     """
     if not reading.snapshot:
         return F.lit(False)

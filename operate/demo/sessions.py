@@ -34,7 +34,7 @@ Sessions = Callable[[], AbstractContextManager[AdminSession]]
 
 
 def sessions(source: str, config: SourceConfig) -> Sessions:
-    """Return the opener of sessions on a source; each call connects anew, from any thread.
+    """Return the opener of sessions on a source; each call opens a new one, from any thread.
 
     Args:
         source: Key of the source.

@@ -56,7 +56,7 @@ _AS_ADDED = """
 #   the column in the catalog.
 # - `stored` is true while the catalog has the value of a column for rows older than it. A new file
 #   has the value itself, so the server writes the row of the column for any rewrite; only ALTER ...
-#   TYPE also makes the column's default anew, which `default_made` shows.
+#   TYPE also recreates the column's default, which `default_made` shows.
 # - `parts` shows a changed label of an enum or field of a composite: such a change does not write
 #   any row of the table, and all rows show it. Types of the server itself, with oids below 16384,
 #   have no such parts. `parts_written` shows a label that was changed and changed back.
@@ -282,7 +282,7 @@ def truncated(
     TRUNCATE no row from before is left. If all rows are younger, the two cases look the same.
 
     Args:
-        session: Of a role that may read the table.
+        session: A session of a role that may read the table.
         table: The table.
         files: Each partition's file at that reading, by the partition's object id.
         since: All transactions below this id had ended at that reading; empty if it is not known.

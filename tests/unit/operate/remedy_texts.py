@@ -24,7 +24,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class UnreadableError(Exception):
-    """An expression whose texts the walk cannot tell."""
+    """An expression whose texts the walk cannot find."""
 
 
 @dataclass

@@ -250,7 +250,7 @@ def test_the_page_of_changes_names_tests_that_are_there() -> None:
 
 def test_the_page_of_changes_is_what_the_tests_do() -> None:
     assert len(KINDS) > 25
-    assert text(CHANGES).endswith(f"\n{kinds()}\n"), f"write its last table anew:\n{kinds()}"
+    assert text(CHANGES).endswith(f"\n{kinds()}\n"), f"write its last table again:\n{kinds()}"
 
 
 def test_every_setting_of_a_policy_is_on_the_page_of_changes() -> None:
