@@ -1,4 +1,4 @@
-"""The status of each table: state, position, freshness, events behind, and the log held back."""
+"""The status of each table: state, position, freshness, events behind, and the retained log."""
 
 from __future__ import annotations
 

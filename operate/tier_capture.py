@@ -231,8 +231,8 @@ def _require_known(
 ) -> None:
     """Check that a binlog's connector knows the definitions of the tables to capture.
 
-    The connector would stop for all tables at the first change of a table that it does not know, or
-    that has more columns in the connector's definition than on the server. The connector reports
+    A connector stops for all tables at the first change of a table that it does not know. It also
+    stops if its definition of the table has more columns than the server's. The connector reports
     the definition of a new table within moments.
 
     Raises:

@@ -104,7 +104,10 @@ class StatementEffects:
         )
 
     def without_events_of_cascades(self) -> StatementEffects:
-        """Return these effects for a log without events of changes by foreign keys."""
+        """Return these effects for a log that has no events of ON DELETE and ON UPDATE actions.
+
+        Each cascade then is a reason for a copy.
+        """
         return replace(self, grave=[*self.grave, *self.cascades])
 
     def shares_keys(self, key: Collection[str], primary_key: Collection[str]) -> Iterator[str]:
@@ -124,7 +127,7 @@ class StatementEffects:
                 yield index.statement
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether definitions of a column may have changed rows without a trace in the catalog."""
+        """Whether MODIFY or CHANGE may have changed values without a difference in the catalog."""
         times = self.defined[new.name.lower()]
         stricter = (old.nullable and not new.nullable) or loses_letters(old, new)
         return times > 1 or (times == 1 and stricter)

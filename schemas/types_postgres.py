@@ -114,7 +114,7 @@ class PostgresType:
 
     @property
     def _other_money_digits(self) -> str:
-        """Digits of money after the point if they are not two, as in the connector's session."""
+        """The number of decimals of money, if it is not two as in the connector's session."""
         inner = self.base or self.element
         if inner is not None:
             return inner._other_money_digits

@@ -283,7 +283,7 @@ class LocalStack:
         return wrote
 
     def wrote(self, path: Path) -> bool:
-        """Whether a stack exists and the file equals the configuration that it writes now."""
+        """Whether the stack exists and the file has exactly the text that the stack would write."""
         return self._exists() and path.is_file() and path.read_text("utf-8") == self.config_text()
 
     def _start_all(self, report: Report) -> None:

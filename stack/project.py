@@ -114,7 +114,7 @@ class Addresses:
         return None if port is None else f"http://{HOST}:{port}"
 
     def dsn(self, role: str, *, replica: bool = False, database: str | None = None) -> str:
-        """A PostgreSQL URI; the password is not in it, but in the file that it names.
+        """A PostgreSQL URI that names the password's file, not the password.
 
         Args:
             role: The role that logs in.

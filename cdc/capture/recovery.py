@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RETRY = "run `tributary retry` for one of its tables"
-"""How an operator restarts a connector."""
+"""The instruction for an operator who is to restart a connector."""
 _LOOK_S = 5.0
 
 

@@ -327,7 +327,10 @@ def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields by their keys in the file: `as`, for one, cannot be a name in Python."""
+    """Return the fields by their keys in the file.
+
+    A key can differ from the field's name: `as` is reserved in Python.
+    """
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 

@@ -41,7 +41,7 @@ ConnectReference = Annotated[str, Field(pattern=r"^\$\{[A-Za-z0-9_-]+:[^{}]+\}$"
 
 
 class Security(Section):
-    """How to reach the brokers, for both librdkafka and Java."""
+    """The encryption and the login of connections to the brokers, for librdkafka and Java."""
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """The brokers' listener protocol."""
@@ -171,7 +171,7 @@ class RegistryConfig(Section):
 
 
 class TopicConfig(Section):
-    """How topics are created."""
+    """The settings of the topics that are created."""
 
     replication_factor: Annotated[int, Field(ge=-1)] = -1
     """Replicas of each partition; -1 is the brokers' default."""
@@ -209,7 +209,7 @@ class KafkaConfig(Section):
     bootstrap_servers: Servers
     """host:port of brokers, separated by commas."""
     security: Security = Field(default_factory=defaults)
-    """How to reach the brokers."""
+    """The encryption and the login of connections to the brokers."""
     librdkafka: Options = Field(default_factory=dict)
     """Raw overrides for librdkafka clients."""
     java: Options = Field(default_factory=dict)
@@ -217,7 +217,7 @@ class KafkaConfig(Section):
     registry: RegistryConfig
     """The schema registry."""
     topic: TopicConfig = Field(default_factory=defaults)
-    """How topics are created."""
+    """The settings of the topics that are created."""
 
     def conflicts(self) -> list[Conflict]:
         """Return combinations that cannot work, as (path of the key, problem)."""

@@ -89,7 +89,7 @@ class PostgresSourceConfig(Section):
     slot: Annotated[str, Field(pattern=r"^[a-z0-9_{}]+$")] = "tributary_{source}_{tier}"
     """Template of the replication slot's name, which the connector shares."""
     heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000
-    """How often the connector writes a heartbeat row."""
+    """Time between two heartbeat rows of the connector, in milliseconds."""
 
     def name_templates(self) -> Mapping[str, str]:
         """Return the templates of names by their keys."""
@@ -149,7 +149,7 @@ class MysqlSourceConfig(Section):
     connector: Annotated[str, Field(pattern=r"^[a-z0-9_{}]+$")] = "tributary_{source}_{tier}"
     """Template of the connector's name."""
     heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000
-    """How often the connector writes a heartbeat row."""
+    """Time between two heartbeat rows of the connector, in milliseconds."""
 
     def name_templates(self) -> Mapping[str, str]:
         """Return the templates of names by their keys."""

@@ -164,7 +164,7 @@ def definition_changes(
 
 @dataclass(frozen=True)
 class ReportedStatements:
-    """What one connector's topic of DDL statements had when it was read.
+    """The content of one connector's topic of DDL statements when it was read.
 
     Args:
         topic_id: The topic's UUID.

@@ -124,7 +124,7 @@ class TransactionReader:
             yield from self._kafka.read(topic, partition, first, last, timeout_s=timeout_s)
 
     def _end(self, record: KafkaRecord) -> tuple[int, Lsn | None]:
-        """Return a transaction's id and its end, or None instead of the end at its beginning."""
+        """Return the transaction's id, and its end if the record is the end, else None."""
         try:
             event = self._decoded(record)
             xid, _, position = str(event["id"]).partition(":")

@@ -23,7 +23,7 @@ class Expiry:
     what: str
 
     def remedy(self, topics: str) -> str:
-        """Return what to do for topics; the argument names them, as in ``topic t``."""
+        """Return the remedy for topics, which the argument names as in ``topic t``."""
         return f"Set {self.setting}={self.needed} on {topics}."
 
 

@@ -44,7 +44,7 @@ class End:
 
 @dataclass(frozen=True)
 class TopicLook:
-    """What one look at many topics shows of a topic.
+    """The facts about one topic, from a look at many topics.
 
     Args:
         info: The topic as the cluster describes it.

@@ -333,7 +333,7 @@ class ShardTable:
         return self._write(rows, commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add rows in one commit by key, as `upsert` does, since the commit is a joint one."""
+        """Add rows by key in one commit, as `upsert` does: shards share the commit."""
         return self._write(rows, commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:

@@ -1,4 +1,4 @@
-"""What to do when the lake's storage refuses or does not answer, by the reason that it gives."""
+"""Remedies for a lake's storage that refuses or does not answer, by the reason that it gives."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """Return the value of a type that only these connectors send so, or None.
+    """Return the value of a type that other connectors send in another form, or None.
 
     The column's type on the source decides.
     """

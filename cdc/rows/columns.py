@@ -83,7 +83,7 @@ NULL that was sent as the column's default, a value that a binlog event does not
 column that is always read from the source."""
 
 PROBLEM = "_cdc_problem"
-"""Why the record cannot be applied, a string; NULL if it can be applied."""
+"""The reason why the record cannot be applied, a string; NULL if it can be applied."""
 
 DECODED_ONLY = (PARTITION, TRANSACTION, ORDER, UNAVAILABLE, UNCLEAR, PROBLEM)
 

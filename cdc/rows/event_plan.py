@@ -37,7 +37,7 @@ _LAST_MICROS = 253_402_300_799_999_999
 
 @dataclass(frozen=True)
 class EventRules:
-    """The facts and settings without which the events of a table cannot be read.
+    """The facts and settings that a reader of a table's events needs.
 
     Args:
         placeholder: The value that the connector sends instead of an unchanged value that the log
@@ -237,8 +237,8 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
 def _given(raw: str, lacked: str | None, column: Column) -> str:
     """Return Spark SQL that is true if a value was sent.
 
-    If the settings chose a decimal type and the column is not secret, the SQL returns the start of
-    the value, since an error message shows the value to a person.
+    For a column that is not secret, and for which the settings chose a decimal type, the SQL
+    returns the start of the value. An error message shows it to a person.
     """
     real = f"{raw} IS NOT NULL" + (f" AND NOT {lacked}" if lacked is not None else "")
     if column.decimal and not column.secret:

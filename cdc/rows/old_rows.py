@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from schemas.avro import DebeziumField, DebeziumSchema
 
 _ZERO_TEXT = "^(|0([.]0+)?|[{][}]|P0Y0M0DT0H0M0S|(1970-01-01T)?00:00:00([.]0+)?Z)$"
-"""What the connector sends for a text, and for a number, interval or time that it sends as text."""
+"""The texts that the connector sends for an empty text, and for zero of other types."""
 _ZEROES = {
     "boolean": "= FALSE",
     "int": "= 0",
@@ -33,7 +33,7 @@ _ZEROES = {
 def lacks_key(
     event: str, schema: DebeziumSchema, key: Collection[str], identity: Collection[str]
 ) -> str:
-    """Return Spark SQL of whether an event's old row lacks the key of the table.
+    """Return Spark SQL that is true if an event's old row lacks the key of the table.
 
     It does if each column of the key is a stand-in, and a column that is not of the replica
     identity has a value. A row whose key really is 0 has stand-ins in all other columns.
@@ -56,7 +56,7 @@ def lacks_key(
 
 
 def _stand_in(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL of whether a value is a stand-in; None for a type whose one is not known."""
+    """Return Spark SQL that is true for a stand-in; None for a type whose stand-in is not known."""
     zero, default = _ZEROES.get(field.avro_type), field.default
     if zero is None or (field.connect_name or "").endswith("Decimal"):
         return None

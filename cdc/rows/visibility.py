@@ -19,7 +19,7 @@ _LOWER_BITS, _SIGN = (1 << 32) - 1, 1 << 31
 
 @dataclass(frozen=True)
 class Reading:
-    """What a reading of the source's catalog shows.
+    """The transactions that a reading of the source's catalog shows.
 
     Args:
         snapshot: The text of its ``pg_snapshot``; empty if it shows all transactions of the log,

@@ -1,4 +1,4 @@
-"""Keeps a table's name in the catalog pointed at its published generation."""
+"""Lets a table's name in the catalog always point at the published generation."""
 
 from __future__ import annotations
 

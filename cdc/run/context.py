@@ -170,10 +170,10 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Turn:
-    """A table's turn among others. A run ends it after a commit, before its end offsets.
+    """A table's turn among others, at whose end a run stops before its end offsets.
 
-    The run ends if another process waits for the table, or if its time is over. The next run takes
-    the remaining changes.
+    The run stops after the commit in which its time is over, or in which another process begins to
+    wait for the table. The next run takes the remaining changes.
 
     Args:
         seconds: The time; None does not limit it.

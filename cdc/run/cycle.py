@@ -61,9 +61,9 @@ def run_tables(
         context: The runs' context.
         records: The tables. Tables whose state does not allow a run are skipped.
         parallel: Number of tables at a time; None takes ``spark.parallel_tables``.
-        look_at_idle: Whether to check tables without new offsets (slot, catalog, topic settings),
-            to check the captures of tables whose state does not allow a run, to remove former
-            generations whose retention time is over, and to set missing names in the catalog.
+        look_at_idle: Whether to do what needs no new offsets: check slot, catalog and topic
+            settings, also for tables whose state does not allow a run; remove former generations
+            whose retention time is over; set missing names in the catalog.
         spaced: Whether this is one of many runs: a table that is not late waits for its
             ``min_commit_interval``, and a table with a backlog leaves the rest of it to the next
             run after `TURN_S`. Otherwise each table is run to the end that its topic has now.

@@ -1,4 +1,4 @@
-"""What an error of a table's run makes of the table's record."""
+"""The record of a table whose run has ended with an error."""
 
 from __future__ import annotations
 

@@ -379,9 +379,9 @@ class SnapshotReader(Protocol):
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Return the typed error of a failed read by Spark, from the text of its exception.
 
-        The error is `SnapshotLostError` for a lost view, `ReplicaError` for a session on the wrong
-        server, and `SourceError` with the column's name for a value that the lake's type cannot
-        represent. The result is None if the text is not from a failed read of this source.
+        A lost view gives `SnapshotLostError`, and a session on the wrong server `ReplicaError`. A
+        value that the lake's type cannot represent gives `SourceError` with the column's name. The
+        result is None if the text is not from a failed read of this source.
         """
 
 
@@ -461,10 +461,10 @@ class SourceCapture(Protocol):
         """Return the health of the log that the capture depends on."""
 
     def audit(self) -> list[str]:
-        """Return the problems due to which changes of all tables are not captured in full."""
+        """Return the problems that keep every table's changes from being captured in full."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return the problems due to which only this table's changes are not captured in full."""
+        """Return why changes of this table, and of no other, are not captured in full."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
         """Return the missing rights to replicate the table, and the GRANT statements, or None."""

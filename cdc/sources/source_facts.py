@@ -218,7 +218,7 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class OlderEnded:
-    """Proof that no further transaction is captured in part for tables added to a capture.
+    """Proof that tables added to a capture get every later transaction in full.
 
     Args:
         by: The proof as text: x0, or a marker's id.

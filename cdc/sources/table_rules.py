@@ -1,4 +1,4 @@
-"""What a kind of source requires of a table, so that its log shows every change of a row. Pure."""
+"""The conditions under which a source's log shows every change of a table. Pure."""
 
 from __future__ import annotations
 

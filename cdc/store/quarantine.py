@@ -1,8 +1,8 @@
 """The quarantine: raw bytes of records that could not be applied, in the state store.
 
-The state store is used instead of the lake, since one statement without Spark stores a record, or
-lists the records of thousands of tables, and no row is written in part. Both the number of records
-(``max_quarantined``) and their size have a limit.
+The records are in the state store and not in the lake: one statement without Spark stores a
+record, or lists the records of thousands of tables. No record is written in part. Both the number
+of records (``max_quarantined``) and their size have a limit.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from schemas.table import Shard, TableId
 STORE_REMEDY = (
     "Use the version of this tool that wrote the state store, or restore the store from a backup."
 )
-"""What to do about a document of the state store that cannot be read."""
+"""The remedy for a document of the state store that cannot be read."""
 
 
 class State(str, Enum):

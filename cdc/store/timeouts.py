@@ -1,4 +1,4 @@
-"""Limits of how long the state store's server may take to answer, for every cause of a delay."""
+"""Bounds of the wait for the state store's server, whatever delays its answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from psycopg.abc import PQGen
 from sqlalchemy.engine import URL
 
 CONNECT_LIMIT_S = 10
-"""How long a server may take to accept a connection."""
+"""Bound of the wait until a server accepts a connection."""
 ANSWER_LIMIT_S = 60
 """How long the server may take to answer; longer than InnoDB waits for a lock."""
 
@@ -38,7 +38,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
-    """Pass through the driver's steps, several per second, until nothing moves for the limit."""
+    """Run the driver's steps, several per second; fail if none succeeds within the limit."""
     moved = time.monotonic()
     try:
         ready = yield next(waiting)

@@ -129,7 +129,7 @@ def run(
 
 
 def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
-    """Run once and show it; returns the tables that wait, and whose error is not shown yet."""
+    """Run once, show the results, and return the waiting tables whose error is not shown yet."""
     results = runs.once()
     if not renderer.json:
         _show_runs(renderer, results)

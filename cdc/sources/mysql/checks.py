@@ -37,7 +37,7 @@ DIRECT = (
     "Without GTIDs `replica` must follow the primary itself, and no other replica; or set"
     " gtid_mode = ON on all servers."
 )
-"""What to do about a replica whose place in the primary's binlog is not known."""
+"""The remedy for a replica whose place in the primary's binlog is not known."""
 
 
 def run(connections: Connections) -> list[Check]:

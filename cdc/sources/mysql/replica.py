@@ -202,9 +202,9 @@ def _position(
 def _place(connections: Connections, status: dict[str, Any], primary: str) -> BinlogPosition:
     """Return the replica's place in the primary's binlog.
 
-    A replica reports only places in the binlog of the server that it follows. So this server must
-    be the primary. With several workers, the result is the place up to which all of them have
-    committed.
+    A replica reports only places in the binlog of the server that it follows. The server that the
+    replica follows must therefore be the primary. With several workers, the result is the place up
+    to which all of them have committed.
     """
     where = connections.where(on_replica=True)
     if other := follows_another(status, primary):

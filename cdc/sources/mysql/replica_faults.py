@@ -1,4 +1,4 @@
-"""What makes a replica's rows differ from the primary's in silence: one judgement for all.
+"""The reasons why a replica's rows may differ from the primary's without an error.
 
 `check` and the fence of a copy both use it.
 """
@@ -42,7 +42,7 @@ _SETTINGS = (*_STRICT, "replicate_rewrite_db")
 
 @dataclass(frozen=True)
 class Applying:
-    """How a replica applies the primary's changes.
+    """The settings and the state with which a replica applies the primary's changes.
 
     Args:
         channels: The state of each channel, by MySQL's current names.

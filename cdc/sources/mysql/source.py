@@ -217,7 +217,10 @@ class MysqlSource:
         timeout_s: float,
         progress: Progress,
     ) -> Iterator[View]:
-        """Open a view that all of its sessions take while the replica's applier is stopped."""
+        """Open a view on a replica: the same position in every session.
+
+        The replica's applier is stopped until every session has opened its view.
+        """
         if (found := self.exact_view_obstacle(from_primary=from_primary)) is not None:
             problem, remedy = found
             raise ReplicaError(f"source {self._name}: {problem}", remedy=remedy)

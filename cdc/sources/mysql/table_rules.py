@@ -1,4 +1,4 @@
-"""What MySQL and MariaDB require of a table, so that the binlog shows every change of a row."""
+"""The conditions under which MySQL's or MariaDB's binlog shows every change of a table."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def replica_view(
 
 @contextmanager
 def _in_progress(connections: Connections, timeout_s: float, progress: Progress) -> Iterator[UUID]:
-    """Keep a transaction open that has written a marker and is known on the replica.
+    """Keep open a transaction that has written a marker and that the replica already knows.
 
     Yields:
         The marker's id.
@@ -223,7 +223,7 @@ def _taken(connections: Connections, session: Session) -> Exported:
 
 @contextmanager
 def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
-    """Let the server resume replay by itself if this process dies before it resumes replay.
+    """Make the server resume replay by itself if this process dies while replay is paused.
 
     The server runs the countdown as a statement. The end of this block cancels the statement; the
     death of this process does not.

@@ -1,4 +1,4 @@
-"""The facts of a table that must not change unseen, and what explains a change of them."""
+"""The facts of a table whose change must be noticed, and queries that explain a change."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _plain(kind: PostgresType) -> PostgresType:
 
 
 def _values(kind: PostgresType) -> list[str]:
-    """Values that cannot be sent under any replica identity."""
+    """Describe the values of an array that the connector cannot send, whatever the identity."""
     element = kind.element
     if element is None:
         return []

@@ -1,7 +1,7 @@
 """The rights that logins lack to replicate a table.
 
-Without these checks, a table that cannot be read or added to the publication would fail in the
-middle of a copy, or in the middle of an onboarding, where it stops other tables.
+Without these checks, a table that cannot be read would fail in the middle of its copy. A table that
+cannot be added to the publication would fail in the middle of an onboarding, and stop other tables.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def _wait(
     timeout_s: float,
     progress: Progress,
 ) -> None:
-    """Wait until ``blockers`` returns None instead of the open transactions."""
+    """Wait until ``blockers`` returns no open transaction."""
     with shown_as(f"wait for {what}", progress) as task:
 
         def still_open() -> str:

@@ -208,7 +208,7 @@ def exported_view(
 
 @contextmanager
 def exporting(connections: Connections, *, on_replica: bool) -> Iterator[Session]:
-    """A session whose first statement takes the snapshot that it then keeps."""
+    """A session that keeps the snapshot of its first statement."""
     with connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0) as session:
         session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         session.read_only = True

@@ -157,12 +157,12 @@ class PostgresCapture:
         return self.kept_log.health() or NoSlot(self._slot)
 
     def audit(self) -> list[str]:
-        """Return the problems due to which changes of all tables are not published in full."""
+        """Return the problems that keep every table's changes from being published in full."""
         with self._connections.open("admin") as session:
             return publication.audit(session, self._publication, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return the problems due to which only this table's changes are not published in full."""
+        """Return why changes of this table, and of no other, are not published in full."""
         with self._connections.open("admin") as session:
             return publication.audit_table(session, self._publication, table)
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL requires of a table, so that its log shows every change of a row."""
+"""The conditions under which PostgreSQL's log shows every change of a table."""
 
 from __future__ import annotations
 
