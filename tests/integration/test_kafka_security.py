@@ -10,11 +10,20 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from cdc.config import KafkaConfig, Security
 from cdc.config.secrets import SecretRef
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, KafkaError
+from cdc.kafka import KafkaAdmin, TopicLook
 from stack.artifacts import Software, fetch_software
 from stack.jvm import Kafka
 from stack.ports import HOST, choose
@@ -119,6 +128,12 @@ def kafka_config(port: int, security: Security) -> KafkaConfig:
     )
 
 
+def rule(topic: str, operation: AclOperation, permission: AclPermissionType) -> AclBinding:
+    """A rule on a topic for the user of these tests."""
+    kind, exactly = ResourceType.TOPIC, ResourcePatternType.LITERAL
+    return AclBinding(kind, topic, exactly, "User:tributary", "*", operation, permission)
+
+
 def check(port: int, security: Security, folder: Path) -> None:
     """Both clients get in with the password, and stay out without it."""
     config = kafka_config(port, security)
@@ -175,3 +190,50 @@ def test_certificates_and_a_password(tmp_path: Path) -> None:
     unreadable = security.model_copy(update={"key_file": tmp_path / "unreadable.key"})
     with pytest.raises(ConfigError, match="encrypted by PBES2"):
         unreadable.java()
+
+
+def test_a_topic_without_rights_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "pw").write_text(PASSWORD)
+    security = Security(
+        protocol="SASL_PLAINTEXT",
+        mechanism="PLAIN",
+        username="tributary",
+        password=SecretRef("file", str(tmp_path / "pw")),
+    )
+    rules = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:ANONYMOUS;User:broker",
+    }
+    topics = ["open", "closed", "hidden"]
+    with broker(tmp_path / "kafka", "SASL_PLAINTEXT", rules) as port:
+        config = kafka_config(port, security)
+        client = AdminClient(dict(config.librdkafka_config()))
+        for done in client.create_topics([NewTopic(name, 1, 1) for name in topics]).values():
+            done.result(30)
+        kafka = KafkaAdmin(config)
+        assert {type(look) for look in kafka.looks(topics).values()} == {TopicLook}
+        acls = [
+            rule("closed", AclOperation.DESCRIBE, AclPermissionType.DENY),
+            rule("hidden", AclOperation.DESCRIBE, AclPermissionType.ALLOW),
+        ]
+        for done in client.create_acls(acls).values():
+            done.result(30)
+        deadline = time.monotonic() + 20
+        while isinstance(kafka.looks(topics)["closed"], TopicLook):
+            assert time.monotonic() < deadline
+        looks = kafka.looks([*topics, "gone"])
+        assert {name: type(look) for name, look in looks.items()} == {
+            "open": TopicLook,
+            "hidden": TopicLook,
+            "closed": KafkaError,
+        }
+        error = looks["closed"]
+        assert isinstance(error, KafkaError)
+        assert "describe topics (topic closed)" in error.message
+        assert "ACL" in error.remedy
+        found, failed = kafka.topic_configs_each(["open", "hidden"])
+        assert (set(found), set(failed)) == ({"open"}, {"hidden"})
+        with pytest.raises(KafkaError, match=r"settings of topics \(topic hidden\)"):
+            kafka.topic_configs(["open", "hidden"])
+        assert isinstance(kafka.looks(["closed"])["closed"], KafkaError)
