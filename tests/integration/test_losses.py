@@ -112,7 +112,6 @@ def test_a_loss_is_remembered_for_tables_that_no_run_looked_at(capture: Capture)
     shop.catch_up_and_compare("copied", *COLUMNS)
 
 
-@pytest.mark.breadth
 def test_a_run_looks_at_the_capture_of_tables_that_it_leaves_alone(capture: Capture) -> None:
     shop = capture.shop
     capture.create("paused")

@@ -32,7 +32,7 @@ from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 from stack.mysql_software import MARIADB
 from stack.ports import HOST
-from stack.roles import ADMIN, CAPTURE, REPLICATOR, SNAPSHOT
+from stack.roles import ADMIN, CAPTURE, MARKER, REPLICATOR, SNAPSHOT
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.mysql import MysqlDatabase
 from tests.integration.rigs.mysql import database as database
@@ -333,6 +333,19 @@ def test_rights_on_the_server_that_a_login_lacks_are_told_with_the_statement(lab
             finally:
                 lab.database.root(f"GRANT {right} ON *.* TO {role}@'127.0.0.1'")
                 lab.database.catch_up()
+
+
+def test_a_login_that_lacks_a_right_goes_on_once_it_is_granted(lab: Lab) -> None:
+    preparation.prepare(lab.connections)
+    right = "INSERT ON tributary.marker"
+    lab.database.root(f"REVOKE {right} FROM {MARKER}@'127.0.0.1'")
+    try:
+        with pytest.raises(SourceError, match="denied") as raised:
+            primary.write_marker(lab.connections)
+        assert raised.value.remedy.startswith(f"Grant {MARKER} what it lacks: docs/mysql.md")
+    finally:
+        lab.database.root(f"GRANT {right} TO {MARKER}@'127.0.0.1'")
+    assert primary.write_marker(lab.connections).id
 
 
 @contextmanager

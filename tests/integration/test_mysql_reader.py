@@ -9,7 +9,7 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from cdc.config import parse
 from cdc.errors import PermanentError, ReplicaError, SourceError
@@ -192,8 +192,11 @@ def test_spark_reads_the_chunks_under_views_behind_the_fence(lab: Lab, spark: Sp
         lab.database.catch_up()
         error = failure(lab, spark, table, view)
         assert isinstance(error, PermanentError), error
+        assert error.remedy.startswith("Give credentials.snapshot SELECT on the table")
     finally:
         lab.database.root(f"GRANT SELECT ON {lab.database.name}.* TO {SNAPSHOT}@'127.0.0.1'")
+    lab.database.catch_up()
+    assert len(read(lab, spark, table, view)) == 60
 
 
 @pytest.mark.breadth
@@ -210,14 +213,19 @@ def test_a_zero_date_in_a_key_ends_the_copy(lab: Lab, spark: SparkSession) -> No
     assert "zero or partial date" in error.message
 
 
-def failure(lab: Lab, spark: SparkSession, table: SourceTable, view: View) -> SourceError:
+def read(lab: Lab, spark: SparkSession, table: SourceTable, view: View) -> list[Row]:
     query = reader.snapshot_query(
         lab.connections, table, as_schema(table), [KeyRange()], view=view, fetch_size=100
     )
+    frame = spark.read.jdbc(
+        query.url, query.table, predicates=list(query.predicates), properties=query.properties
+    )
+    return frame.selectExpr(*query.select).collect()
+
+
+def failure(lab: Lab, spark: SparkSession, table: SourceTable, view: View) -> SourceError:
     with pytest.raises(Exception) as raised:
-        spark.read.jdbc(
-            query.url, query.table, predicates=list(query.predicates), properties=query.properties
-        ).selectExpr(*query.select).collect()
+        read(lab, spark, table, view)
     assert reader.is_from_server(str(raised.value))
     return reader.explain_failure(table.table, str(raised.value))
 
@@ -283,7 +291,7 @@ def test_a_replica_that_differs_in_silence_is_refused(lab: Lab) -> None:
         try:
             reach(lab)
         except ReplicaError as error:
-            return error.message
+            return f"{error.message} {error.remedy}"
         return ""
 
     def stopped(statement: str) -> None:
@@ -299,14 +307,17 @@ def test_a_replica_that_differs_in_silence_is_refused(lab: Lab) -> None:
         assert f"than the primary has: {triggers} = YES" in refused()
         stopped(f"SET GLOBAL {triggers} = 'NO'")
     stopped(leave_out[0])
-    assert f"leaves out changes: {named}" in refused()
+    told = refused()
+    assert f"leaves out changes: {named}" in told
+    assert "Use a replica without filters." in told
     stopped(leave_out[1])
     assert refused() == ""
 
     gtid, write = errant(lab)
     server.root(*write, replica=True)
-    assert f"has executed transactions that the primary has not: {gtid}" in refused()
-    # As the remedy says, for one that changes no row.
+    told = refused()
+    assert f"has executed transactions that the primary has not: {gtid}" in told
+    assert "an empty transaction with the same GTID on the primary is enough" in told
     server.root(*empty(lab.kind, gtid))
     assert refused() == ""
 

@@ -1,4 +1,4 @@
-"""Dates that no calendar has in a key: refused before the copy, and loud when they come later."""
+"""Dates that no calendar has: NULL in the lake; refused in a key, and loud when they come later."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_of
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.running import spark as spark
-from tests.integration.rigs.shop import Shop, succeeded
+from tests.integration.rigs.shop import Shop, run_without_error, succeeded
 from tests.integration.rigs.shop import shop as shop
 
-pytestmark = pytest.mark.breadth
+NAMES = ("short", "exact", "moment", "day")
 
 
 def run_leniently(shop: Shop, *statements: str) -> None:
@@ -22,6 +22,7 @@ def run_leniently(shop: Shop, *statements: str) -> None:
             cursor.execute(statement)
 
 
+@pytest.mark.breadth
 def test_a_zero_date_in_a_key_is_refused_or_stops_the_table(shop: Shop) -> None:
     dates = {
         "zero": ("date", "0000-00-00"),
@@ -62,3 +63,39 @@ def test_a_zero_date_in_a_key_is_refused_or_stops_the_table(shop: Shop) -> None:
     assert results["later"].state is State.FAILED
     assert "zero date" in results["later"].error.message
     assert shop.lake("later").where("d IS NULL").count() == 0
+
+
+def test_a_zero_moment_is_null_by_copy_insert_and_update(shop: Shop) -> None:
+    """Also one with digits after the second, which events of MariaDB have as 1970."""
+    zero = ", ".join(["'0000-00-00 00:00:00'"] * 3 + ["'0000-00-00'"])
+    real = ", ".join(["'2024-01-01 10:00:00'"] * 3 + ["'1970-01-01'"])
+    to_zero = ", ".join(f"{n} = {v}" for n, v in zip(NAMES, zero.split(", "), strict=True))
+    to_real = ", ".join(f"{n} = {v}" for n, v in zip(NAMES, real.split(", "), strict=True))
+    run_leniently(
+        shop,
+        "CREATE TABLE moments (id int PRIMARY KEY, short timestamp(3) NULL,"
+        " exact timestamp(6) NOT NULL DEFAULT '2020-01-01 00:00:00', moment datetime(3), day date)",
+        *(f"INSERT INTO moments VALUES ({n}, {zero})" for n in (1, 2)),
+        f"INSERT INTO moments VALUES (3, {real})",
+    )
+    mysql_of(shop.database).catch_up()
+    succeeded(shop.onboard("moments"))
+    assert zeros(shop) == [1, 2]
+    run_leniently(
+        shop,
+        f"UPDATE moments SET {to_real} WHERE id = 2",
+        f"UPDATE moments SET {to_zero} WHERE id = 3",
+        f"INSERT INTO moments VALUES (4, {zero}), (5, {real})",
+    )
+    shop.settle("moments")
+    run_without_error(shop)
+    assert zeros(shop) == [1, 3, 4]
+    shop.assert_equal("moments")
+
+
+def zeros(shop: Shop) -> list[int]:
+    """The rows that are NULL in all columns; the others are so in none."""
+    rows = {row.id: [*row][1:] for row in shop.lake("moments").select("id", *NAMES).collect()}
+    nulls = {key: [value is None for value in values] for key, values in rows.items()}
+    assert all(all(one) or not any(one) for one in nulls.values()), rows
+    return sorted(key for key, one in nulls.items() if all(one))

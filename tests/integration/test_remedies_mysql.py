@@ -11,11 +11,10 @@ from stack.ports import HOST
 from stack.roles import CAPTURE
 from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.kinds import kinds
-from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import mysql_of
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
-from tests.integration.rigs.person import Person
+from tests.integration.rigs.person import Person, created
 from tests.integration.rigs.person import early as early
-from tests.integration.test_remedies import created
 
 pytestmark = [
     pytest.mark.breadth,
@@ -35,13 +34,13 @@ def test_tables_that_a_login_cannot_see_are_seen_after_the_statement_that_is_tol
 ) -> None:
     shop = early.shop
     created(shop, "orders")
-    assert isinstance(shop.database, MysqlDatabase)
+    root = mysql_of(shop.database).root
     assert hidden(early) == []
-    shop.database.root(f"REVOKE SELECT ON {shop.database.name}.* FROM {CAPTURE}@'{HOST}'")
+    root(f"REVOKE SELECT ON {shop.database.name}.* FROM {CAPTURE}@'{HOST}'")
     told = hidden(early)
     assert told, "nothing is told"
     for line in told:
         statement = line.remedy.removeprefix("Run ").partition("; or grant SELECT on each")[0]
-        shop.database.root(*statement.split("; "))
+        root(*statement.split("; "))
     assert hidden(early) == []
     early.done("onboard", "--no-bootstrap", shop.database.label("orders"))

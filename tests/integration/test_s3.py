@@ -31,7 +31,6 @@ def project(database: Database, s3: S3, tmp_path: Path) -> Project:
     return made
 
 
-@pytest.mark.breadth
 def test_a_table_lives_on_s3_from_its_first_command_to_its_last(project: Project, s3: S3) -> None:
     project.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, v int)",
