@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from schemas.errors import UnsupportedTypeError
@@ -14,6 +14,10 @@ MAX_DIGITS = 38
 
 COLUMN = "{column}"
 """The placeholder for the column in the templates of a rule."""
+
+
+WALL_CLOCK, IN_UTC = "timestamp_ntz", "timestamp"
+"""Lake types of a date and time without a zone: as it is, or taken as a time in UTC."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,17 @@ class TypeRule:
     looked_up: Callable[[Any], Any] | None = None
     one_to_one: bool = True
     doubtful: str = ""
+
+    def stored_as(self, lake_type: str) -> TypeRule:
+        """Return the rule for a lake type that the settings chose for a time without a zone.
+
+        Args:
+            lake_type: The lake type. The rule is returned unchanged unless it is `IN_UTC` and the
+                rule's is `WALL_CLOCK`.
+        """
+        if (self.lake_type, lake_type) != (WALL_CLOCK, IN_UTC):
+            return self
+        return replace(self, lake_type=IN_UTC, jdbc_cast=f"timestamp_micros({COLUMN})")
 
     def read(self, column: str) -> str:
         """``read_sql`` of a column that is already quoted for the source."""

@@ -149,6 +149,10 @@ class TableSettings(Section):
     """Lake partition columns."""
     columns: ColumnRules = Field(default_factory=defaults)
     """The columns to replicate, and the form of their values."""
+    timestamps_without_zone: Literal["timestamp_ntz", "timestamp"] = "timestamp_ntz"
+    """Lake type of times without a zone (PostgreSQL's timestamp, MySQL's datetime). timestamp: the
+    same digits, as a time in UTC, for readers without timestamp_ntz; sessions in another zone then
+    show other digits."""
     max_events_per_run: Positive = 1_000_000
     """The most events in one commit; it limits memory and the size of commits."""
     allowed_lateness_s: Annotated[int, Field(ge=0)] = 0

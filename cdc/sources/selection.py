@@ -106,7 +106,7 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
         as_text=read_by_key,
         decimal=decimal,
         hidden=bool(hide),
-    )
+    ).stored_as(settings.timestamps_without_zone)
     return Column(
         name=column.name,
         source_type=str(column.type),
@@ -220,12 +220,16 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
                 table=table.table,
                 field=column.name,
             )
-        found[column.name] = types[column.name].rule(
-            table=table.table,
-            column=column.name,
-            as_text=column.read_by_key,
-            decimal=column.chosen,
-            hidden=bool(column.hide) or column.secret,
+        found[column.name] = (
+            types[column.name]
+            .rule(
+                table=table.table,
+                column=column.name,
+                as_text=column.read_by_key,
+                decimal=column.chosen,
+                hidden=bool(column.hide) or column.secret,
+            )
+            .stored_as(column.plain or column.lake_type)
         )
     return found
 

@@ -95,7 +95,7 @@ def stored_value(
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(
         table=table.table, column=wanted.name, as_text=wanted.read_by_key, hidden=bool(wanted.hide)
-    )
+    ).stored_as(wanted.plain or wanted.lake_type)
     shown = "HEX(value)" if rule.read_type == "binary" else "CAST(value AS CHAR)"
     query = (
         f"SELECT {shown} FROM (SELECT {rule.read('old')} AS value"  # noqa: S608 - quoted

@@ -94,7 +94,7 @@ def stored_value(
         as_text=wanted.read_by_key,
         decimal=wanted.chosen,
         hidden=bool(wanted.hide),
-    )
+    ).stored_as(wanted.plain or wanted.lake_type)
     # The type reads the element's own text, since the one element may be an array itself.
     value = sql.SQL("(({}::text[])[1])::{}").format(sql.Literal(stored), sql.SQL(str(column.type)))
     read = sql.SQL("SELECT {} AS value FROM (SELECT {} AS old) AS stored").format(

@@ -59,6 +59,7 @@ _TABLE = {
         "mask": ["phone"],
         "renames": {"surname": "name"},
     },
+    "timestamps_without_zone": "timestamp",
     "max_events_per_run": 10,
     "allowed_lateness_s": 5,
     "delete_mode": "soft",
