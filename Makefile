@@ -46,7 +46,7 @@ bench: setup ## compare with other ways to move the same rows
 	$(BIN)/python -m benchmarks
 
 lock: setup ## renew both lock files after a change of pyproject.toml or UV
-	$(BIN)/uv pip compile pyproject.toml --extra stack --group dev $(LOCKED) \
+	$(BIN)/uv pip compile pyproject.toml --extra stack --extra reader --group dev --group readers $(LOCKED) \
 	  --output-file requirements.lock
 	echo "uv==$(UV)" | $(BIN)/uv pip compile - $(LOCKED) --output-file requirements-uv.lock
 

@@ -87,12 +87,22 @@ def read_pointer(spark: SparkSession, table_base: str) -> Pointer | None:
     Raises:
         LakeError: The file cannot be read.
     """
-    with _files(spark, table_base) as (files, folder):
-        target = _child(spark, folder, POINTER)
+    text = read_file(spark, table_base, POINTER)
+    return None if text is None else Pointer.from_json(text, folder=table_base)
+
+
+def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
+    """Return the content of a file in a folder; None if there is no such file.
+
+    Raises:
+        LakeError: The file cannot be read.
+    """
+    with _files(spark, folder_path) as (files, folder):
+        target = _child(spark, folder, name)
         try:
             stream = files.open(target)
             try:
-                text = bytes(stream.readAllBytes())
+                return bytes(stream.readAllBytes())
             finally:
                 stream.close()
         except Py4JJavaError as error:
@@ -101,7 +111,28 @@ def read_pointer(spark: SparkSession, table_base: str) -> Pointer | None:
             if absent and not files.exists(target):
                 return None
             raise
-    return Pointer.from_json(text, folder=table_base)
+
+
+def list_files(spark: SparkSession, path: str, *, recursive: bool) -> Iterator[tuple[str, int]]:
+    """Yield path below a folder and size in bytes of each file; nothing without such a folder.
+
+    Args:
+        spark: The session whose file systems are used.
+        path: The folder.
+        recursive: Whether the files of its folders are listed, too.
+
+    Raises:
+        LakeError: The folder cannot be read.
+    """
+    with _files(spark, path) as (files, folder):
+        if not files.exists(folder):
+            return
+        base = str(files.makeQualified(folder).toString())
+        listed = files.listFiles(folder, recursive)
+        while listed.hasNext():
+            status = listed.next()
+            file = str(status.getPath().toString())
+            yield file[len(base) :].lstrip("/"), int(status.getLen())
 
 
 def current_path(table_base: str, spark: SparkSession | None = None) -> str | None:

@@ -235,6 +235,9 @@ def offboard(
 
 def path(
     table: Annotated[str, typer.Argument(metavar="TABLE", help=r"\[source:]schema.table")],
+    files: Annotated[
+        bool, typer.Option("--files", help="Print the Parquet files of the newest commit.")
+    ] = False,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -246,14 +249,20 @@ def path(
     from operate.context import services
     from operate.discover import selected
     from operate.lifecycle import published_path
+    from operate.published_files import published_files
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
         shared = table in opened.config.sharded
         wanted = selected(opened, [table])[0] if shared else opened.config.table_id(table)
         found = published_path(opened, wanted)
-    renderer.document({"table": table if shared else wanted, "path": found})
-    renderer.line(found)
+        listed = published_files(opened, found) if files else []
+    document: dict[str, object] = {"table": table if shared else wanted, "path": found}
+    if files:
+        document["files"] = [one.to_json() for one in listed]
+    renderer.document(document)
+    for line in [one.url for one in listed] if files else [found]:
+        renderer.line(line)
 
 
 def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = False) -> None:

@@ -105,8 +105,13 @@ def onboards(project: Project, database: Database) -> None:
     assert f"Left out: table {name}:{pgbench.KEYLESS} has no key" in onboarded.stderr
     assert "What to do: Choose: 1. give it a primary key" in onboarded.stderr
     (attempt,) = (project.folder / "lake" / name / "public" / "orders").glob("attempt=*")
-    path, refused = project.run_together(["path", ORDERS], ["retry", ORDERS])
+    path, listed, refused = project.run_together(
+        ["path", ORDERS], ["path", ORDERS, "--files", "--output", "json"], ["retry", ORDERS]
+    )
     assert_line(path.expect(0), str(attempt))
+    files = listed.expect(0).json["files"]
+    assert {Path(one["path"]).parent for one in files} == {attempt}
+    assert sum(one["rows"] for one in files) == EQUAL[ORDERS]
 
     assert f"Error: table {name}:{ORDERS} is incremental, not failed" in refused.expect(3).stderr
     assert f"What to do: See `tributary status {name}:{ORDERS}`" in refused.stderr

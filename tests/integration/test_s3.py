@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import S3FileSystem
 
 from stack.object_store import BUCKET
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project
 from tests.integration.rigs.s3 import CANARY, S3, own_s3
+from tributary_reader import open_table
 
 ORDERS = "public.orders"
 BOUND_S = 120.0
@@ -48,6 +50,17 @@ def test_a_table_lives_on_s3_from_its_first_command_to_its_last(project: Project
     outputs.append(project.run("verify", ORDERS).expect(0))
     first = project.run("path", ORDERS).expect(0).stdout.strip()
     assert first.startswith(f"s3a://{BUCKET}/lake/{project.database.name}/public/orders/attempt=")
+    listed = project.run("path", ORDERS, "--files", "--output", "json").expect(0).json["files"]
+    assert sum(one["rows"] for one in listed) == 500
+    assert all(one["path"].startswith(f"{first}/") and one["size"] for one in listed)
+    files = S3FileSystem(
+        endpoint_override=s3.store.endpoint, access_key="a", secret_key="b", region="us-east-1"
+    )
+    found = open_table(first.rpartition("/")[0], filesystem=files).read(["id", "v"]).to_pylist()
+    assert {row["id"]: row["v"] for row in found} == {
+        **{key: key for key in range(1, 502) if key != 11},
+        **dict.fromkeys(range(1, 11), -1),
+    }
     outputs.append(project.run("resync", ORDERS).expect(0))
     second = project.run("path", ORDERS).expect(0).stdout.strip()
     assert second != first

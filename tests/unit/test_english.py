@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("schemas", "cdc", "bootstrap", "operate", "stack")
+PACKAGES = ("schemas", "cdc", "bootstrap", "tributary_reader", "operate", "stack")
 MODULES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
 PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),

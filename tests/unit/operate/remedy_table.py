@@ -25,6 +25,9 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "The store does not accept the credentials",
         "The store does not answer",
     ),
+    f"{_TESTS}reader.py::test_changes_are_followed_through_a_resync_or_refused": (
+        "Read the whole table once: call it without a position",
+    ),
     f"{_TESTS}mysql_failover.py::test_a_server_without_its_row_is_no_other_server": (
         "If it is that server, restore the row",
     ),
@@ -261,6 +264,7 @@ class Why(Enum):
 
 LEFT: dict[Why, tuple[str, ...]] = {
     Why.AGAIN: (
+        "Read again: it may have been archived meanwhile",
         "Nothing is lost: the next run reads the catalog again",
         "Nothing to do",
         "Nothing was committed",
@@ -278,6 +282,8 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "{} Then run the command again",
     ),
     Why.LOOK: (
+        "Read it when its copy has ended",
+        "`tributary path TABLE` prints where a table is",
         "Check ",
         "Compare the statements",
         "Later looks begin with other tables",
@@ -293,6 +299,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Point `replica` at one server: a load balancer",
     ),
     Why.OUTSIDE: (
+        "Install the extra: `pip install",
         "Hypertables cannot be replicated",
         "Onboard ordinary or partitioned tables",
         "Add the other server as a source",
@@ -347,6 +354,11 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Without GTIDs `replica` must follow",
     ),
     Why.VALUE: (
+        "Give a datetime with a time zone",
+        "Give the file system that has it: filesystem=",
+        "Give the folder with _current.json",
+        "Give the text that the reader returned",
+        "Read a later state. readers_keep says",
         "Add ssl",
         "Choose another slot name",
         "Convert it: openssl",
@@ -389,6 +401,9 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Take ",
     ),
     Why.DEFECT: (
+        "Another program changed the table's columns",
+        "Another program upgraded it",
+        "Another program wrote it. Read it with Spark",
         "Give a Spark session",
         "Give the run a client of Kafka Connect",
         "Name the folder of a table",

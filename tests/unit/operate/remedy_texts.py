@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("schemas", "cdc", "bootstrap", "operate", "stack")
+PACKAGES = ("schemas", "cdc", "bootstrap", "tributary_reader", "operate", "stack")
 HOLE = "{}"
 """What stands for a value in a text."""
 

@@ -77,6 +77,26 @@ def test_a_decimal_of_the_settings_is_the_columns_type_and_rule() -> None:
         assert "***" not in found["a"].read("a")
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
+def test_a_time_without_a_zone_is_in_utc_if_the_settings_say_so(kind: str) -> None:
+    source = table("id", "a", "b", kind=kind)
+    given = {"columns": {"mask": ["b"]}, "timestamps_without_zone": "timestamp"}
+    columns = lake_columns(source, TableSettings.model_validate(given))
+    assert [one.plain or one.lake_type for one in columns] == ["timestamp"] * 3
+    found = rules(source, TableSchema(source.table, columns, ("id",)))
+    assert {one.lake_type for one in found.values()} == {"timestamp"}
+    assert {one.from_jdbc("c") for one in found.values()} == {"timestamp_micros(c)"}
+
+
+def test_a_time_without_a_zone_has_a_type_of_its_own_by_default() -> None:
+    source = table("id", "a", kind="timestamp")
+    columns = lake_columns(source, TableSettings())
+    assert {one.lake_type for one in columns} == {"timestamp_ntz"}
+    assert {
+        one.lake_type for one in rules(source, TableSchema(source.table, columns, ())).values()
+    } == {"timestamp_ntz"}
+
+
 def test_a_decimal_for_another_type_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedTypeError, match=r"'a' of table shop:public\.t has type text"):
         lake_columns(table("id", "a"), settings(**{"as": {"a": "decimal(9,1)"}}))

@@ -1,0 +1,311 @@
+"""A reader of changes, without Spark, keeps a copy equal to the table, over all generations."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc.config import TableSettings
+from cdc.lake import table_services
+from cdc.lake.handoff import Handoff, LakeColumn
+from cdc.lake.publish import attempt_path, delete_path, write_pointer
+from cdc.lake.write import LakeTable
+from schemas.fingerprint import Fingerprint
+from tests.handoffs import handed
+from tests.spark.lake import (
+    CLUSTERED,
+    ONE_COMMIT,
+    ORDERS,
+    SEVERAL_COMMITS,
+    Event,
+    accept,
+    content,
+    record,
+    rows,
+    schema,
+)
+from tributary_reader import Changes, ReadError, WholeTableError, changes
+
+WIDER = schema("id", id="bigint", name="string", more="int")
+HANDED = handed([LakeColumn("id", "bigint", "bigint"), LakeColumn("name", "text", "string")])
+
+
+@pytest.fixture(autouse=True)
+def _upkeep_after_each_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
+    monkeypatch.setattr(table_services, "KEPT_COMMITS", 2)
+
+
+class Shop:
+    """A table with its generations, as copies and runs write them.
+
+    Args:
+        spark: The session.
+        folder: The table's folder.
+        settings: The table's settings.
+    """
+
+    def __init__(self, spark: SparkSession, folder: Path, **settings: Any) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.settings = TableSettings(**settings)
+        self.generation = 0
+        self.handoff: Handoff = HANDED
+        self.table: LakeTable
+
+    def copy(self, handoff: Handoff, *values: tuple[Any, ...], size: Any = ONE_COMMIT) -> LakeTable:
+        """Write a generation that readers do not see yet."""
+        attempt = uuid.UUID(int=self.generation + 1)
+        path = attempt_path(self.folder.as_uri(), attempt)
+        table = LakeTable(self.spark, path, ORDERS, self.settings)
+        copied = rows(self.spark, table, [("r", -1, row) for row in values])
+        chunk = record("chunk", chunk_ids=(0,))
+        table.bulk_insert(copied, chunk, accept, size)
+        start = handoff.start_offsets
+        done = record("handoff", offsets=start, topic_id=handoff.topic_id, handoff=handoff)
+        table.empty_commit(done, accept)
+        return table
+
+    def publish(self, table: LakeTable, handoff: Handoff) -> None:
+        self.generation += 1
+        self.table, self.handoff = table, handoff
+        write_pointer(
+            self.spark,
+            self.folder.as_uri(),
+            path=table.path,
+            generation=self.generation,
+            attempt=str(uuid.UUID(int=self.generation)),
+        )
+
+    def change(
+        self, end: int, *events: Event, table: LakeTable | None = None, **facts: Any
+    ) -> None:
+        """Write one batch of changes whose next offset is ``end``."""
+        into = table or self.table
+        done = record(offsets={0: end}, topic_id="topic-uuid", handoff=self.handoff, **facts)
+        into.upsert(rows(self.spark, into, events), done, accept)
+
+    def wider(self) -> None:
+        self.table = LakeTable(self.spark, self.table.path, WIDER, self.settings)
+
+
+class Follower:
+    """A reader's own copy of a table, which holds nothing but what `changes` returned."""
+
+    def __init__(self, shop: Shop, **options: Any) -> None:
+        self._shop = shop
+        self._options = options
+        self.position: str | None = None
+        self.rows: dict[int, dict[str, Any]] = {}
+
+    def follow(self) -> Iterator[Changes]:
+        """Apply all changes; what each call returned."""
+        more = True
+        while more:
+            found = changes(str(self._shop.folder), self.position, **self._options)
+            self._apply(found)
+            self.position, more = found.position, found.more
+            yield found
+
+    def _apply(self, found: Changes) -> None:
+        if found.whole:
+            self.rows = {}
+        for row in found.deleted.to_pylist():
+            assert self.rows.pop(row["id"])["name"] == row["name"], "as it was"
+        for row in found.rows.to_pylist():
+            if row.get("_cdc_deleted"):
+                self.rows.pop(row["id"], None)
+            else:
+                self.rows[row["id"]] = row
+
+    def assert_equal(self) -> list[Changes]:
+        """Follow, compare with what Spark reads, and return what each call returned."""
+        found = list(self.follow())
+        names = [column.name for column in self._shop.table.layout.schema.columns]
+        read = self._shop.table.read()
+        if "_cdc_deleted" in read.columns:
+            read = read.where("not _cdc_deleted")
+        wanted = sorted((tuple(row) for row in read.select(*names).collect()), key=repr)
+        mine = (tuple(row.get(name) for name in names) for row in self.rows.values())
+        assert sorted(mine, key=repr) == wanted
+        return found
+
+
+COPIED = [(key, "old") for key in range(20)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"index": "bloom", "hudi": CLUSTERED}, id="clustered"),
+        pytest.param({"buckets": 3}, id="buckets", marks=pytest.mark.breadth),
+        pytest.param({"delete_mode": "soft", "buckets": 2}, id="soft", marks=pytest.mark.breadth),
+    ],
+)
+def test_a_copy_that_follows_stays_equal_through_all_that_a_table_goes_through(
+    spark: SparkSession, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    shop = Shop(spark, tmp_path / "t", **settings)
+    size = SEVERAL_COMMITS if "hudi" in settings else ONE_COMMIT
+    shop.publish(shop.copy(HANDED, *COPIED, size=size), HANDED)
+    reader = Follower(shop)
+    (first,) = reader.assert_equal()
+    assert first.whole
+    (nothing,) = reader.assert_equal()
+    assert (nothing.rows.num_rows, nothing.deleted.num_rows) == (0, 0)
+
+    shop.change(12, ("u", 10, (1, "new")), ("d", 11, (2, None)))
+    (one,) = reader.assert_equal()
+    if "delete_mode" not in settings:
+        assert [row["id"] for row in one.rows.to_pylist()] == [1]
+        assert [(row["id"], row["name"]) for row in one.deleted.to_pylist()] == [(2, "old")]
+
+    shop.change(15, ("c", 12, (2, "back")), ("u", 13, (3, "a")), ("d", 14, (4, None)))
+    shop.table.keep_up(lambda: None)
+    (two,) = reader.assert_equal()
+    assert {2, 3} <= {row["id"] for row in two.rows.to_pylist()} < set(range(20))
+
+    shop.wider()
+    shop.change(17, ("u", 15, (5, "b", 7)), ("d", 16, (6, None, None)))
+    reader.assert_equal()
+
+    after = rows(spark, shop.table, [("c", 18, (50, "after", 1))])
+    done = record(offsets={0: 19}, topic_id="topic-uuid", handoff=HANDED)
+    shop.table.overwrite(after, done, accept)
+    reader.assert_equal()
+    assert set(reader.rows) == {50}
+
+
+@pytest.mark.breadth
+def test_a_position_whose_files_were_cleaned_is_refused_only_if_rows_are_gone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    shop = Shop(spark, tmp_path / "t", readers_keep="1s", buckets=2)
+    shop.publish(shop.copy(HANDED, *COPIED), HANDED)
+    reader = Follower(shop)
+    reader.assert_equal()
+    for end in range(12, 18):
+        shop.change(end, ("u", end - 1, (end, f"new {end}")))
+    shop.table.keep_up(lambda: None)
+    late = Follower(shop, deletes=False)
+    late.position = reader.position
+    late.rows = dict(reader.rows)
+    late.assert_equal()
+
+    shop.change(20, ("d", 18, (1, None)))
+    with pytest.raises(WholeTableError, match="may be cleaned, so deleted rows are not known"):
+        list(reader.follow())
+    reader.position = None
+    reader.assert_equal()
+
+
+@pytest.mark.parametrize("mode", ["hard", pytest.param("soft", marks=pytest.mark.breadth)])
+def test_a_copy_goes_on_in_the_next_generation_from_its_handoff(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """A run follows the table while the next generation is copied and catches up."""
+    shop = Shop(spark, tmp_path / "t", buckets=2, delete_mode=mode)
+    shop.publish(shop.copy(HANDED, *COPIED), HANDED)
+    reader = Follower(shop)
+    reader.assert_equal()
+    shop.change(30, ("u", 28, (1, "before O")), ("d", 29, (2, None)))
+    state = [row for row in content(shop.table) if row[0] != 2]
+    handoff = replace(HANDED, start_offsets={0: 30}, handoff_offsets={0: 33})
+    following = shop.copy(handoff, *state)
+    meanwhile: list[Event] = [
+        ("u", 30, (3, "meanwhile")),
+        ("d", 31, (4, None)),
+        ("c", 32, (40, "meanwhile")),
+    ]
+    shop.change(33, *meanwhile)
+    shop.change(33, *meanwhile, table=following)
+    later: list[Event] = [("u", 33, (5, "later")), ("d", 34, (6, None)), ("d", 35, (40, None))]
+    shop.change(36, *later, table=following)
+    shop.publish(following, handoff)
+
+    rest, new = reader.assert_equal()
+    assert (rest.more, new.more, new.whole) == (True, False, False)
+    assert {1, 3, 40} <= {row["id"] for row in rest.rows.to_pylist()} <= {1, 2, 3, 4, 40}
+    assert {5} <= {row["id"] for row in new.rows.to_pylist()} <= {5, 6, 40}
+    gone = {row["id"] for row in new.deleted.to_pylist()}
+    assert gone == ({6, 40} if mode == "hard" else set())
+    shop.change(37, ("u", 36, (7, "last")))
+    reader.assert_equal()
+    truncated = rows(spark, shop.table, [("c", 38, (50, "after"))])
+    done = record(offsets={0: 39}, topic_id="topic-uuid", handoff=handoff)
+    shop.table.overwrite(truncated, done, accept)
+    reader.assert_equal()
+    assert set(reader.rows) == {50}
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a gap": ({"start_offsets": {0: 40}}, {}, "from offset 30 to 40 are only in the copy"),
+    "a new topic": ({"topic_id": "other"}, {}, "from a new topic"),
+    "another column": (
+        {"columns": (*HANDED.columns, LakeColumn("more", "int", "int"))},
+        {},
+        "after a change of its columns",
+    ),
+    "a rewrite": (
+        {"fingerprint": Fingerprint({"source_kind": "postgres", "file": 2})},
+        {},
+        "after a change of its columns, its key or its files",
+    ),
+    "a lack": ({}, {"lacks": 2}, "2 records that the former generation lacked"),
+}
+
+
+@pytest.mark.breadth
+def test_a_copy_whose_rows_may_differ_in_more_than_events_must_be_read_whole(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for case, (facts, last, message) in REFUSED.items():
+        shop = Shop(spark, tmp_path / case.replace(" ", "_") / "t")
+        shop.publish(shop.copy(HANDED, *COPIED[:3]), HANDED)
+        reader = Follower(shop)
+        shop.change(30, ("u", 28, (1, "before")), **last)
+        reader.assert_equal()
+        handoff = replace(HANDED, **{"start_offsets": {0: 30}, **facts})
+        shop.publish(shop.copy(handoff, *content(shop.table)), handoff)
+        with pytest.raises(WholeTableError, match=message):
+            list(reader.follow())
+        reader.position = None
+        (whole,) = reader.assert_equal()
+        assert whole.whole
+
+
+@pytest.mark.breadth
+def test_deletes_are_not_known_when_the_generation_that_was_read_is_removed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    shop = Shop(spark, tmp_path / "t")
+    shop.publish(shop.copy(HANDED, *COPIED), HANDED)
+    shop.change(30, ("u", 28, (1, "before")))
+    reader, careless = Follower(shop), Follower(shop, deletes=False)
+    reader.assert_equal()
+    careless.assert_equal()
+    handoff = replace(HANDED, start_offsets={0: 30})
+    former = shop.table.path
+    shop.publish(shop.copy(handoff, *content(shop.table)), handoff)
+    delete_path(spark, former)
+    shop.change(31, ("u", 30, (2, "new")))
+    with pytest.raises(WholeTableError, match="is removed, so deleted rows are not known"):
+        list(reader.follow())
+    (found,) = careless.assert_equal()
+    assert [row["id"] for row in found.rows.to_pylist()] == [2]
+
+
+@pytest.mark.breadth
+def test_a_position_that_is_none_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    shop = Shop(spark, tmp_path / "t")
+    shop.publish(shop.copy(HANDED, *COPIED[:3]), HANDED)
+    with pytest.raises(ReadError, match="the position is not JSON"):
+        changes(str(shop.folder), "abc=")
+    with pytest.raises(ReadError, match="has no pointer"):
+        changes(str(tmp_path / "nothing"))

@@ -1,0 +1,133 @@
+"""What the reader takes from a table's files, where a table of Spark cannot easily get."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow.fs import LocalFileSystem
+
+from cdc.lake.pointer import POINTER, Pointer, Published
+from tributary_reader import ReadError, open_table
+from tributary_reader.files import DataFile
+from tributary_reader.storage import Entry
+
+A, B, C, D = (f"2026010112000{number}000" for number in range(4))
+
+
+def table(folder: Path, commits: dict[str, Any], *files: str, version: str = "6") -> Path:
+    """A folder with the files of a Hudi table; a text instead of metadata is a state."""
+    hoodie = folder / ".hoodie"
+    hoodie.mkdir(parents=True)
+    (hoodie / "hoodie.properties").write_text(f"#saved\nhoodie.table.version={version}\n")
+    for instant, metadata in commits.items():
+        if isinstance(metadata, str):
+            (hoodie / f"{instant}.{metadata}").touch()
+            continue
+        action = "replacecommit" if "partitionToReplaceFileIds" in metadata else "commit"
+        (hoodie / f"{instant}.{action}").write_text(json.dumps(metadata))
+    for file in files:
+        path = folder / file
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    return folder
+
+
+def names(folder: Path, as_of: str | None = None) -> list[str]:
+    """The files, found on the disk by either means."""
+    found = open_table(str(folder), as_of=as_of).files
+    assert found == open_table(str(folder), as_of=as_of, filesystem=LocalFileSystem()).files
+    return [one.path.removeprefix(f"{folder}/") for one in found]
+
+
+def test_the_newest_version_of_each_file_is_read(tmp_path: Path) -> None:
+    folder = table(tmp_path / "t", {B: {}, C: {}}, f"x-0_0_{A}.parquet", f"x-0_1_{B}.parquet")
+    (folder / f"y-0_0_{A}.parquet").touch()
+    (folder / f"y-0_0_{C}.parquet.crc").touch()
+    assert names(folder) == [f"x-0_1_{B}.parquet", f"y-0_0_{A}.parquet"]
+
+
+def test_files_of_unfinished_commits_are_not_read(tmp_path: Path) -> None:
+    commits = {A: "commit.requested", B: {}, C: "inflight", D: "replacecommit.requested"}
+    files = (f"{one}-0_0_{one}.parquet" for one in (A, B, C, D))
+    assert names(table(tmp_path / "t", commits, *files)) == [f"{B}-0_0_{B}.parquet"]
+
+
+def test_replaced_files_are_read_only_as_of_before(tmp_path: Path) -> None:
+    replaced = {"partitionToReplaceFileIds": {"p=1": ["x-0"]}}
+    files = (f"p=1/x-0_0_{A}.parquet", f"p=2/x-0_0_{A}.parquet", f"p=1/y-0_0_{B}.parquet")
+    folder = table(tmp_path / "t", {A: {}, B: replaced}, *files)
+    assert names(folder) == [files[2], files[1]]
+    assert names(folder, A) == [files[0], files[1]]
+
+
+def test_a_table_of_another_version_is_refused(tmp_path: Path) -> None:
+    folder = table(tmp_path / "t", {A: {}}, version="8")
+    with pytest.raises(ReadError, match="has version 8; this reader reads version 6 only"):
+        open_table(str(folder))
+
+
+def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ReadError, match="there is no Hudi table at"):
+        open_table(str(tmp_path))
+    with pytest.raises(ReadError, match="there is no Hudi table at"):
+        open_table(str(tmp_path / "nothing"), filesystem=LocalFileSystem())
+    with pytest.raises(ReadError, match="is not on this machine"):
+        open_table("s3a://bucket/t")
+    with pytest.raises(ReadError, match="has no commit"):
+        open_table(str(table(tmp_path / "t", {})))
+
+
+def test_a_commit_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    folder = table(tmp_path / "t", {B: {"partitionToReplaceFileIds": {}}})
+    (folder / ".hoodie" / f"{B}.replacecommit").write_text("{")
+    with pytest.raises(ReadError, match=f"commit {B} of the Hudi table at .* cannot be read"):
+        open_table(str(folder))
+
+
+def test_a_time_reads_the_generation_that_readers_saw_then(tmp_path: Path) -> None:
+    first, second = tmp_path / "attempt=1", tmp_path / "attempt=2"
+    table(first, {A: {}}, f"x-0_0_{A}.parquet")
+    table(second, {A: {}, D: {}}, f"y-0_0_{A}.parquet")
+    shown = [
+        Published(f"file://{folder}", number, str(number), at)
+        for number, (folder, at) in enumerate(((first, _time(B)), (second, _time(C))), 1)
+    ]
+    pointer = Pointer.of(shown[1], (shown[0],))
+    (tmp_path / POINTER).write_text(pointer.to_json())
+    assert open_table(str(tmp_path)).path == str(second)
+    assert open_table(str(tmp_path), as_of=_time(C)).path == str(second)
+    assert open_table(str(tmp_path), as_of=B).path == str(first)
+    with pytest.raises(ReadError, match="the generation that readers saw then is removed"):
+        open_table(str(tmp_path), as_of=A)
+
+
+def _time(instant: str) -> datetime:
+    return datetime.strptime(f"{instant}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize("as_of", ["2026-01-01", _time(A).replace(tzinfo=None)])
+def test_a_time_without_a_zone_is_refused(tmp_path: Path, as_of: Any) -> None:
+    with pytest.raises(ReadError, match="is no instant"):
+        open_table(str(tmp_path), as_of=as_of)
+
+
+@pytest.mark.parametrize(
+    "path", [".hoodie/a_b_1.parquet", ".x_0_1.parquet", "a.parquet", "x_0_1.log", "p=1/.meta"]
+)
+def test_other_files_are_no_data(path: str) -> None:
+    assert DataFile.of("/t", Entry(path, 1)) is None
+
+
+def test_the_reader_lists_files_without_spark_and_without_arrow() -> None:
+    code = (
+        "import sys, tributary_reader.snapshot;"
+        "print([one for one in ('pyspark', 'py4j', 'pyarrow') if one in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,83 @@
+"""The data files of a table as of a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tributary_reader.storage import Entry, Storage
+from tributary_reader.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One Parquet file of a table.
+
+    Args:
+        path: Absolute path on the storage.
+        partition: The file's folder below the table, for example ``region=eu``; empty for a table
+            without partitions.
+        size: Size in bytes.
+        group: Hudi's id of the rows that the file holds; a later version of the file has the same.
+        instant: The commit that wrote the file.
+        rows: Number of rows; None if it is not known without opening the file.
+    """
+
+    path: str
+    partition: str
+    size: int
+    group: str
+    instant: str
+    rows: int | None = None
+
+    @classmethod
+    def of(cls, base: str, entry: Entry) -> DataFile | None:
+        """Return the data file of a path below a table; None if the path is of another kind."""
+        partition, _, name = entry.path.rpartition("/")
+        stem, dot, suffix = name.rpartition(".")
+        parts = stem.rsplit("_", 2)
+        if not dot or suffix != "parquet" or len(parts) != 3 or name.startswith("."):
+            return None
+        if entry.path.startswith(".hoodie/"):
+            return None
+        group, _, instant = parts
+        return cls(f"{base}/{entry.path}", partition, entry.size, group, instant)
+
+
+def data_files(storage: Storage, path: str) -> list[DataFile]:
+    """Return all Parquet files below a table, also those of no commit. Read the timeline before."""
+    found = (DataFile.of(path, entry) for entry in storage.below(path))
+    return [one for one in found if one is not None]
+
+
+def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[DataFile]:
+    """Return the files that hold the table's rows as of an instant, sorted by path.
+
+    Args:
+        files: The result of :func:`data_files`.
+        timeline: The table's commits, which were read before the files.
+        instant: The instant. The state of it must not be cleaned
+            (:attr:`Timeline.complete_from`).
+    """
+    replaced = timeline.replaced_upto(instant)
+    newest: dict[tuple[str, str], DataFile] = {}
+    for one in files:
+        group = (one.partition, one.group)
+        if one.instant > instant or group in replaced or not timeline.is_committed(one.instant):
+            continue
+        if group not in newest or newest[group].instant < one.instant:
+            newest[group] = one
+    return sorted(newest.values(), key=lambda one: one.path)
+
+
+def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:
+    """Return the files with their numbers of rows, as far as commits of the timeline say them."""
+    known = set(timeline.instants)
+    rows: dict[tuple[str, str], int] = {}
+    listed = list(files)
+    for instant in {one.instant for one in listed} & known:
+        for stat in timeline.commit(instant).stats:
+            rows[instant, str(stat["path"]).rpartition("/")[2]] = int(stat["numWrites"])
+    return [
+        replace(one, rows=rows.get((one.instant, one.path.rpartition("/")[2]))) for one in listed
+    ]

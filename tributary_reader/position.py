@@ -1,0 +1,118 @@
+"""The position of a reader of changes, as opaque text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cdc.store.documents import Codec, Part
+from schemas.fingerprint import Fingerprint
+from tributary_reader.errors import ReadError
+
+COMMIT_KEY = "tributary.commit"
+"""Key of the product's record in a commit's extra metadata."""
+
+
+@dataclass(frozen=True)
+class Position(Part):
+    """What a reader has read: one generation of a table up to one commit.
+
+    Args:
+        attempt: UUID of the generation's bootstrap attempt.
+        instant: The commit.
+        offsets: Next offset to read per partition after the commit; empty for a table that several
+            source tables feed.
+        topic_id: UUID of the topic; None if it is not known.
+        lacks: Number of records below ``offsets`` that were left out.
+        shape: Digest of the facts that must be the same in the next generation.
+        format: Version of this document.
+    """
+
+    attempt: str
+    instant: str
+    offsets: Mapping[int, int]
+    topic_id: str | None
+    lacks: int
+    shape: str
+    format: Literal[1] = 1
+
+    def to_text(self) -> str:
+        """The position as text."""
+        return base64.urlsafe_b64encode(_CODEC.write(self).encode()).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Position:
+        """Read what :meth:`to_text` wrote.
+
+        Raises:
+            ReadError: The text is no position, or is of another version.
+        """
+        try:
+            document = base64.urlsafe_b64decode(text.encode())
+        except ValueError:
+            document = b""
+        return _CODEC.read(document, "the position")
+
+
+_CODEC = Codec(
+    Position,
+    error=ReadError,
+    remedy="Give the text that the reader returned; without one, read the whole table.",
+)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a commit records about the stream, as far as a reader needs it.
+
+    Args:
+        offsets: Next offset to read per partition.
+        topic_id: UUID of the topic.
+        lacks: Number of records below ``offsets`` that were left out.
+        start_offsets: O of the handoff.
+        handoff_offsets: H of the handoff.
+        is_log: Whether the table has no key.
+        shape: Digest of the columns, the key and the catalog that the lake follows.
+    """
+
+    offsets: Mapping[int, int]
+    topic_id: str | None
+    lacks: int
+    start_offsets: Mapping[int, int]
+    handoff_offsets: Mapping[int, int]
+    is_log: bool
+    shape: str
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Progress | None:
+        """Return the progress in a commit's record; None for a commit without a handoff."""
+        handoff = record.get("handoff")
+        if not handoff:
+            return None
+        columns = [
+            [one[name] for name in ("name", "source", "lake", "hide")] for one in handoff["columns"]
+        ]
+        facts = [
+            sorted(columns),
+            handoff["key"],
+            handoff["key_text"],
+            handoff["hash_key"],
+            Fingerprint(handoff["fingerprint"]["facts"]).to_json(),
+        ]
+        return cls(
+            offsets=_offsets(record["offsets"]),
+            topic_id=record["topic_id"],
+            lacks=record["lacks"],
+            start_offsets=_offsets(handoff["start_offsets"]),
+            handoff_offsets=_offsets(handoff["handoff_offsets"]),
+            is_log=not handoff["key"],
+            shape=hashlib.sha256(json.dumps(facts).encode()).hexdigest(),
+        )
+
+
+def _offsets(document: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in document.items()}

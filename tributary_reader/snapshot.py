@@ -1,0 +1,231 @@
+"""A published table as of now or as of an instant: its files and its rows, without Spark."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from cdc.lake.pointer import POINTER, Pointer, Published
+from tributary_reader.arrow_schema import arrow_schema
+from tributary_reader.errors import ReadError
+from tributary_reader.files import DataFile, as_of, counted, data_files
+from tributary_reader.storage import Storage, pyarrow_module, storage_of
+from tributary_reader.timeline import Timeline
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as pd
+    from pyarrow.fs import FileSystem
+
+_ATTEMPT = "attempt="
+_SCHEMA = "schema"
+_TRIES = 3
+"""How often a table is opened. A writer may archive a commit while it is read."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table as of one commit.
+
+    Its files stay readable for the table's ``readers_keep``, whatever is committed meanwhile.
+
+    Args:
+        path: Base path of the generation's Hudi table.
+        instant: The commit: Hudi's instant, ``yyyyMMddHHmmssSSS`` in UTC.
+        files: The files that hold the rows.
+        timeline: The commits of the generation when it was opened.
+        storage: The file access.
+    """
+
+    path: str
+    instant: str
+    files: tuple[DataFile, ...]
+    timeline: Timeline
+    storage: Storage
+
+    def schema(self, *, meta: bool = False) -> pa.Schema:
+        """Return the columns as of the commit.
+
+        Args:
+            meta: Whether Hudi's own columns, ``_hoodie_*``, come first.
+
+        Raises:
+            ReadError: No commit has a schema, or pyarrow is not installed.
+        """
+        avro = self.timeline.note(_SCHEMA, self.instant)
+        if avro is None:
+            raise ReadError(
+                f"no commit of the Hudi table at {self.path} up to {self.instant} has a schema",
+                remedy="Another program wrote it. Read it with Spark.",
+                path=self.path,
+            )
+        return arrow_schema(avro, meta=meta)
+
+    def dataset(self, *, meta: bool = False) -> pd.Dataset:
+        """Return the rows as a dataset, which reads the columns and rows that are asked of it.
+
+        A column that was added later is NULL in the rows of older files.
+
+        Args:
+            meta: Whether Hudi's own columns, ``_hoodie_*``, come first.
+        """
+        return self.dataset_of(self.files, meta=meta)
+
+    def dataset_of(self, files: Sequence[DataFile], *, meta: bool) -> pd.Dataset:
+        """Return the rows of some files, with the columns as of this commit."""
+        datasets, schema = pyarrow_module("dataset"), self.schema(meta=meta)
+        if not files:
+            return datasets.dataset(schema.empty_table())
+        return datasets.dataset(
+            [one.path for one in files],
+            schema=schema,
+            format="parquet",
+            filesystem=self.storage.arrow(),
+        )
+
+    def read(
+        self, columns: Sequence[str] | None = None, *, where: Any = None, meta: bool = False
+    ) -> pa.Table:
+        """Return the rows as a table in memory.
+
+        Args:
+            columns: The columns; None for all.
+            where: An expression of ``pyarrow.dataset``, which rows must meet.
+            meta: Whether Hudi's own columns, ``_hoodie_*``, come first.
+        """
+        chosen = list(columns) if columns is not None else None
+        return self.dataset(meta=meta).to_table(columns=chosen, filter=where)
+
+
+def open_table(
+    url: str, *, as_of: datetime | str | None = None, filesystem: FileSystem | None = None
+) -> Snapshot:
+    """Open a published table.
+
+    Args:
+        url: The table's folder, which has the pointer ``_current.json``; or the path of one
+            generation, as ``tributary path`` prints it.
+        as_of: The time or the instant as of which the table is read; None for now. With the table's
+            folder, the generation that was published then is read.
+        filesystem: A file system of pyarrow that has the folder; None for the local disk.
+
+    Raises:
+        ReadError: There is no such table, or its state as of that time is no longer there.
+    """
+    return _opened(storage_of(filesystem), url, _instant(as_of))
+
+
+def _opened(storage: Storage, url: str, instant: str | None) -> Snapshot:
+    for left in reversed(range(_TRIES)):
+        try:
+            path = _generation(storage, read_pointer(storage, url), instant, url)
+            return snapshot(storage, path, instant)
+        except ReadError:
+            if not left:
+                raise
+    raise AssertionError("not reached")
+
+
+def read_pointer(storage: Storage, url: str) -> Pointer | None:
+    """Return the pointer of a table's folder; None if the folder has none.
+
+    Raises:
+        ReadError: The pointer cannot be read.
+    """
+    folder = storage.resolve(url)
+    text = storage.text(posixpath.join(folder, POINTER))
+    return None if text is None else Pointer.from_json(text, folder=folder)
+
+
+def table_folder(url: str) -> str:
+    """Return the table's folder of a URL that may be the path of a generation."""
+    parent, _, name = url.rstrip("/").rpartition("/")
+    return parent if name.startswith(_ATTEMPT) else url
+
+
+def _generation(storage: Storage, pointer: Pointer | None, instant: str | None, url: str) -> str:
+    if pointer is None:
+        return storage.resolve(url)
+    published: tuple[Published, ...] = (pointer.current, *pointer.former)
+    for one in published:
+        if instant is None or f"{one.published_at:%Y%m%d%H%M%S%f}"[:17] <= instant:
+            return storage.resolve(one.path)
+    raise _gone(url, str(instant), "the generation that readers saw then is removed")
+
+
+def snapshot(storage: Storage, path: str, instant: str | None = None) -> Snapshot:
+    """Return a generation as of an instant; None for its newest commit.
+
+    Raises:
+        ReadError: There is no such table, or its state as of the instant is no longer there.
+    """
+    timeline = Timeline(storage, path)
+    wanted = min(timeline.newest, instant or timeline.newest)
+    if undone := timeline.undone:
+        raise ReadError(
+            f"commit {min(undone)} of the Hudi table at {path} was rolled back while it completed;"
+            " files of it are missing",
+            remedy="Run `tributary run` for the table, which marks it, then `tributary bootstrap`.",
+            path=path,
+        )
+    if wanted < timeline.complete_from:
+        raise _gone(path, wanted, f"the oldest state that is there is {timeline.complete_from}")
+    commit = max(one for one in timeline.instants if one <= wanted)
+    files = as_of(data_files(storage, path), timeline, commit)
+    return Snapshot(path, commit, tuple(files), timeline, storage)
+
+
+def published_files(path: str, storage: Storage | None = None) -> list[DataFile]:
+    """Return the files of the newest commit of a generation, with their numbers of rows.
+
+    Neither Spark nor pyarrow is needed. Without pyarrow, the number of rows is None for a file
+    whose commit is archived.
+
+    Args:
+        path: Base path of the generation's Hudi table.
+        storage: The file access; None for the local disk.
+
+    Raises:
+        ReadError: There is no such table, or it cannot be read.
+    """
+    opened = _opened(storage or storage_of(None), path, None)
+    files = counted(opened.files, opened.timeline)
+    if all(one.rows is not None for one in files):
+        return files
+    try:
+        parquet, filesystem = pyarrow_module("parquet"), opened.storage.arrow()
+    except ReadError:
+        return files
+    return [
+        one
+        if one.rows is not None
+        else replace(one, rows=parquet.read_metadata(one.path, filesystem=filesystem).num_rows)
+        for one in files
+    ]
+
+
+def _instant(as_of: datetime | str | None) -> str | None:
+    """Return the instant of a time.
+
+    Raises:
+        ReadError: The time has no zone, or the text is no instant.
+    """
+    if isinstance(as_of, datetime) and as_of.tzinfo is not None:
+        return f"{as_of.astimezone(timezone.utc):%Y%m%d%H%M%S%f}"[:17]
+    if as_of is None or (isinstance(as_of, str) and len(as_of) == 17 and as_of.isdecimal()):
+        return as_of
+    raise ReadError(
+        f"{as_of!r} is no instant",
+        remedy="Give a datetime with a time zone, or an instant of 17 digits in UTC.",
+    )
+
+
+def _gone(path: str, instant: str, why: str) -> ReadError:
+    return ReadError(
+        f"the state of {path} as of {instant} is no longer there: {why}",
+        remedy="Read a later state. readers_keep says how far back readers can ask.",
+        path=path,
+    )

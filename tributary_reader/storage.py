@@ -1,0 +1,168 @@
+"""File access of the reader: the local disk, or any file system of Arrow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cdc.lake.pointer import local_folder
+from tributary_reader.errors import ReadError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file.
+
+    Args:
+        path: The file's path below the folder that was listed, with ``/``.
+        size: Its size in bytes.
+    """
+
+    path: str
+    size: int
+
+
+class Storage(Protocol):
+    """The file access that the reader needs."""
+
+    def resolve(self, url: str) -> str:
+        """Return the path of a URL on this file system."""
+
+    def text(self, path: str) -> bytes | None:
+        """Return the content of a file; None if there is no such file."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder; none if there is no such folder."""
+
+    def below(self, folder: str) -> Iterator[Entry]:
+        """Yield all files below a folder; yield nothing if there is no such folder."""
+
+    def arrow(self) -> FileSystem:
+        """Return the file system for Arrow."""
+
+
+class LocalStorage:
+    """The local disk."""
+
+    def resolve(self, url: str) -> str:
+        """Return the absolute path of a ``file:`` URL or of a path."""
+        folder = local_folder(url)
+        if folder is None:
+            raise no_file_system(url)
+        return str(Path(folder).absolute())
+
+    def text(self, path: str) -> bytes | None:
+        """Return the content of a file; None if there is no such file."""
+        try:
+            return Path(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder; none if there is no such folder."""
+        try:
+            return [one.name for one in Path(folder).iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def below(self, folder: str) -> Iterator[Entry]:
+        """Yield all files below a folder; yield nothing if there is no such folder."""
+        for place, _, names in os.walk(folder):
+            for name in names:
+                file = Path(place, name)
+                try:
+                    size = file.stat().st_size
+                except FileNotFoundError:  # removed since
+                    continue
+                yield Entry(file.relative_to(folder).as_posix(), size)
+
+    def arrow(self) -> FileSystem:
+        """Return Arrow's view of the local disk."""
+        return pyarrow_module("fs").LocalFileSystem()
+
+
+class ArrowStorage:
+    """A file system of Arrow, for example ``S3FileSystem``.
+
+    Args:
+        filesystem: The file system.
+    """
+
+    def __init__(self, filesystem: FileSystem) -> None:
+        self._files = filesystem
+
+    def resolve(self, url: str) -> str:
+        """Return the path without a scheme: for an object store, the bucket and the key."""
+        _, scheme, rest = url.rpartition("://")
+        return (rest if scheme else url.removeprefix("file:")).rstrip("/")
+
+    def text(self, path: str) -> bytes | None:
+        """Return the content of a file; None if there is no such file."""
+        try:
+            with self._files.open_input_stream(path) as stream:
+                return bytes(stream.readall())
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder; none if there is no such folder."""
+        selector = pyarrow_module("fs").FileSelector(folder, allow_not_found=True)
+        return [one.base_name for one in self._files.get_file_info(selector)]
+
+    def below(self, folder: str) -> Iterator[Entry]:
+        """Yield all files below a folder; yield nothing if there is no such folder."""
+        fs = pyarrow_module("fs")
+        found = self._files.get_file_info(
+            fs.FileSelector(folder, recursive=True, allow_not_found=True)
+        )
+        for one in found:
+            if one.type == fs.FileType.File:
+                yield Entry(one.path[len(folder) :].lstrip("/"), int(one.size))
+
+    def arrow(self) -> FileSystem:
+        """Return the file system."""
+        return self._files
+
+
+def storage_of(filesystem: FileSystem | None) -> Storage:
+    """Return the storage of a file system of Arrow; of the local disk for None."""
+    return LocalStorage() if filesystem is None else ArrowStorage(filesystem)
+
+
+def no_file_system(url: str) -> ReadError:
+    """Return the error for a folder that is not on the local disk."""
+    return ReadError(
+        f"{url} is not on this machine",
+        remedy="Give the file system that has it: filesystem=, a file system of pyarrow.",
+        path=url,
+    )
+
+
+def pyarrow_module(name: str = "") -> Any:
+    """Return pyarrow, or one of its modules. Listing files on the local disk works without it.
+
+    Raises:
+        ReadError: pyarrow is not installed.
+    """
+    import importlib
+
+    try:
+        return importlib.import_module(f"pyarrow.{name}" if name else "pyarrow")
+    except ModuleNotFoundError as error:
+        raise ReadError(
+            "pyarrow is not installed",
+            remedy="Install the extra: `pip install 'tributary-cdc[reader]'`.",
+        ) from error
+
+
+def properties(text: bytes) -> Mapping[str, str]:
+    """Return the settings in the text of a properties file."""
+    lines = (line.strip() for line in text.decode("utf-8", "replace").splitlines())
+    pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
+    return {key.strip(): value.strip() for key, _, value in pairs}

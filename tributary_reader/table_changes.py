@@ -1,0 +1,256 @@
+"""The rows of a table that changed since a position, over all its generations, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdc.lake.pointer import Pointer, Published
+from cdc.rows.columns import DELETED, OFFSET
+from tributary_reader.errors import ReadError, WholeTableError
+from tributary_reader.files import DataFile, as_of, data_files
+from tributary_reader.position import COMMIT_KEY, Position, Progress
+from tributary_reader.snapshot import Snapshot, read_pointer, snapshot, table_folder
+from tributary_reader.storage import Storage, pyarrow_module, storage_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+_TIME, _KEY = "_hoodie_commit_time", "_hoodie_record_key"
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The net changes of a table between two positions.
+
+    Args:
+        rows: The rows that are new or were written again, as of the new position. A row that was
+            written again may be equal to the row before.
+        deleted: The rows that are gone, as they were at the former position: of hard deletes and
+            of TRUNCATE. A soft delete is a row of ``rows`` instead.
+        position: The new position.
+        whole: Whether ``rows`` are the whole table, so that rows that a reader has besides them are
+            gone.
+        more: Whether there are more changes, in the table's next generation. Read again at once.
+    """
+
+    rows: pa.Table
+    deleted: pa.Table
+    position: str
+    whole: bool = False
+    more: bool = False
+
+
+def changes(
+    url: str,
+    position: str | None = None,
+    *,
+    deletes: bool = True,
+    meta: bool = False,
+    filesystem: FileSystem | None = None,
+) -> Changes:
+    """Return the changes of a published table since a position.
+
+    Args:
+        url: The table's folder, which has the pointer ``_current.json``; or the path of one of its
+            generations.
+        position: The position of the changes that were read last. None reads the whole table.
+        deletes: Whether the rows that are gone are looked for. Without them, a position stays valid
+            after its files were cleaned.
+        meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
+        filesystem: A file system of pyarrow that has the folder; None for the local disk.
+
+    Raises:
+        WholeTableError: The changes since the position cannot be known. Read the whole table once,
+            without a position.
+        ReadError: There is no such table, or the position is none of it.
+    """
+    storage = storage_of(filesystem)
+    since = None if position is None else Position.from_text(position)
+    for left in reversed(range(_TRIES)):
+        try:
+            return _Reader(storage, table_folder(url), deletes=deletes, meta=meta).changes(since)
+        except WholeTableError:
+            raise
+        except (ReadError, FileNotFoundError):
+            # A commit may have been archived, or a file cleaned, meanwhile.
+            if not left:
+                raise
+    raise AssertionError("not reached")
+
+
+class _Reader:
+    def __init__(self, storage: Storage, folder: str, *, deletes: bool, meta: bool) -> None:
+        pointer = read_pointer(storage, folder)
+        if pointer is None:
+            raise ReadError(
+                f"{folder} has no pointer, so it is no published table",
+                remedy="Give the folder with _current.json; `tributary path TABLE` prints a path"
+                " in it.",
+                path=folder,
+            )
+        self._pointer: Pointer = pointer
+        self._storage = storage
+        self._folder = folder
+        self._deletes = deletes
+        self._meta = meta
+
+    def changes(self, since: Position | None) -> Changes:
+        if since is None:
+            return self._whole_table()
+        if since.attempt == self._pointer.attempt:
+            return self._of_generation(self._opened(self._pointer.current), since)
+        former = self._former(since)
+        if former is not None and (former.instant != since.instant):
+            return self._of_generation(former, since, more=True)
+        return self._of_next_generation(former, since)
+
+    def _opened(self, published: Published) -> Snapshot:
+        return snapshot(self._storage, self._storage.resolve(published.path))
+
+    def _former(self, since: Position) -> Snapshot | None:
+        """The position's generation, if its folder is still there."""
+        for one in self._pointer.former:
+            if one.attempt == since.attempt:
+                path = self._storage.resolve(one.path)
+                return snapshot(self._storage, path) if self._storage.names(path) else None
+        return None
+
+    def _whole_table(self) -> Changes:
+        now = self._opened(self._pointer.current)
+        rows = now.read(meta=self._meta)
+        position = self._position(now, self._pointer.attempt)
+        return Changes(rows, rows.slice(0, 0), position.to_text(), whole=True)
+
+    def _position(self, at: Snapshot, attempt: str) -> Position:
+        progress = _progress(at)
+        if progress is None:  # a table that several source tables feed
+            return Position(attempt, at.instant, {}, None, 0, "")
+        return Position(
+            attempt,
+            at.instant,
+            progress.offsets,
+            progress.topic_id,
+            progress.lacks,
+            progress.shape,
+        )
+
+    def _of_generation(self, now: Snapshot, since: Position, *, more: bool = False) -> Changes:
+        """The changes from a position to the newest commit of the same generation."""
+        timeline = now.timeline
+        first, known = timeline.instants[0], set(timeline.instants)
+        if since.instant > now.instant or (since.instant > first and since.instant not in known):
+            raise _whole_table(
+                self._folder,
+                f"commit {since.instant} is not in the table: the lake was restored from a backup",
+            )
+        columns = pyarrow_module("compute")
+        written = [one for one in now.files if one.instant > since.instant]
+        rows = self._rows(now, written, columns.field(_TIME) > since.instant)
+        gone = rows.slice(0, 0)
+        commits = [timeline.commit(one) for one in timeline.instants if one > since.instant]
+        # Commits that are archived are not known.
+        if self._deletes and (since.instant < first or any(one.removes_rows for one in commits)):
+            gone = self._deleted(now, since)
+        return Changes(rows, gone, self._position(now, since.attempt).to_text(), more=more)
+
+    def _deleted(self, now: Snapshot, since: Position) -> pa.Table:
+        """The rows of the position's files that no file holds any more, as they were."""
+        if since.instant < now.timeline.complete_from:
+            raise _whole_table(
+                self._folder,
+                f"the files of commit {since.instant} may be cleaned, so deleted rows are not known"
+                f" (the oldest state that is there is {now.timeline.complete_from})",
+            )
+        files = data_files(self._storage, now.path)
+        before = {*as_of(files, now.timeline, since.instant)}
+        after = {*now.files}
+        return self._missing(
+            now,
+            [one for one in before if one not in after],
+            self._keys(now, [one for one in after if one not in before]),
+        )
+
+    def _of_next_generation(self, former: Snapshot | None, since: Position) -> Changes:
+        """The changes from the last commit of a former generation to the newest commit.
+
+        Rows that the stream changed since have greater offsets. That holds if the position is not
+        before the offset at which the stream begins in the new generation, and if the new copy
+        differs from the former table in nothing else.
+        """
+        now = self._opened(self._pointer.current)
+        next_ = _progress(now)
+        if reason := _difference(since, next_):
+            raise _whole_table(self._folder, reason)
+        ((_, offset),) = since.offsets.items()
+        rows = self._rows(now, now.files, pyarrow_module("compute").field(OFFSET) >= offset)
+        gone = rows.slice(0, 0)
+        if self._deletes:
+            if next_ is not None and next_.is_log:
+                why = "a log was copied again, and it has no keys that show what TRUNCATE removed"
+                raise _whole_table(self._folder, why)
+            if former is None:
+                why = "the generation that was read is removed, so deleted rows are not known"
+                raise _whole_table(self._folder, why)
+            gone = self._missing(now, former.files, self._keys(now, now.files))
+        return Changes(rows, gone, self._position(now, self._pointer.attempt).to_text())
+
+    def _rows(self, at: Snapshot, files: Sequence[DataFile], where: Any) -> pa.Table:
+        found = at.dataset_of(files, meta=True).to_table(filter=where)
+        return found.select(at.schema(meta=self._meta).names)
+
+    def _keys(self, at: Snapshot, files: Sequence[DataFile]) -> pa.Array:
+        return at.dataset_of(files, meta=True).to_table([_KEY])[_KEY]
+
+    def _missing(self, now: Snapshot, files: Sequence[DataFile], keys: pa.Array) -> pa.Table:
+        """The rows of files whose key is not among the keys, with the newest commit's columns."""
+        compute = pyarrow_module("compute")
+        old = now.dataset_of(files, meta=True).to_table()
+        kept = old.filter(compute.invert(compute.is_in(old[_KEY], value_set=keys)))
+        if DELETED in kept.column_names:
+            # The reader had these rows as deleted ones.
+            kept = kept.filter(compute.invert(compute.fill_null(kept[DELETED], False)))
+        return kept.select(now.schema(meta=self._meta).names)
+
+
+def _progress(at: Snapshot) -> Progress | None:
+    record = at.timeline.note(COMMIT_KEY, at.instant)
+    return None if record is None else Progress.of(json.loads(record))
+
+
+def _difference(since: Position, next_: Progress | None) -> str | None:
+    """Why the rows of the next generation do not follow from the former ones; None if they do."""
+    if next_ is None or len(since.offsets) != 1 or since.offsets.keys() != next_.offsets.keys():
+        return "the table was copied again, and its rows have no offsets of one topic partition"
+    if since.topic_id != next_.topic_id:
+        return "the table was copied again from a new topic"
+    if since.lacks:
+        return (
+            f"the table was copied again, and {since.lacks} records that the former generation"
+            " lacked are in the copy"
+        )
+    if since.shape != next_.shape:
+        return (
+            "the table was copied again after a change of its columns, its key or its files on the"
+            " source"
+        )
+    (offset,) = since.offsets.values()
+    (first,) = (next_.handoff_offsets if next_.is_log else next_.start_offsets).values()
+    if offset < first:
+        return (
+            f"the table was copied again, and the changes from offset {offset} to {first} are only"
+            " in the copy"
+        )
+    return None
+
+
+def _whole_table(folder: str, reason: str) -> WholeTableError:
+    return WholeTableError(
+        f"the changes of {folder} since the position cannot be known: {reason}",
+        remedy="Read the whole table once: call it without a position, and replace what you have.",
+        path=folder,
+    )

@@ -1,0 +1,207 @@
+"""The timeline of a Hudi table of version 6, read from its files without Hudi."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+from fastavro import reader as avro_reader
+
+from tributary_reader.errors import ReadError
+from tributary_reader.storage import Storage, properties
+
+_TIMELINE = ".hoodie"
+_VERSION = "6"
+_FILE = re.compile(r"(\d{17})\.([a-z]+)(?:\.(requested|inflight))?")
+_COMMITS = ("commit", "replacecommit")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One completed commit.
+
+    Args:
+        instant: Hudi's instant, which orders the commits of a table.
+        action: ``commit`` or ``replacecommit``.
+        metadata: Hudi's metadata of the commit.
+    """
+
+    instant: str
+    action: str
+    metadata: Mapping[str, Any]
+
+    @property
+    def stats(self) -> list[Mapping[str, Any]]:
+        """Hudi's statistics of each file that the commit wrote."""
+        listed = (self.metadata.get("partitionToWriteStats") or {}).values()
+        return [stat for stats in listed for stat in stats]
+
+    @property
+    def replaced(self) -> frozenset[tuple[str, str]]:
+        """Partition and id of each file group that the commit replaced."""
+        listed = (self.metadata.get("partitionToReplaceFileIds") or {}).items()
+        return frozenset((partition, file) for partition, files in listed for file in files)
+
+    @property
+    def removes_rows(self) -> bool:
+        """Whether rows that were in the table before the commit may be gone."""
+        if self.action == "replacecommit" and self.metadata.get("operationType") != "CLUSTER":
+            return True
+        return any(stat.get("numDeletes") for stat in self.stats)
+
+    def note(self, key: str) -> str | None:
+        """Return a text that the writer put into the commit; None if there is none."""
+        return (self.metadata.get("extraMetadata") or {}).get(key) or None
+
+
+class Timeline:
+    """The completed commits of a table as of the construction.
+
+    Args:
+        storage: The file access.
+        path: Base path of the Hudi table on that storage.
+
+    Raises:
+        ReadError: There is no Hudi table of version 6 at the path.
+    """
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self.path = path
+        self._read: dict[str, Commit] = {}
+        self._completed: dict[str, str] = {}
+        self._pending: set[str] = set()
+        self._cleanings: list[str] = []
+        self._rollbacks: list[str] = []
+        self._require_version()
+        planned: set[str] = set()
+        for name in storage.names(f"{path}/{_TIMELINE}"):
+            found = re.fullmatch(_FILE, name)
+            if found is None:
+                continue
+            instant, action, state = found.groups()
+            if action in _COMMITS and state is None:
+                self._completed[instant] = action
+            elif action in _COMMITS or action == "inflight":
+                planned.add(instant)
+            elif action == "clean" and state == "requested":
+                self._cleanings.append(name)
+            elif action == "rollback" and state == "requested":
+                self._rollbacks.append(name)
+        self._pending = planned - self._completed.keys()
+
+    def _require_version(self) -> None:
+        names = ("hoodie.properties", "hoodie.properties.backup")
+        texts = (self._storage.text(f"{self.path}/{_TIMELINE}/{name}") for name in names)
+        settings = next((found for text in texts if (found := properties(text or b""))), None)
+        if settings is None:
+            raise ReadError(
+                f"there is no Hudi table at {self.path}",
+                remedy="`tributary path TABLE` prints where a table is.",
+                path=self.path,
+            )
+        if (version := settings.get("hoodie.table.version")) != _VERSION:
+            raise ReadError(
+                f"the Hudi table at {self.path} has version {version}; this reader reads version"
+                f" {_VERSION} only",
+                remedy="Another program upgraded it. Read it with Hudi, or copy the table again.",
+                path=self.path,
+            )
+
+    @property
+    def instants(self) -> list[str]:
+        """The instants of the completed commits that are not archived, oldest first."""
+        return sorted(self._completed)
+
+    @property
+    def newest(self) -> str:
+        """The newest instant.
+
+        Raises:
+            ReadError: Nothing is committed.
+        """
+        if not self._completed:
+            raise ReadError(
+                f"the Hudi table at {self.path} has no commit",
+                remedy="Read it when its copy has ended; `tributary status` shows its state.",
+                path=self.path,
+            )
+        return max(self._completed)
+
+    def is_committed(self, instant: str) -> bool:
+        """Whether a file of an instant belongs to the table; archived commits count."""
+        if instant in self._completed:
+            return True
+        return instant not in self._pending and instant < min(self._completed, default="")
+
+    @cached_property
+    def complete_from(self) -> str:
+        """The oldest instant whose whole state is still there.
+
+        Files that were replaced before it may be removed.
+        """
+        oldest = min(self._completed, default="")
+        # Without a removal of files, the first commit of the timeline may be the first of all.
+        return max([oldest, *(self._retained_from(name) for name in self._cleanings)])
+
+    def _retained_from(self, name: str) -> str:
+        earliest = self._plan(name).get("earliestInstantToRetain") or {}
+        return str(earliest.get("timestamp") or "")
+
+    def _plan(self, name: str) -> Mapping[str, Any]:
+        """Return the plan of a cleaning or of a rollback; an empty one if it is archived."""
+        text = self._storage.text(f"{self.path}/{_TIMELINE}/{name}")
+        for plan in avro_reader(io.BytesIO(text)) if text else ():
+            return cast("Mapping[str, Any]", plan)
+        return {}
+
+    @property
+    def undone(self) -> frozenset[str]:
+        """The completed commits that a rollback names: another writer removed their files."""
+        plans = (self._plan(name).get("instantToRollback") or {} for name in self._rollbacks)
+        return frozenset(str(one.get("commitTime")) for one in plans) & self._completed.keys()
+
+    def commit(self, instant: str) -> Commit:
+        """Return a completed commit.
+
+        Raises:
+            ReadError: Its file cannot be read, for example since it was archived meanwhile.
+        """
+        if instant not in self._read:
+            action = self._completed[instant]
+            text = self._storage.text(f"{self.path}/{_TIMELINE}/{instant}.{action}")
+            try:
+                metadata = json.loads(text or b"")
+            except ValueError as error:
+                raise ReadError(
+                    f"commit {instant} of the Hudi table at {self.path} cannot be read",
+                    remedy="Read again: it may have been archived meanwhile.",
+                    path=self.path,
+                ) from error
+            self._read[instant] = Commit(instant, action, metadata)
+        return self._read[instant]
+
+    def upto(self, instant: str) -> list[Commit]:
+        """Return the completed commits up to an instant, newest first."""
+        return [self.commit(one) for one in reversed(self.instants) if one <= instant]
+
+    def replaced_upto(self, instant: str) -> frozenset[tuple[str, str]]:
+        """Return the file groups that were replaced up to an instant."""
+        return frozenset(
+            group
+            for one, action in self._completed.items()
+            if action == "replacecommit" and one <= instant
+            for group in self.commit(one).replaced
+        )
+
+    def note(self, key: str, instant: str) -> str | None:
+        """Return the newest text that a writer put into a commit, as of an instant."""
+        for one in reversed(self.instants):
+            if one <= instant and (text := self.commit(one).note(key)) is not None:
+                return text
+        return None
