@@ -16,7 +16,9 @@ from cdc.store.table_state import State
 from operate.check import check
 from operate.readiness_check import examine
 from operate.status import status
+from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.servers import alter_topic
 from tests.integration.rigs.shop import Shop, succeeded
 from tests.integration.rigs.sources import on_replica
 
@@ -161,3 +163,15 @@ def test_rows_that_do_not_fit_into_a_message_are_a_warning(shop: Shop) -> None:
     assert (found.status, "a row has 50,002 bytes" in found.detail) == ("warning", True), found
     (note,) = examine(shop.services, shop.table("orders"))
     assert "raise kafka.topic.max_message_bytes" in note
+
+    name, services = shop.record("orders").topic, shop.services
+    connector = services.capture(shop.table("orders")).connector
+    assert found.remedy.startswith(f"Raise max.message.bytes of topic {name}, and kafka.topic.max")
+    told = "Raise max.message.bytes of the topic and kafka.topic.max_message_bytes. Then run"
+    wait_until(lambda: any(one.remedy.startswith(told) for one in lines(shop).values()), told, 180)
+    alter_topic(services.config.kafka, name, max_message_bytes="400000")
+    shop.reconfigure(kafka={**config, "topic": {**topic, "max_message_bytes": 400_000}})
+    succeeded(shop.onboard("orders", with_bootstrap=False))
+    shop.services.connect.wait_running(connector)
+    shop.settle("orders")
+    assert lines(shop)[f"topic {name}"].status == "ok"

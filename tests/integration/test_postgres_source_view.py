@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from cdc.config import TableSettings
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
 from cdc.runtime.progress import NullProgress, NullTask
+from cdc.sources.postgres import exact_view
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.primary import wait_for_older_transactions
 from cdc.sources.postgres.source import PostgresSource
@@ -123,6 +125,27 @@ def test_a_paused_replica_is_a_bounded_wait_with_the_lag(
     position = source.replica_position()
     assert position is not None
     assert not position.paused
+
+
+def test_a_replay_that_something_pauses_again_goes_on_after_the_statement_that_is_named(
+    database: Database, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.let_pause()
+    genuine = exact_view._wait_for
+
+    def paused_again(session: Any, state: str) -> bool:
+        database.stack.psql("SELECT pg_wal_replay_pause()", replica=True)
+        return genuine(session, state)
+
+    monkeypatch.setattr(exact_view, "_wait_for", paused_again)
+    monkeypatch.setattr(exact_view, "_STATE_S", 1.0)
+    with pytest.raises(ReplicaError, match="was resumed, but is still 'paused'") as raised:
+        source.resume_replay()
+    assert source.replay_paused()
+    told = re.search(r"SELECT \w+\(\)", raised.value.remedy)
+    assert told
+    database.stack.psql(told[0], replica=True)
+    assert not source.replay_paused()
 
 
 def test_a_replica_of_another_cluster_is_refused(

@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
 from psycopg import pq
 
 from cdc.sources.source_facts import Check
@@ -21,7 +20,7 @@ from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.person import Person, created
 from tests.integration.rigs.person import early as early
 from tests.integration.rigs.postgres import Database
-from tests.integration.rigs.servers import alter_topic
+from tests.integration.rigs.servers import add_partition, alter_topic
 
 pytestmark = [
     pytest.mark.breadth,
@@ -62,10 +61,7 @@ def test_a_table_that_is_gone_and_a_topic_that_does_not_fit_leave_the_checks(
     before = seen(early)
     shop.database.execute("DROP TABLE gone")
     topic = shop.record("parted").topic
-    admin = AdminClient(shop.services.config.kafka.librdkafka_config())
-    for done in admin.create_partitions([NewPartitions(topic, 2)]).values():
-        done.result(30)
-    wait_until(lambda: len(shop.services.kafka.start_offsets(topic)) == 2, "two partitions")
+    add_partition(shop.services.config.kafka, topic)
 
     found = seen(early)
     # Rows of a table that is gone cannot be sampled for its topic either.

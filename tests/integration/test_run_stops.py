@@ -27,7 +27,7 @@ from tests.integration.rigs.running import Orders
 from tests.integration.rigs.running import orders as orders
 from tests.integration.rigs.running import shared as shared
 from tests.integration.rigs.running import spark as spark
-from tests.integration.rigs.servers import alter_topic, delete_records
+from tests.integration.rigs.servers import add_partition, alter_topic, delete_records
 
 
 def test_a_record_that_cannot_be_read_stops_its_table_only(
@@ -208,6 +208,14 @@ def test_a_topic_that_was_cut_off_and_filled_again_needs_a_bootstrap(
     assert stopped.state is State.NEEDS_BOOTSTRAP, stopped.error
     assert f"topic {topic} partition 0 was cut off" in (shared.record(orders.name).reason or "")
     assert orders.lake("id") == [(1,), (2,)]
+
+
+def test_more_partitions_of_a_topic_need_a_bootstrap(orders: Orders, shared: Replication) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    assert orders.run().error is None
+    add_partition(shared.config.kafka, topic := shared.record(orders.name).topic)
+    assert orders.run().state is State.NEEDS_BOOTSTRAP
+    assert f"topic {topic} has 2 partitions" in (shared.record(orders.name).reason or "")
 
 
 def test_a_recreated_topic_needs_a_bootstrap(orders: Orders, shared: Replication) -> None:

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
 )
 
 from cdc.config import KafkaConfig
@@ -119,3 +120,14 @@ def alter_topic(kafka: KafkaConfig, topic: str, **settings: str) -> None:
     admin = AdminClient(kafka.librdkafka_config())
     for done in admin.incremental_alter_configs([resource]).values():
         done.result(30)
+
+
+def add_partition(kafka: KafkaConfig, topic: str) -> None:
+    """Give a topic of one partition a second one; returns once the broker shows it."""
+    admin = AdminClient(kafka.librdkafka_config())
+    for done in admin.create_partitions([NewPartitions(topic, 2)]).values():
+        done.result(30)
+    deadline = time.monotonic() + 30
+    while len(admin.list_topics(topic, timeout=10).topics[topic].partitions) < 2:
+        assert time.monotonic() < deadline, topic
+        time.sleep(0.1)
