@@ -45,9 +45,11 @@ test-all: check ## check, and every test
 bench: setup ## compare with other ways to move the same rows
 	$(BIN)/python -m benchmarks
 
-lock: setup ## renew both lock files after a change of pyproject.toml or UV
+lock: setup ## renew the lock files after a change of pyproject.toml or UV
 	$(BIN)/uv pip compile pyproject.toml --extra stack --extra reader --group dev --group readers $(LOCKED) \
 	  --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --constraint requirements.lock $(LOCKED) \
+	  --output-file requirements-run.lock
 	echo "uv==$(UV)" | $(BIN)/uv pip compile - $(LOCKED) --output-file requirements-uv.lock
 
 pin-images: ## renew the images' digests in docker-compose.yml, with docker buildx

@@ -103,6 +103,10 @@ class LakeError(TributaryError):
     """A Hudi table that cannot be read or written."""
 
 
+class ClusterError(TributaryError):
+    """A cluster of Spark without executors, or whose executors differ from this process."""
+
+
 class FencedError(LakeError):
     """Another writer has taken over the table since; this run's commit was refused."""
 

@@ -66,6 +66,8 @@ def check(services: Services) -> Iterator[Check]:
     for record in records:
         look = partial(check_kafka.topic, services, record)
         yield from _checks_or_error(f"topic {record.topic}", look)
+    if not services.config.spark.local:
+        yield from _checks_or_error("Spark", partial(_executors, services))
     yield from _checks_or_error("lake", partial(lake, services))
     if services.config.catalog is not None:
         yield from _checks_or_error("catalog", partial(_catalog, services, services.config.catalog))
@@ -308,6 +310,21 @@ def _other_settings(
         "Tributary changes only sizes of a connector in use. Change the other settings in Kafka"
         " Connect, too, or change them back in the configuration.",
     )
+
+
+def _executors(services: Services) -> list[Check]:
+    """Check that the cluster starts executors, and that they run the driver's versions.
+
+    Raises:
+        ClusterError: It starts none, they cannot run tasks, or a version differs.
+    """
+    from cdc.runtime.executors import require_same_versions
+
+    settings = services.config.spark
+    found = require_same_versions(services.spark, settings.start_timeout_s)
+    hosts = ", ".join(sorted({one.host for one in found}))
+    versions = ", ".join(f"{part} {version}" for part, version in found[0].versions.items())
+    return [Check("Spark", "ok", f"{settings.master}, executors on {hosts}, {versions}")]
 
 
 def lake(services: Services) -> list[Check]:

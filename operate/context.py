@@ -166,14 +166,26 @@ class Services:
 
         return in_this_thread(self._session)
 
+    def require_cluster(self) -> None:
+        """Start Spark now if it is on a cluster, before the command changes anything.
+
+        Raises:
+            ClusterError: The cluster starts no executor, or one that does not fit.
+        """
+        if self._shared_spark is None and not self.config.spark.local:
+            _ = self._session
+
     @cached_property
     def _session(self) -> SparkSession:
         if self._shared_spark is not None:
             return self._shared_spark
+        from cdc.runtime.executors import require_same_versions
         from cdc.runtime.spark import session, stop
 
-        started = session(self.config)
+        started, settings = session(self.config), self.config.spark
         self._exit.callback(stop)
+        if not settings.local:
+            require_same_versions(started, settings.start_timeout_s)
         return started
 
     @cached_property

@@ -54,6 +54,8 @@ def onboard(
     """
     examined = examine_all(services, tables)
     outcomes = {outcome.table: outcome for outcome in refusals(services, examined, by_wildcard)}
+    if with_bootstrap and examined.replicable:
+        services.require_cluster()
     registered: list[TableId] = []
     for group in tier_capture.groups(services, examined.replicable):
         begun = _begun(services, group.tables)
@@ -192,6 +194,7 @@ def recaptured(
     Returns:
         One outcome per table, in the order given.
     """
+    services.require_cluster()
     outcomes: dict[TableId, Outcome] = {}
     fit = []
     for outcome in for_each(

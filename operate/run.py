@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cdc.run import expiring, run_continuously, run_tables, silences
 from cdc.runtime.jvm_guard import end_soon
-from cdc.runtime.spark import cancel_jobs
+from cdc.runtime.spark import cancel_jobs, has_ended
 from cdc.runtime.task_watch import held_cores
 from cdc.store.table_state import State
 from operate.automatic_resync import Unattended
@@ -84,7 +84,7 @@ class Runs:
         report_silences: Callable[[list[Silence]], None],
         report_expiring: Callable[[list[Expiring]], None],
     ) -> None:
-        """Run until SIGINT or SIGTERM, or until tasks of Spark hold cores for ever.
+        """Run until SIGINT or SIGTERM, until tasks of Spark hold cores for ever, or Spark ends.
 
         A signal lets the current run finish. A run that takes longer than `GRACE_S` is interrupted,
         and the next command continues from the last commit.
@@ -163,7 +163,8 @@ class Runs:
         """
         states = {record.state for record in self._records() if not record.never_published}
         return exit_code(
-            failed=bool(self._failed or self.silences or held_cores()) or State.FAILED in states,
+            failed=bool(self._failed or self.silences or held_cores() or has_ended())
+            or State.FAILED in states,
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states,
         )
 

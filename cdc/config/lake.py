@@ -109,6 +109,8 @@ class SparkConfig(Section):
     """Memory of the driver; in local mode, of the whole Spark."""
     jars: Literal["bundled", "provided"] = "bundled"
     """bundled: tributary fetches the jars; provided: the cluster has them."""
+    start_timeout_s: Positive = 300
+    """The longest wait for a cluster to start an executor, in seconds."""
     parallel_tables: Positive = 8
     """Tables that run at the same time in the Spark session."""
     task_timeout_s: Positive = 1800

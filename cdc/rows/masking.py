@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from cdc.errors import ConfigError
 from cdc.rows.columns import scratch
 from cdc.rows.semantic_types import quoted
+from cdc.runtime.local_frame import local_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -49,8 +50,8 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
         return frame.withColumns({column.name: _masked(column) for column in columns})
     # The keys are in a frame of one row, since Spark prints the constants of a query: in its UI, in
     # event logs and in errors.
-    keys = frame.sparkSession.createDataFrame(
-        [_keys(schema, lake)], f"{_INNER} binary, {_OUTER} binary"
+    keys = local_frame(
+        frame.sparkSession, [_keys(schema, lake)], f"{_INNER} binary, {_OUTER} binary"
     )
     keyed = frame.crossJoin(F.broadcast(keys))
     replaced = {

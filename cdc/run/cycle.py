@@ -25,6 +25,7 @@ from cdc.run.ddl_events import since
 from cdc.run.former_generations import remove_former
 from cdc.run.table import run_table
 from cdc.runtime import task_watch
+from cdc.runtime.spark import has_ended
 from cdc.store.table_state import State, TableRecord
 from schemas.errors import TributaryError
 from schemas.fingerprint import READ_AT
@@ -266,7 +267,8 @@ def run_continuously(
     If Kafka or the state store is unreachable, a run cannot begin and is tried again. The loop also
     ends after a run whose Spark tasks hang and keep their cores
     (`cdc.runtime.task_watch.held_cores`). Only a new process gets these cores back. Each new try of
-    the hanging table would take one more core from the other tables.
+    the hanging table would take one more core from the other tables. If Spark itself has ended,
+    the loop ends, too, since a session cannot start Spark again.
 
     Args:
         context: The runs' context.
@@ -277,7 +279,7 @@ def run_continuously(
         watch: Called after a run, about once a minute.
     """
     looked = float("-inf")
-    while not stop.is_set() and not task_watch.held_cores():
+    while not (stop.is_set() or task_watch.held_cores() or has_ended()):
         started = time.monotonic()
         look = started - looked >= _IDLE_LOOK_S
         try:

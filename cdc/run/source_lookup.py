@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from cdc.rows.columns import TRANSACTION
 from cdc.rows.masking import hidden
 from cdc.rows.semantic_types import quoted
+from cdc.runtime.local_frame import local_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,11 +81,11 @@ class Asked:
         shown = self.kept.shown()
         shape = ", ".join(f"{quoted(n)} {shown.column(n).lake_type}" for n in names)
         self._wait(lacking)
-        known = self.spark.createDataFrame([], shape)
+        known = local_frame(self.spark, (), shape)
         for keys in self._keys(lacking):
             found = self.source.fetch_by_key(self.source_table, self.source_schema, keys, columns)
             values = [tuple(row[name] for name in names) for row in found]
-            known = known.unionByName(hold(self.spark.createDataFrame(values, shape)))
+            known = known.unionByName(hold(local_frame(self.spark, values, shape)))
         known = hidden(known, self.kept.only(names), self.lake)
         gone = {
             name: F.lit(None).cast(self.kept.column(name).lake_type)

@@ -109,6 +109,8 @@ def read_lock(path: Path) -> dict[str, tuple[Artifact, ...]]:
     return {name: tuple(artifacts) for name, artifacts in bundles.items()}
 
 
+BUNDLED = Path(__file__).with_name("artifacts")
+"""Folder of the jars in an environment that `tributary package` has packed."""
 LOCK = read_lock(Path(__file__).with_name("jars.lock"))
 SPARK: tuple[Artifact, ...] = LOCK["spark"]
 """The jars that a Spark session needs in addition to pyspark's own."""
@@ -150,7 +152,9 @@ def fetch(
     report: Report | None = None,
     prepare: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Return the folder in the cache that holds these files, fetched once and verified.
+    """Return the folder that holds these files: packed with this environment, or in the cache.
+
+    Files are verified after they were fetched, and packed files by each call.
 
     Args:
         bundle: Name of the set, for progress and the folder's name.
@@ -165,7 +169,10 @@ def fetch(
     report = report or _silent
     folder = (cache or cache_folder()) / "artifacts"
     pins = "\n".join(f"{artifact.sha256} {artifact.filename}" for artifact in artifacts)
-    target = folder / f"{bundle}-{hashlib.sha256(pins.encode()).hexdigest()[:12]}"
+    name = f"{bundle}-{hashlib.sha256(pins.encode()).hexdigest()[:12]}"
+    if (packed := BUNDLED / name).is_dir():
+        return _as_packed(artifacts, packed)
+    target = folder / name
     if target.is_dir():
         return target
     folder.mkdir(parents=True, exist_ok=True)
@@ -197,6 +204,19 @@ def fetch(
         shutil.rmtree(ivy_cache, ignore_errors=True)
     report(f"fetched {bundle}")
     return target
+
+
+def _as_packed(artifacts: Sequence[Artifact], folder: Path) -> Path:
+    """Return the folder, whose files are those that were packed."""
+    try:
+        verify(artifacts, folder)
+    except ArtifactError as error:
+        raise ArtifactError(
+            f"{folder} is not as it was packed: {error.message}",
+            remedy="Compare the archive's sha256 with the one that `tributary package` printed, and"
+            " unpack it again.",
+        ) from error
+    return folder
 
 
 def verify(artifacts: Sequence[Artifact], folder: Path) -> None:

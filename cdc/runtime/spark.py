@@ -44,6 +44,9 @@ _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
     # Values that do not fit must fail, not turn into NULL.
     "spark.sql.ansi.enabled": "true",
+    # The second attempt of a task may leave a file after the commit, which readers then count; Hudi
+    # refuses to write with it.
+    "spark.speculation": "false",
     "spark.sql.caseSensitive": "false",
     # Drivers report MySQL's enums and texts of a fixed length as CHAR(n). Spark would pad each such
     # value with spaces, which the stream does not have.
@@ -131,7 +134,7 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
         logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
         # The JVM is a child of this process: it takes Java and Python from the environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        if config.spark.local:
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM
             os.environ["JAVA_HOME"] = str(find_java().home)
         builder = SparkSession.builder.appName(app_name).master(config.spark.master)
         for key, value in settings.items():
@@ -313,6 +316,17 @@ def java_reason(error: Py4JError | PySparkException) -> str:
     inner = [line for line in text.splitlines() if line.startswith("Caused by: ")]
     first = text.splitlines()[0] if text else ""
     return "; ".join([first, *inner[-1:]])[:_REASON_CHARACTERS]
+
+
+def has_ended() -> bool:
+    """Return whether this process's Spark has ended by itself: its JVM, or its application."""
+    active = SparkSession._instantiatedSession
+    if active is None or active.sparkContext._jsc is None or jvm_guard.was_killed():
+        return False
+    try:
+        return bool(active.sparkContext._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return True
 
 
 def cancel_jobs(spark: SparkSession) -> None:

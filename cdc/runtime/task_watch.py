@@ -4,6 +4,8 @@ Progress is any change of what Spark counts for a stage while its tasks run: end
 and bytes that were read, shuffled, spilled and written. CPU time does not count, since a thread in
 an endless loop also uses it.
 
+Stages that wait while a cluster gives no executor at all make no progress, either.
+
 If a task does not end after its job is cancelled, it holds its core until the process ends. `run
 --continuous` reads the number of such cores, and ends. If no core is left, the stages that wait for
 a core could never begin, so they are cancelled, too.
@@ -150,16 +152,19 @@ def _cancel_stuck_stages(
     global _held
     now, status = time.monotonic(), context.statusStore()
     stages = _stages(status)
-    running = {stage: counts for stage, counts in stages.items() if counts[_ACTIVE]}
+    slots = _slots(status)
+    running = {stage: counts for stage, counts in stages.items() if counts[_ACTIVE] or not slots}
     for stage in progress.stuck(running, now):
         cancelled.add(stage, now)
         _cancel(
             context,
             stage,
             f"its tasks have made no progress for {timeout_s:g} s (spark.task_timeout_s); a task"
-            " that never ends holds its core until this process ends",
+            " that never ends holds its core until this process ends"
+            if slots
+            else f"the cluster has given no executor for {timeout_s:g} s (spark.task_timeout_s)",
         )
-    held, slots = cancelled.held(lambda stage: _running(status, stage), now), _slots(status)
+    held = cancelled.held(lambda stage: _running(status, stage), now)
     if held > _held:
         _log.error(
             "%d of the %d tasks that Spark runs at a time were cancelled and do not end: only the"

@@ -95,6 +95,7 @@ def run(
     verbose: VerboseOption = 0,
 ) -> None:
     """Apply new changes to the lake, in one run for all tables that have some."""
+    from cdc.runtime.spark import has_ended
     from cdc.runtime.task_watch import held_cores
     from operate.context import services
     from operate.discover import selected
@@ -114,13 +115,22 @@ def run(
             waiting = runs.waiting()
         else:
             waiting = _once(renderer, runs)
-        code, held = runs.exit_code(), held_cores()
+        code, held, ended = runs.exit_code(), held_cores(), has_ended()
     if held:
         renderer.line(
             f"Cancelled Spark tasks that did not end hold {held} of its cores.",
             style="bold red",
         )
         renderer.line("  What to do: start the command again; a new process has all cores.")
+    if ended:
+        renderer.line(
+            "Spark has ended: its JVM died, or the cluster removed its application.",
+            style="bold red",
+        )
+        renderer.line(
+            "  What to do: start the command again; it goes on from the last commits. The log of"
+            " the driver or of the cluster has the reason."
+        )
     _show_waiting(renderer, waiting)
     for table, not_now in runs.not_resynced.items():
         renderer.line(f"{table}: no automatic resync now: {not_now}", style="yellow")

@@ -1,4 +1,4 @@
-"""``init`` and ``config``: start a project and describe its configuration."""
+"""``init``, ``config`` and ``package``: start, describe and ship a project."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ config_app = typer.Typer(
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(init)
+    app.command()(package)
     app.add_typer(config_app)
 
 
@@ -55,6 +56,32 @@ def init(
     renderer = Renderer(output)
     renderer.document({"config": str(path)})
     renderer.line(f"Wrote {path}. Fill it in, then run: tributary check --config {path}")
+
+
+def package(
+    file: Annotated[Path, typer.Argument(help="The archive to write.", metavar="[FILE]")] = Path(
+        "tributary.tar.gz"
+    ),
+    s3: Annotated[
+        bool, typer.Option("--s3", help="Add the jars for a lake on S3, 270 MiB.")
+    ] = False,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Write this environment and the locked jars to one archive, for machines without a network."""
+    from operate.package import package as pack
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress:
+        written = pack(file, progress, s3=s3)
+    renderer.document(written)
+    manifest = written.manifest
+    renderer.line(f"Wrote {file}, sha256 {written.sha256}: Tributary {manifest.tributary}")
+    renderer.line(
+        f"It runs on {manifest.machine} with Python {manifest.python.rpartition('.')[0]}, which it"
+        f" does not contain: unpack it, then start bin/tributary in it."
+    )
 
 
 @config_app.command("schema")

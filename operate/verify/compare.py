@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from cdc.rows.columns import DELETED
+from cdc.runtime.local_frame import local_frame
 from operate.verify.settle import Key, RowDigest
 from schemas.table import TableSchema
 
@@ -74,7 +75,7 @@ def source_rows(
     ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
     values = [tuple(row[name] for name in names) for row in rows]
-    return spark.createDataFrame(values, schema=ddl)
+    return local_frame(spark, values, ddl)
 
 
 def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
@@ -215,7 +216,7 @@ def with_keys(
 ) -> DataFrame:
     """Return the rows with one of the keys; the keys are sent to every task, so must be few."""
     ddl = ", ".join(f"{_quoted(name)} {schema.column(name).lake_type}" for name in schema.key)
-    wanted = spark.createDataFrame(list(keys), schema=ddl)
+    wanted = local_frame(spark, keys, ddl)
     return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")
 
 

@@ -51,6 +51,23 @@ def test_every_wait_is_the_one_that_has_a_bound(file: Path) -> None:
     assert asleep == [], "use wait_while"
 
 
+NEEDS_PYTHON = {"createDataFrame", "foreach", "foreachPartition", "foreachBatch", "rdd", "udf"}
+NEEDS_PYTHON |= {"pandas_udf", "mapInPandas", "mapInArrow", "applyInPandas", "udtf", "toPandas"}
+
+
+@pytest.mark.parametrize("file", MODULES, ids=name)
+def test_the_executors_of_a_cluster_need_no_python(file: Path) -> None:
+    used = {
+        f"{node.lineno}: {node.attr}"
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Attribute)
+        and node.attr in NEEDS_PYTHON
+        # Java's class SparkContext has a method of this name, too.
+        and file != ROOT / "cdc" / "runtime" / "local_frame.py"
+    }
+    assert used == set(), "use functions of Spark, and `local_frame` for rows of this process"
+
+
 def test_hudis_settings_are_known_to_the_lake_only() -> None:
     found = [
         f"{name(file)}:{node.lineno}"

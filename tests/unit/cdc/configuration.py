@@ -163,6 +163,7 @@ def full() -> dict[str, Any]:
             "conf": {"spark.sql.shuffle.partitions": 8, "spark.ui.enabled": False},
             "driver_memory": "4g",
             "jars": "provided",
+            "start_timeout_s": 60,
             "parallel_tables": 2,
             "task_timeout_s": 600,
         },

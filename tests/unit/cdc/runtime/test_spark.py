@@ -4,7 +4,7 @@ import pytest
 
 from cdc.config import Config, SparkConfig
 from cdc.config.value_types import is_sensitive
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, LakeError
 from cdc.runtime.spark import hadoop_settings, s3_defaults, session_settings
 from tests.unit.cdc.configuration import changed, full, read, refusal
 from tests.unit.cdc.configuration import environment as environment
@@ -27,6 +27,12 @@ def test_a_collector_of_the_users_own_is_the_only_one(collector: str) -> None:
     options = settings(**{DRIVER: f"-Xss4m {collector}"})[DRIVER]
     assert options.count("-XX:+Use") == 1
     assert options.endswith(f"-Xss4m {collector}")
+
+
+def test_a_second_attempt_of_a_task_is_never_asked_for() -> None:
+    assert settings()["spark.speculation"] == "false", "also against spark-defaults.conf"
+    with pytest.raises(LakeError, match=r"spark\.conf may not change spark\.speculation"):
+        settings(**{"spark.speculation": "true"})
 
 
 def test_settings_that_results_need_are_not_hadoops_to_change() -> None:

@@ -1,0 +1,155 @@
+"""Compares a cluster's executors with the driver, before any table is touched.
+
+The facts come from one small job of Spark's own functions, so the executors need no Python and none
+of our code.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from cdc.errors import ClusterError
+from cdc.runtime.spark import java_class, java_reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CALLS: Mapping[str, tuple[str, ...]] = {
+    "Java": ("java.lang.System", "getProperty", "java.specification.version"),
+    "Spark": ("org.apache.spark.package", "SPARK_VERSION"),
+    "Hudi": ("org.apache.hudi.HoodieVersion", "get"),
+    "Kafka's client": ("org.apache.kafka.common.utils.AppInfoParser", "getVersion"),
+}
+"""By the name for people: class, static method and arguments of the version's source."""
+
+_COMMAND = ("java.lang.System", "getProperty", "sun.java.command")
+"""The command of an executor, whose options have its id and its host."""
+_OPTION = re.compile(r"--(executor-id|hostname) (\S+)")
+_GROUP = "tributary-executors"
+_ROUNDS = 3
+"""Most jobs until each executor that is there has run a task."""
+
+
+@dataclass(frozen=True)
+class Executor:
+    """One process of a cluster that runs tasks.
+
+    Args:
+        name: Its id in the session.
+        host: Its machine.
+        versions: The version of each of its parts, by the part's name for people.
+    """
+
+    name: str
+    host: str
+    versions: Mapping[str, str]
+
+    def differences(self, driver: Mapping[str, str]) -> list[str]:
+        """Return each version that is not the driver's, for people."""
+        return [
+            f"{part} {self.versions.get(part) or 'of no known version'} instead of {version}"
+            for part, version in driver.items()
+            if self.versions.get(part) != version
+        ]
+
+
+def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executor]:
+    """Return the executors that have started, which run the versions that the driver runs.
+
+    Args:
+        spark: The session on a cluster.
+        timeout_s: Longest wait for the cluster to start an executor, in seconds.
+
+    Raises:
+        ClusterError: No executor started in time, tasks cannot run, or a version differs.
+    """
+    master = str(spark.sparkContext.master)
+    seen: dict[str, Executor] = {}
+    for _ in range(_ROUNDS):
+        seen |= {one.name: one for one in _look(spark, master, timeout_s)}
+        if _registered(spark) <= len(seen):
+            break
+    driver = {part: _of_driver(spark, *call) for part, call in _CALLS.items()}
+    found = sorted(seen.values(), key=lambda one: one.name)
+    if wrong := wrong_versions(driver, found):
+        raise ClusterError(
+            f"executors of {master} differ from this process: {'; '.join(wrong)}",
+            remedy="Give the machines of the cluster the versions that this process has, and no"
+            " other jars of these programs.",
+        )
+    return found
+
+
+def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> list[str]:
+    """Return a text for each set of differences, with the hosts that have it."""
+    hosts: dict[str, set[str]] = {}
+    for one in executors:
+        if different := one.differences(driver):
+            hosts.setdefault(", ".join(different), set()).add(one.host)
+    return [f"{', '.join(sorted(on))}: {what}" for what, on in hosts.items()]
+
+
+def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
+    """Run one task per core, so that each executor gets one if all of them are free."""
+    context = spark.sparkContext
+    tasks = context.defaultParallelism
+    calls = [_COMMAND, *_CALLS.values()]
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        context.cancelJobGroup(_GROUP)
+
+    limit = threading.Timer(timeout_s, give_up)
+    limit.daemon = True
+    limit.start()
+    context.setJobGroup(_GROUP, "versions of the executors")
+    try:
+        rows = spark.range(0, tasks, 1, tasks).selectExpr(*map(_called, calls)).collect()
+    except (Py4JError, PySparkException) as error:
+        if late.is_set():
+            raise ClusterError(
+                f"{master} started no executor within {timeout_s:.0f} s (spark.start_timeout_s)",
+                remedy="Check that the cluster has cores and memory free for an executor of"
+                " spark.executor.cores and spark.executor.memory, and that its machines reach this"
+                " one (spark.driver.host); the logs of its workers and executors have the reason.",
+            ) from error
+        raise ClusterError(
+            f"the executors of {master} cannot run tasks: {java_reason(error)}",
+            remedy=f"Give the cluster's machines Spark {context.version} and Java 17, and with"
+            " spark.jars: provided also the jars that Tributary needs; the logs of the executors"
+            " have the whole error.",
+        ) from error
+    finally:
+        limit.cancel()
+        for name in ("spark.jobGroup.id", "spark.job.description"):
+            context._jsc.setLocalProperty(name, None)
+    return [_executor(str(row[0]), dict(zip(_CALLS, row[1:], strict=True))) for row in rows]
+
+
+def _called(call: Sequence[str]) -> str:
+    """Return the SQL of a call on an executor; Spark does not compute it in advance."""
+    return f"java_method({', '.join(repr(word) for word in call)})"
+
+
+def _executor(command: str, versions: Mapping[str, str]) -> Executor:
+    options = dict(_OPTION.findall(command))
+    return Executor(options.get("executor-id", "?"), options.get("hostname", "?"), versions)
+
+
+def _of_driver(spark: SparkSession, name: str, method: str, *arguments: str) -> str:
+    found: Any = getattr(java_class(spark, name), method)(*arguments)
+    return str(found)
+
+
+def _registered(spark: SparkSession) -> int:
+    """Return the number of executors that the session has now."""
+    executors = spark.sparkContext._jsc.sc().statusStore().executorList(True)
+    return int(executors.size()) - 1  # the driver is in the list

@@ -1,0 +1,40 @@
+"""Data frames from values of this process, made without Python on the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType, _make_type_verifier, _parse_datatype_string
+
+from cdc.runtime.spark import java_class
+
+
+def local_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], ddl: str) -> DataFrame:
+    """Return a data frame of these rows.
+
+    ``SparkSession.createDataFrame`` does the same in two steps: a Python worker on an executor
+    packs the rows again, and the executor's JVM unpacks them. Without the first step, the executors
+    of a cluster need no Python, and a local session starts none.
+
+    Args:
+        spark: The session.
+        rows: The rows, each with its values in the order of the columns.
+        ddl: Names and types of the columns.
+
+    Raises:
+        PySparkTypeError: A value is not of its column's type.
+        PySparkValueError: A row has more or fewer values than there are columns.
+    """
+    schema = cast(StructType, _parse_datatype_string(ddl))
+    verify = _make_type_verifier(schema)
+    packed = []
+    for row in rows:
+        verify(row)
+        packed.append(schema.toInternal(tuple(row)))
+    pickled: Any = spark.sparkContext.parallelize(packed)
+    serde = java_class(spark, "org.apache.spark.api.python.SerDeUtil")
+    unpickled = serde.toJavaArray(serde.pythonToJava(pickled._jrdd, True))
+    frame = spark._jsparkSession.applySchemaToPythonRDD(unpickled.rdd(), schema.json())
+    return DataFrame(frame, spark)

@@ -1,0 +1,162 @@
+"""`package`: one archive with this environment and the locked jars, for machines without a network.
+
+The archive unpacks to any folder. Its `bin/tributary` looks for the interpreter that the
+environment was made for, since the packed `bin/python` is a link to that interpreter.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import venv_pack
+
+from cdc.errors import ConfigError
+from cdc.runtime.jars import BUNDLED, LOCK, fetch, sha256_of
+from cdc.runtime.progress import Progress, shown_as
+
+LAUNCHER = """\
+#!/bin/sh
+# Starts tributary with the Python that this environment was made for, wherever that is.
+here=$(dirname "$(realpath -- "$0")")
+wanted={version}
+found=
+for python in "$TRIBUTARY_PYTHON" "$here/python" "python$wanted" python3; do
+  [ -n "$python" ] || continue
+  is=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || is=missing
+  [ "$is" != "$wanted" ] || {{
+    PYTHONPATH="$here/../lib/python$wanted/site-packages${{PYTHONPATH:+:$PYTHONPATH}}"
+    export PYTHONPATH
+    # Without the entry for the working folder, which may hold another copy of Tributary.
+    exec "$python" -c 'import sys; sys.path[:] = filter(None, sys.path)
+from operate.cli import main
+main()' "$@"
+  }}
+  found="$found $python is $is;"
+done
+echo "Python $wanted is needed, by which this package was made:$found" >&2
+echo "What to do: install Python $wanted, or name it: TRIBUTARY_PYTHON=/path/to/python$wanted." >&2
+exit 1
+"""
+MANIFEST = "package.json"
+_COMPRESSION = 1  # Jars and libraries are compressed already: more takes minutes and saves little.
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a package is, as `package.json` at its top has it.
+
+    Args:
+        tributary: Version of Tributary.
+        python: Version of the interpreter; another one of the same minor version runs it, too.
+        interpreter: Path of that interpreter, to which `bin/python` is a link.
+        machine: System and processor that the compiled libraries are for.
+        jars: Checksum of each jar by its file name, as locked.
+        lock: Checksum of the lock file of the jars.
+    """
+
+    tributary: str
+    python: str
+    interpreter: str
+    machine: str
+    jars: dict[str, str]
+    lock: str
+
+
+@dataclass(frozen=True)
+class Package:
+    """A written archive.
+
+    Args:
+        path: The archive.
+        sha256: Its checksum.
+        manifest: What is in it.
+    """
+
+    path: Path
+    sha256: str
+    manifest: Manifest
+
+
+def package(path: Path, progress: Progress, *, s3: bool, prefix: Path | None = None) -> Package:
+    """Write the archive; an archive that is there is replaced once the new one is complete.
+
+    Args:
+        path: The archive, which ends in .tar.gz.
+        progress: Shows that the work goes on.
+        s3: Whether to add the jars for a lake on S3.
+        prefix: The environment; by default the one of this process.
+
+    Raises:
+        ConfigError: This is no environment that can be packed, or the file cannot be written.
+        ArtifactError: The jars cannot be fetched.
+    """
+    bundles = ("spark", "s3") if s3 else ("spark",)
+    with shown_as(f"pack {path}", progress), tempfile.TemporaryDirectory() as made:
+        try:
+            env = venv_pack.Env(str(prefix or Path(sys.prefix)))
+        except venv_pack.VenvPackException as error:
+            raise ConfigError(
+                f"{prefix or sys.prefix} cannot be packed: {' '.join(str(error).split())}",
+                remedy="Install Tributary into a virtual environment of its own, not as editable:"
+                " `python3 -m venv env && env/bin/pip install .`; then run that `tributary`.",
+            ) from error
+        manifest = _manifest(bundles)
+        added = {"bin/tributary": LAUNCHER.format(version=_minor()), MANIFEST: _text(manifest)}
+        env.files[:] = [one for one in env.files if one.target not in added]
+        for target, text in added.items():
+            file = Path(made, target.replace("/", "-"))
+            file.write_text(text, "utf-8")
+            file.chmod(0o755 if target.startswith("bin/") else 0o644)
+            env.files.append(venv_pack.File(str(file), target))
+        inside = Path("lib", f"python{_minor()}", "site-packages", "cdc", "runtime", BUNDLED.name)
+        for bundle in bundles:
+            folder = fetch(bundle, LOCK[bundle])
+            env.files += [
+                venv_pack.File(str(jar), str(inside / folder.name / jar.name))
+                for jar in sorted(folder.iterdir())
+            ]
+        try:
+            _write(env, path)
+        except OSError as error:
+            raise ConfigError(
+                f"{path} cannot be written: {error.strerror}",
+                remedy="Name a file in a folder that exists, with 1 GiB of free space.",
+                field=str(path),
+            ) from error
+    return Package(path, sha256_of(path), manifest)
+
+
+def _write(env: Any, path: Path) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        env.pack(str(part), format="tar.gz", force=True, compress_level=_COMPRESSION)
+        part.chmod(0o644)  # by default only its owner can read it, and it holds no secret
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _manifest(bundles: tuple[str, ...]) -> Manifest:
+    return Manifest(
+        tributary=version("tributary-cdc"),
+        python=platform.python_version(),
+        interpreter=str(Path(sys.executable).resolve()),
+        machine=f"{platform.system()} {platform.machine()}",
+        jars={jar.filename: jar.sha256 for name in bundles for jar in LOCK[name]},
+        lock=sha256_of(BUNDLED.with_name("jars.lock")),
+    )
+
+
+def _text(manifest: Manifest) -> str:
+    return json.dumps(asdict(manifest), indent=2) + "\n"
+
+
+def _minor() -> str:
+    return "{}.{}".format(*sys.version_info)

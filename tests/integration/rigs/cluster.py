@@ -1,0 +1,168 @@
+"""A standalone cluster of Spark: a master and two workers, each a process in its own folder."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import yaml
+
+from cdc.runtime.jars import pyspark_jars
+from cdc.runtime.java import find_java
+from stack.ports import HOST, choose
+from stack.process import Command, ServerProcess
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.project import Project
+
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_READY_S = 120.0
+WORKERS = ("worker1", "worker2")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running cluster.
+
+    Args:
+        folder: Holds the folders of master and workers, their logs, and the executors' folders.
+        port: The master's.
+        page: Port of the master's page.
+        servers: The processes by name.
+        commands: The command of each.
+    """
+
+    folder: Path
+    port: int
+    page: int
+    servers: Mapping[str, ServerProcess]
+    commands: Mapping[str, Command]
+
+    @property
+    def url(self) -> str:
+        """The URL for ``spark.master``."""
+        return f"spark://{HOST}:{self.port}"
+
+    def state(self) -> dict[str, Any]:
+        """What the master says of its workers and applications."""
+        found: dict[str, Any] = httpx.get(f"http://{HOST}:{self.page}/json/", timeout=10).json()
+        return found
+
+    def executors(self) -> list[psutil.Process]:
+        """The live executors, the oldest first."""
+        found = []
+        for name in WORKERS:
+            worker = self.servers[name].find()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                children = worker.children(recursive=True) if worker is not None else []
+                found += [one for one in children if _is_executor(one)]
+        return sorted(found, key=psutil.Process.create_time)
+
+    def writing(self, folder: Path) -> psutil.Process | None:
+        """An executor that has a data file below this folder open."""
+        for executor in self.executors():
+            with contextlib.suppress(psutil.Error, FileNotFoundError):
+                if any(_is_data(one.path, folder) for one in executor.open_files()):
+                    return executor
+        return None
+
+    def serve(self, project: Project, store: str, conf: Mapping[str, Any], **settings: Any) -> None:
+        """Let a project use this cluster.
+
+        Args:
+            project: The project.
+            store: The URL of its state store, which a cluster has on a server.
+            conf: Settings of Spark besides those for a small cluster.
+            settings: Other settings of the section ``spark``.
+        """
+        document = yaml.safe_load(project.file.read_text())
+        document["state"] = {"url": store}
+        document["spark"] = {
+            "master": self.url,
+            "driver_memory": "1g",
+            **settings,
+            "conf": {
+                "spark.driver.host": HOST,
+                "spark.driver.bindAddress": HOST,
+                "spark.executor.memory": "1g",
+                "spark.executor.cores": 1,
+                "spark.cores.max": 2,
+                **conf,
+            },
+        }
+        project.file.write_text(yaml.safe_dump(document))
+
+
+def _is_data(path: str, folder: Path) -> bool:
+    return path.endswith(".parquet") and Path(path).is_relative_to(folder)
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return _EXECUTOR in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+@contextlib.contextmanager
+def own_cluster(folder: Path) -> Iterator[Cluster]:
+    """A cluster for a block, each of its two workers with one core and 1.5 GB."""
+    ports = choose(["master", "page", *(f"{name}_page" for name in WORKERS)])
+    url = f"spark://{HOST}:{ports['master']}"
+    arguments = {
+        "master": (
+            *("master.Master", "--host", HOST, "--port", str(ports["master"])),
+            *("--webui-port", str(ports["page"])),
+        ),
+        **{
+            name: (
+                *("worker.Worker", "--host", HOST, "--cores", "1", "--memory", "1500M"),
+                *("--webui-port", str(ports[f"{name}_page"])),
+                *("--work-dir", str(folder / name / "work"), url),
+            )
+            for name in WORKERS
+        },
+    }
+    commands = {name: _command(folder / name, *words) for name, words in arguments.items()}
+    servers = {}
+    try:
+        for name, command in commands.items():
+            (folder / name).mkdir(parents=True)
+            server = ServerProcess(
+                name,
+                program="java",
+                folder=folder / name,
+                record=folder / f"{name}.json",
+                log=folder / f"{name}.log",
+            )
+            servers[name] = server
+            server.start(command)
+        cluster = Cluster(folder, ports["master"], ports["page"], servers, commands)
+        wait_until(lambda: _complete(cluster), "master and workers", _READY_S)
+        yield cluster
+    finally:
+        for server in reversed(list(servers.values())):
+            server.kill()
+
+
+def _command(folder: Path, name: str, *arguments: str) -> Command:
+    spark = pyspark_jars().parent
+    return Command(
+        (str(spark / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments),
+        folder,
+        {
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_HOME": str(spark),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_IP": HOST,
+        },
+    )
+
+
+def _complete(cluster: Cluster) -> bool:
+    with contextlib.suppress(httpx.HTTPError):
+        return int(cluster.state()["aliveworkers"]) == len(WORKERS)
+    return False

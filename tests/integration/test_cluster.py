@@ -1,0 +1,116 @@
+"""A standalone cluster of Spark: the commands as a person types them, and executors that die."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rigs.cluster import Cluster, own_cluster
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.project import Project
+
+ORDERS = "public.orders"
+ROWS = 60_000
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with own_cluster(tmp_path / "cluster") as running:
+        yield running
+
+
+@pytest.fixture
+def project(
+    database: Database, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Project:
+    """A table that takes seconds to write, and a project on the cluster."""
+    monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/python")  # where tasks would look for Python
+    database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, v int, note text)",
+        f"INSERT INTO orders SELECT g, g, md5(g::text) FROM generate_series(1, {ROWS}) g",
+    )
+    made = Project.create(tmp_path, database)
+    cluster.serve(made, database.dsn(), {})
+    return made
+
+
+def test_a_copy_outlives_the_executor_that_writes_it(project: Project, cluster: Cluster) -> None:
+    with killing_the_writer(cluster, lake(project)):
+        project.run("onboard", ORDERS).expect(0)
+    assert_whole(newest(lake(project)))
+    project.execute(
+        "UPDATE orders SET v = -1 WHERE id <= 10",
+        "DELETE FROM orders WHERE id = 11",
+        f"INSERT INTO orders VALUES ({ROWS + 1}, 1, NULL)",
+    )
+    project.run("run").expect(0)
+    assert_equal(project)
+
+
+def assert_equal(project: Project) -> None:
+    (found,) = project.run("verify", ORDERS, "--output", "json").expect(0).json["tables"]
+    assert (found["equal"], found["rows_compared"]) == (True, ROWS)
+
+
+@contextmanager
+def killing_the_writer(cluster: Cluster, folder: Path) -> Iterator[None]:
+    """While a block runs, the first executor that has a data file open is killed."""
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill_the_writer, cluster, folder, over)
+        try:
+            yield
+        finally:
+            over.set()
+        commits = killed.result()
+    assert completed(folder) > commits, "the commit was not complete when the executor died"
+
+
+def kill_the_writer(cluster: Cluster, folder: Path, over: threading.Event) -> int:
+    """Kill the first executor that has a data file open; returns the number of commits before.
+
+    It is stopped first, so that the file is certainly not complete when it dies.
+    """
+    while not over.is_set():
+        victim = cluster.writing(folder)
+        if victim is None:
+            continue
+        victim.suspend()
+        if cluster.writing(folder) is not None:
+            commits = completed(folder)
+            victim.kill()
+            return commits
+        victim.resume()  # it was quicker
+    raise AssertionError("no executor was seen to write")
+
+
+def lake(project: Project) -> Path:
+    return project.folder / "lake" / project.database.name / "public" / "orders"
+
+
+def completed(folder: Path) -> int:
+    """The number of complete commits of all generations."""
+    return len(list(folder.glob("attempt=*/.hoodie/*.commit")))
+
+
+def newest(folder: Path) -> Path:
+    """The newest commit with rows, as a file of Hudi's timeline."""
+    commits = sorted(folder.glob("attempt=*/.hoodie/*.commit"), reverse=True)
+    return next(one for one in commits if json.loads(one.read_text())["partitionToWriteStats"])
+
+
+def assert_whole(commit: Path) -> None:
+    """The files with the commit's instant are those that the commit names, and no others."""
+    table, instant = commit.parents[1], commit.stem
+    written = json.loads(commit.read_text())["partitionToWriteStats"].values()
+    named = {one["path"] for stats in written for one in stats}
+    found = {str(file.relative_to(table)) for file in table.rglob(f"*_{instant}.parquet")}
+    assert named
+    assert found == named, "files of attempts of tasks that did not count"
+    assert len({one["fileId"] for stats in written for one in stats}) == len(named)

@@ -1,0 +1,125 @@
+"""The files of `deploy/`: valid for Kubernetes and for us, without root and without secrets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from cdc.config import load
+from operate.cli import app
+from tests.unit.operate.test_docs import ROOT
+
+DEPLOY = ROOT / "deploy"
+OVERLAYS = sorted((DEPLOY / "kubernetes").iterdir())
+SETTINGS = ("kustomization.yaml", "tributary.yaml")
+MANIFESTS = sorted(file for file in DEPLOY.rglob("*.yaml") if file.name not in SETTINGS)
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(DEPLOY))
+
+
+def documents(file: Path) -> list[Any]:
+    return list(yaml.safe_load_all(file.read_text()))
+
+
+def pods() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The specification of each pod, with the name of what makes it."""
+    for file in MANIFESTS:
+        for one in documents(file):
+            if one["kind"] == "Deployment":
+                yield one["metadata"]["name"], one["spec"]["template"]["spec"]
+            if one["kind"] == "CronJob":
+                yield (
+                    one["metadata"]["name"],
+                    one["spec"]["jobTemplate"]["spec"]["template"]["spec"],
+                )
+
+
+PODS = dict(pods())
+
+
+@pytest.mark.parametrize("file", MANIFESTS, ids=name)
+@pytest.mark.parametrize("version", ["1.29", "1.36"])
+def test_manifests_are_of_the_schemas_of_kubernetes(file: Path, version: str) -> None:
+    found = documents(file)
+    assert found
+    for one in found:
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+@pytest.mark.parametrize("folder", OVERLAYS, ids=name)
+def test_an_overlay_names_every_file_beside_it(folder: Path) -> None:
+    (overlay,) = documents(folder / "kustomization.yaml")
+    named = {*overlay["resources"], *overlay["configMapGenerator"][0]["files"]}
+    assert all((folder / one).exists() for one in named)
+    there = {file.name for file in folder.glob("*.yaml")} - {"kustomization.yaml"}
+    assert there == {one for one in named if not one.startswith("..")}
+    for patch in overlay.get("patches", ()):
+        kinds = [one["kind"] for file in MANIFESTS for one in documents(file)]
+        assert patch["target"]["kind"] in kinds
+        assert all(step["op"] == "replace" for step in json.loads(patch["patch"]))
+
+
+@pytest.mark.parametrize("folder", OVERLAYS, ids=name)
+def test_its_configuration_is_one_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in re.findall(r"\$\{(\w+)\}", (folder / "tributary.yaml").read_text()):
+        monkeypatch.setenv(variable, "canary")
+    config = load(folder / "tributary.yaml")
+    assert config.spark.conf["spark.local.dir"] == "/scratch"
+    assert "canary" not in str(config)
+
+
+@pytest.mark.parametrize("pod", PODS)
+def test_a_pod_runs_without_root_on_a_file_system_that_it_cannot_change(pod: str) -> None:
+    spec = PODS[pod]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    (container,) = spec["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"requests", "limits"} == container["resources"].keys()
+    written = {one["name"] for one in spec["volumes"] if "emptyDir" in one}
+    mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert {mounted[one] for one in written} == {"/tmp", "/scratch"}
+    assert [one.keys() for one in container["env"]] == [{"name", "valueFrom"}] * 2
+
+
+@pytest.mark.parametrize("pod", PODS)
+def test_a_pod_runs_a_command_that_there_is(pod: str) -> None:
+    (container,) = PODS[pod]["containers"]
+    assert CliRunner().invoke(app, [*container["args"], "--help"]).exit_code == 0
+    for probe in ("readinessProbe", "livenessProbe"):
+        if probe in container:
+            program, *words = container[probe]["exec"]["command"]
+            assert program == "tributary"
+            assert CliRunner().invoke(app, [*words, "--help"]).exit_code == 0
+
+
+def test_the_driver_has_more_memory_than_its_jvm() -> None:
+    for folder in OVERLAYS:
+        config = yaml.safe_load((folder / "tributary.yaml").read_text())
+        heap = int(config["spark"]["driver_memory"].removesuffix("g"))
+        for spec in PODS.values():
+            (container,) = spec["containers"]
+            assert int(container["resources"]["limits"]["memory"].removesuffix("Gi")) > heap
+
+
+def test_the_image_is_of_locked_parts_and_has_no_root() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith("USER ")] == ["USER 10001:10001"]
+    text = "\n".join(lines)
+    assert "--require-hashes" in text
+    assert not re.search(r"(PASSWORD|TOKEN|SECRET)\b", text)
+    (base,) = re.findall(r"^ARG BASE=(\S+)$", text, re.MULTILINE)
+    assert re.fullmatch(r"python:3\.1[0-2]-slim-\w+(@sha256:[0-9a-f]{64})?", base)
