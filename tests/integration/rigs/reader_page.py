@@ -1,0 +1,111 @@
+"""The page of what query engines show: written from a test's results, or compared with them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+WRITE_VARIABLE = "TRIBUTARY_WRITE_PAGES"
+"""Set it, and the test writes the page instead of comparing it."""
+EQUAL = "equal"
+_PARTS = re.compile(
+    r"^## (?P<title>.*)\n\n\|(?P<head>.*)\|\n\|[-|]*\|\n(?P<rows>(?:\|.*\|\n)+)", re.M
+)
+_INTRODUCTION = """\
+# What query engines show
+
+Written by tests/integration/test_readers.py, which compares this page with what it sees. It starts
+the engines, gives tables of PostgreSQL a name in a Hive Metastore (`catalog: {metastore: ...}`),
+reads them by name, and compares each cell with the source's. The lake was on a local disk. The test
+runs in `make test-all`.
+
+"equal" means that each cell is the source's, as docs/types.md has it. A name before it is that of
+the engine's own type, if it has another one.
+"""
+
+
+@dataclass
+class Results:
+    """What each engine showed: by part of the page, by row of its table, by engine.
+
+    Several columns, tables and catalogs belong to one row. It shows what is not equal, if anything.
+    """
+
+    parts: dict[str, dict[str, dict[str, list[str]]]] = field(default_factory=dict)
+
+    def add(self, part: str, row: str, engine: str, result: str) -> None:
+        """Note a result of one column or table."""
+        cells = self.parts.setdefault(part, {}).setdefault(row, {}).setdefault(engine, [])
+        if result not in cells:
+            cells.append(result)
+
+    def tables(self) -> dict[str, dict[str, dict[str, str]]]:
+        """The cells of the page."""
+        return {
+            part: {
+                row: {engine: _cell(found) for engine, found in cells.items()}
+                for row, cells in rows.items()
+            }
+            for part, rows in self.parts.items()
+        }
+
+    def render(self) -> str:
+        """The page."""
+        text = _INTRODUCTION
+        for part, rows in self.tables().items():
+            engines = list(dict.fromkeys(engine for cells in rows.values() for engine in cells))
+            lines = [f"| | {' | '.join(engines)} |", f"|---|{'---|' * len(engines)}"]
+            lines += [
+                f"| {row} | {' | '.join(cells.get(engine, '') for engine in engines)} |"
+                for row, cells in rows.items()
+            ]
+            text += f"\n## {part}\n\n" + "\n".join(lines) + "\n"
+        return text
+
+
+def read(page: Path) -> dict[str, dict[str, dict[str, str]]]:
+    """The tables of a page, in the form of ``Results.tables``."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for part in _PARTS.finditer(page.read_text("utf-8")):
+        _, *engines = _cells(part["head"])
+        rows = [_cells(line.strip("|")) for line in part["rows"].splitlines()]
+        found[part["title"]] = {row: dict(zip(engines, cells, strict=True)) for row, *cells in rows}
+    return found
+
+
+def compare(page: Path, results: Results) -> None:
+    """The page is what a whole journey saw, or is written from it."""
+    if os.environ.get(WRITE_VARIABLE):
+        page.write_text(results.render(), "utf-8")
+    assert page.read_text("utf-8") == results.render(), f"{WRITE_VARIABLE}=1 writes {page.name}"
+
+
+def agrees(page: Path, results: Results) -> None:
+    """Each result that a journey saw is on the page, which has others besides."""
+    shown = read(page)
+    seen = {
+        (part, row, engine): cell
+        for part, rows in results.tables().items()
+        for row, cells in rows.items()
+        for engine, cell in cells.items()
+    }
+    assert seen
+    assert {key: _at(shown, *key) for key in seen} == seen
+
+
+def _at(shown: Mapping[str, Mapping[str, Mapping[str, str]]], *key: str) -> str | None:
+    part, row, engine = key
+    return shown.get(part, {}).get(row, {}).get(engine)
+
+
+def _cell(results: list[str]) -> str:
+    """What is not equal of a row, or else what is."""
+    unequal = [result for result in results if not result.endswith(EQUAL)]
+    return "; ".join(text.replace("|", "\\|").replace("\n", " ") for text in unequal or results)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)]

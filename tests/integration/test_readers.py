@@ -1,0 +1,189 @@
+"""Query engines read the tables by name and show each cell as the source has it.
+
+What they show otherwise is on the page docs/readers_engines.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from operate.resync import resync
+from stack.artifacts import version_of
+from stack.local import LocalStack
+from stack.ports import HOST
+from stack.postgres import POSTGRES
+from stack.trino import CATALOG, REDIRECTING_CATALOG
+from tests.integration.rigs.engines import Engine, Spark, Trino
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.kinds import kinds
+from tests.integration.rigs.named import NamedShop, Readers, named_spark
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.reader_page import compare
+from tests.integration.rigs.shop import run_without_error, succeeded
+from tests.integration.test_postgres_source_types import TYPES, create_types, rows_of_types
+
+pytestmark = pytest.mark.breadth
+
+PAGE = Path(__file__).parents[2] / "docs" / "readers_engines.md"
+TYPES_PART = "Types of the lake"
+CHANGES_PART = "Changes"
+PARTITIONS_PART = "Partitions"
+ODD = ("a b", "ä€", "a/b", "a=b", "100%", "a:b", "x'y\"z", "#?&")
+"""Values of a partition column; the folders of most have encoded names."""
+
+
+@pytest.fixture(scope="module")
+def metastore(stack: LocalStack) -> str:
+    stack.up(optional=["trino"])
+    url = stack.addresses().metastore_url
+    assert url is not None
+    return url
+
+
+@pytest.fixture(scope="module")
+def spark(
+    stack: LocalStack, metastore: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    with named_spark(stack, metastore, tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def trino(stack: LocalStack, metastore: str) -> list[Trino]:
+    """Both of its catalogs, which are to show the same."""
+    port = stack.addresses().ports["trino"]
+    title = f"Trino {version_of('trino', 'trino-server')}"
+    return [Trino(HOST, port, catalog, title) for catalog in (CATALOG, REDIRECTING_CATALOG)]
+
+
+@pytest.fixture
+def readers(
+    database: Database, spark: SparkSession, metastore: str, trino: list[Trino], tmp_path: Path
+) -> Iterator[Readers]:
+    shop = NamedShop(database, spark, tmp_path)
+    shop.tables = {
+        database.label("parts"): {"partition_by": ["part", "day"]},
+        **{database.label(name): {"partition_by": ["part"]} for name in ("odd", "blank", "nulls")},
+        database.label("soft"): {"delete_mode": "soft"},
+    }
+    shop.reconfigure(catalog={"metastore": metastore})
+    engines: list[Engine] = [Spark(spark, f"Spark {spark.version}"), *trino]
+    yield Readers(shop, engines)
+    shop.services.close()
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("database", kinds(POSTGRES, of=(POSTGRES,)), indirect=True)
+def test_each_engine_shows_what_the_page_says(readers: Readers, database: Database) -> None:
+    shop = readers.shop
+    create_typed(database)
+    create_others(database)
+    tables = ("typed", "parts", "odd", "blank", "nulls", "soft")
+    succeeded(shop.onboard(*tables))
+    readers.compare_types(TYPES_PART, "typed")
+    readers.compare(CHANGES_PART, "copy", "typed", "parts", "soft")
+    readers.compare(PARTITIONS_PART, "by numbers and dates", "parts")
+    special = "by text, " + " ".join(f"`{value}`" for value in ODD)
+    readers.compare(PARTITIONS_PART, special, "odd")
+    readers.compare(PARTITIONS_PART, "by text that is empty", "blank")
+    readers.compare(PARTITIONS_PART, "by numbers, with NULL", "nulls")
+    change_rows(readers)
+    change_columns(readers)
+    succeeded(resync(shop.services, [shop.table(name) for name in ("typed", "parts", "soft")]))
+    readers.compare(CHANGES_PART, "resync", "typed", "parts", "soft")
+    shop.database.execute("TRUNCATE TABLE parts", f"INSERT INTO parts {VALUES.format(7, 9)}")
+    follow(readers, "parts")
+    readers.compare(CHANGES_PART, "TRUNCATE, then new rows", "parts")
+    compare(PAGE, readers.results)
+
+
+VALUES = "(id, part, day, n, f, d, v) VALUES ({}, {}, '2024-02-29', 1, 1, 1, 'new')"
+
+
+def create_typed(database: Database) -> None:
+    """A table with a column of each type, and rows with each value that the tests know."""
+    create_types(database)
+    columns = ", ".join(f"c{number} {kind}" for number, (kind, _) in enumerate(TYPES))
+    database.execute(f"CREATE TABLE typed (id int PRIMARY KEY, {columns})")
+    for number, (given, values) in enumerate(rows_of_types(), 1):
+        into, row = ", ".join(given), ", ".join(values)
+        database.execute(f"INSERT INTO typed (id, {into}) VALUES ({number}, {row})")
+
+
+def create_others(database: Database) -> None:
+    real = "real" if database.kind == POSTGRES else "float"
+    database.execute(
+        "CREATE TABLE parts (id int PRIMARY KEY, part int NOT NULL, day date NOT NULL, n int,"
+        f" f {real}, d decimal(10,2), v varchar(100), gone varchar(10),"
+        f" {database.quoted('CamelCase')} int)",
+        "CREATE TABLE odd (id int PRIMARY KEY, part varchar(50) NOT NULL)",
+        "CREATE TABLE blank (id int PRIMARY KEY, part varchar(50) NOT NULL)",
+        "CREATE TABLE nulls (id int PRIMARY KEY, part int)",
+        "CREATE TABLE soft (id int PRIMARY KEY, v varchar(100))",
+    )
+    database.load(
+        "parts",
+        (
+            (n, n % 3, f"2024-02-{n % 2 + 1:02}", n, n / 7, f"{n}.25", f"row {n}", "x", -n)
+            for n in range(1, 31)
+        ),
+    )
+    database.load("odd", enumerate(ODD))
+    database.load("blank", [(1, "a"), (2, "")])
+    database.load("nulls", [(1, 1), (2, None)])
+    database.load("soft", ((n, f"row {n}") for n in range(1, 6)))
+
+
+def change_rows(readers: Readers) -> None:
+    """Updates, deletes, and rows that move to other partitions."""
+    readers.shop.database.execute(
+        *(f"DELETE FROM {name} WHERE id = 3" for name in ("typed", "parts")),
+        "UPDATE typed SET c2 = NULL WHERE id = 2",
+        "UPDATE parts SET n = n + 100 WHERE id = 4",
+        "UPDATE parts SET part = 2 WHERE id = 6",
+        "UPDATE parts SET part = 8 WHERE id = 7",
+        f"INSERT INTO parts {VALUES.format(100, 9)}",
+        "UPDATE soft SET v = 'changed' WHERE id = 2",
+    )
+    follow(readers, "typed", "parts", "soft")
+    readers.compare(CHANGES_PART, "updates, deletes, moves between partitions", "typed", "parts")
+    readers.shop.database.execute("DELETE FROM soft WHERE id = 4")
+    follow(readers, "soft")
+    types = {"id": "int", "v": "string", "_cdc_deleted": "boolean"}
+    rows = [
+        {"id": n, "v": "changed" if n == 2 else f"row {n}", "_cdc_deleted": n == 4}
+        for n in range(1, 6)
+    ]
+    readers.expect(CHANGES_PART, "deletes with `delete_mode: soft`", "soft", types, rows)
+
+
+def change_columns(readers: Readers) -> None:
+    """Columns that are new, wider and dropped, while most partitions keep their former files."""
+    database = readers.shop.database
+    database.execute(
+        *(f"ALTER TABLE {name} ADD w varchar(10)" for name in ("typed", "parts")),
+        *(f"UPDATE {name} SET w = 'w' WHERE id = 2" for name in ("typed", "parts")),
+    )
+    follow(readers, "typed", "parts")
+    readers.compare(
+        CHANGES_PART, "a new column, also with partitions from before", "typed", "parts"
+    )
+    for column, kind in {"n": "bigint", "f": "double precision", "d": "decimal(14,2)"}.items():
+        database.execute(database.retype("parts", column, kind))
+    database.execute("UPDATE parts SET n = 5000000000, f = 1e300, d = 123456789012.34 WHERE id = 1")
+    follow(readers, "parts")
+    wider = "wider numbers (int to bigint, float to double, more digits)"
+    readers.compare(CHANGES_PART, wider, "parts")
+    database.execute("ALTER TABLE parts DROP COLUMN gone", "UPDATE parts SET v = 'z' WHERE id = 1")
+    follow(readers, "parts")
+    readers.compare(CHANGES_PART, "a dropped column", "parts")
+
+
+def follow(readers: Readers, *names: str) -> None:
+    for name in names:
+        readers.shop.settle(name)
+    run_without_error(readers.shop)
