@@ -18,9 +18,9 @@ _INTRODUCTION = """\
 # What query engines show
 
 Written by tests/integration/test_readers.py, which compares this page with what it sees. It starts
-the engines, gives tables of PostgreSQL a name in a Hive Metastore (`catalog: {metastore: ...}`),
-reads them by name, and compares each cell with the source's. The lake was on a local disk. The test
-runs in `make test-all`.
+the engines, gives tables of PostgreSQL and MariaDB a name in a Hive Metastore
+(`catalog: {metastore: ...}`), reads them by name, and compares each cell with the source's. The
+lake was on a local disk. The test runs in `make test-all`.
 
 "equal" means that each cell is the source's, as docs/types.md has it. A name before it is that of
 the engine's own type, if it has another one.
