@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _PART = 1000
 """Offsets that are read at once."""
+_DROPS_INDEX = re.compile(r"\s*(?:DROP|CREATE\s+OR\s+REPLACE)\b.*\bINDEX\b", re.I | re.DOTALL)
 _ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 
 
@@ -96,17 +97,21 @@ class StatementsByTable:
     def __init__(self, changes: Iterable[DefinitionChange]) -> None:
         self._by_table: defaultdict[TableId | None, list[DefinitionChange]] = defaultdict(list)
         self._swaps: list[DefinitionChange] = []
+        self._indexes: list[DefinitionChange] = []
         for change in changes:
             if not change.snapshot:
                 self._by_table[change.table].append(change)
                 if "exchange" in change.statement.lower():
                     self._swaps.append(change)
+                if change.table is None and _DROPS_INDEX.match(change.statement):
+                    self._indexes.append(change)
 
     def of(self, table: TableId) -> list[DefinitionChange]:
         """Return the statements on a table, in the order of the log.
 
         EXCHANGE PARTITION swaps the rows of two tables. The connector reports the statement for one
-        of them.
+        of them. It reports DROP INDEX for no table; without a database in the statement, tables of
+        that name in all databases get it.
         """
         swapped = re.compile(
             rf"exchange\s+partition\b.*\btable\b.*(?<!\w){re.escape(table.name)}(?!\w)",
@@ -116,6 +121,12 @@ class StatementsByTable:
         others = [
             one for one in self._swaps if one.table != table and swapped.search(one.statement)
         ]
+        name, database = re.escape(table.name), re.escape(table.schema)
+        indexed = re.compile(
+            rf"\bindex\b.*\bon\s+(?:`?{database}`?\s*\.\s*)?`?{name}`?(?![\w.`])",
+            re.IGNORECASE | re.DOTALL,
+        )
+        others += [one for one in self._indexes if indexed.search(one.statement)]
         return sorted([*own, *others], key=lambda one: one.offset)
 
 

@@ -28,7 +28,7 @@ from schemas.ddl.mysql_clauses import (
     Statement,
 )
 from schemas.ddl.mysql_partitions import keeps_rows
-from schemas.ddl.mysql_reported import EXECUTED_COMMENT, read_statements, whole_columns
+from schemas.ddl.mysql_reported import DROP_INDEX, EXECUTED_COMMENT, read_statements, whole_columns
 from schemas.errors import DdlError
 from schemas.table import TableId
 
@@ -146,7 +146,8 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
     if keeps_rows(text):
         _require_named(_altered_table(tokens)[0], text, table)
         return
-    parsed = sqlglot.parse_one(text, read=_DIALECT)
+    drop = DROP_INDEX.match(text)
+    parsed = sqlglot.parse_one(drop[0] if drop else text, read=_DIALECT)
     if isinstance(parsed, exp.Alter):
         _require(parsed.this, text, table)
         yield from _altered(parsed, text, table)

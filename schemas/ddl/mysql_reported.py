@@ -21,6 +21,13 @@ EXECUTED_COMMENT = re.compile(r"/\*M?!")
 """The start of a comment that the servers run and the parser skips."""
 _ZERO_DATE = re.compile(r"\b(?:0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)\b")
 """Dates that no calendar has; the lake has NULL for them."""
+_NAME = r"(?:`[^`]+`|[\w$]+)"
+DROP_INDEX = re.compile(
+    rf"\s*DROP\s+INDEX\s+(?:IF\s+EXISTS\s+)?(?P<name>{_NAME})\s+ON\s+"
+    rf"(?:{_NAME}\s*\.\s*)?{_NAME}",
+    re.IGNORECASE,
+)
+"""The statement without its options, which the parser does not read."""
 _CASCADES = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)\b", re.IGNORECASE)
 """Pattern of foreign keys through which changes of another table change rows of this table."""
 _CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)
@@ -56,6 +63,11 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
     if EXECUTED_COMMENT.search(text):
         return False
     if keeps_rows(text):
+        return True
+    if drop := DROP_INDEX.match(text):
+        if drop["name"].strip("`").upper() == "PRIMARY":
+            return False
+        effects.dropped_indexes.append(DroppedIndex(_shown(text)))
         return True
     try:
         parsed = sqlglot.parse_one(text, read=_DIALECT)

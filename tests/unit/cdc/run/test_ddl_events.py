@@ -67,6 +67,24 @@ def test_statements_of_a_table_are_found_in_the_order_of_the_log() -> None:
     assert reported.of(TABLE) == []
 
 
+def test_a_dropped_index_is_found_by_the_table_that_its_statement_names() -> None:
+    """The connector reports these statements for no table."""
+    texts = [
+        "DROP INDEX u ON orders",
+        "drop index `u` on `shop`.`orders` LOCK=NONE",
+        "CREATE OR REPLACE INDEX u ON shop . orders(a)",
+        "DROP INDEX orders ON other",
+        "DROP INDEX u ON elsewhere.orders",
+        "DROP INDEX u ON orders_old",
+        "DROP INDEX u ON `orders`.`t`",
+        "CREATE INDEX u ON orders (a)",
+        "SET character_set_server = latin1",
+    ]
+    listed = [change(text, None, offset=at) for at, text in enumerate(texts)]
+    found = StatementsByTable(listed).of(TableId("shop", "shop", "orders"))
+    assert [one.offset for one in found] == [0, 1, 2]
+
+
 class Places:
     """The same, of a MySQL server."""
 

@@ -79,6 +79,7 @@ X = Definition("x", "`x` INT")
         ("CREATE UNIQUE INDEX i ON shop.orders (n)", [AddUnique("i", ("n",))]),
         ("CREATE INDEX i ON orders (n)", []),
         ("DROP INDEX i ON orders", [DropIndex("i")]),
+        ("DROP INDEX `i v` ON `shop`.orders ALGORITHM=INPLACE LOCK NONE", [DropIndex("i v")]),
         (A + "ENGINE = InnoDB, COMMENT 'x', AUTO_INCREMENT = 5, FORCE", []),
         (A + "ADD PARTITION (PARTITION p1 VALUES LESS THAN (5))", []),
         ("ALTER TABLE IF EXISTS `shop`.`orders` COALESCE PARTITION 2", []),
