@@ -41,6 +41,7 @@ class Kind:
     name: str
     verdict: Verdict
     statements: tuple[str, ...]
+    partitions: str = ""
 
     def sql(self, *statements: str) -> list[str]:
         return [re.sub(r"\bT\b", self.name, text) for text in statements]
@@ -65,6 +66,24 @@ KINDS = [
     Kind("indexed", IGNORE, (A + "ADD UNIQUE by_v (v, id), COMMENT = 'c'",)),
     Kind("recoded", BOOTSTRAP, (A + "MODIFY t varchar(40) CHARACTER SET latin1",)),
     Kind("another_key", BOOTSTRAP, (A + "ADD UNIQUE (v), DROP PRIMARY KEY, ADD PRIMARY KEY (v)",)),
+    Kind(
+        "grown",
+        IGNORE,
+        (
+            A + "ADD PARTITION (PARTITION q VALUES LESS THAN (9))",
+            A + "REORGANIZE PARTITION p INTO (PARTITION o VALUES LESS THAN (2), PARTITION p VALUES"
+            " LESS THAN (5))",
+            A + "REBUILD PARTITION p",
+            A + "ANALYZE PARTITION o, q",
+        ),
+        "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (5))",
+    ),
+    Kind(
+        "cut",  # the server drops row 2
+        BOOTSTRAP,
+        (A + "REORGANIZE PARTITION p INTO (PARTITION p VALUES IN (1, 4))",),
+        "PARTITION BY LIST (id) (PARTITION p VALUES IN (1, 2, 4))",
+    ),
     Kind("left_its_name", BOOTSTRAP, ("RENAME TABLE T TO elsewhere",)),
 ]
 
@@ -78,7 +97,9 @@ def log_status(database: MysqlDatabase) -> tuple[str, int]:
 @pytest.mark.breadth
 def test_the_answer_before_is_what_the_run_does_then(shop: Shop) -> None:
     names = [one.name for one in KINDS]
-    shop.database.execute(*(text for one in KINDS for text in one.sql(CREATE, ROWS)))
+    shop.database.execute(
+        *(text for one in KINDS for text in one.sql(f"{CREATE} {one.partitions}", ROWS))
+    )
     succeeded(shop.onboard(*names))
     file, position = log_status(mysql_of(shop.database))
     answers = {}
