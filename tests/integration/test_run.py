@@ -6,18 +6,27 @@ import itertools
 import queue
 import re
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
 
 from cdc.log.position import Lsn
-from cdc.run import RunResult, run_continuously, run_table, run_tables
+from cdc.run import RunResult, cycle, run_continuously, run_table, run_tables
+from cdc.store.lease import Leases
+from cdc.store.lease_wish import is_wanted
 from cdc.store.table_state import State, transition
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.faults import Interrupting
+from tests.integration.rigs.replication import Replication
 from tests.integration.rigs.running import BIG, COLUMNS, Orders, settings
 from tests.integration.rigs.running import orders as orders
 from tests.integration.rigs.running import shared as shared
 from tests.integration.rigs.running import spark as spark
+
+BACKLOG = "INSERT INTO T SELECT n, 'n', null, n FROM generate_series(1, 45) n"
 
 
 def test_inserts_updates_and_deletes_reach_the_lake(orders: Orders) -> None:
@@ -274,4 +283,54 @@ def test_continuous_runs_follow_the_source_until_told_to_stop(orders: Orders) ->
     assert (first.counts, second.counts) == ({"c": 1}, {"u": 1})
     *_, earlier, later = orders.timeline.commits()
     assert later.at - earlier.at >= timedelta(seconds=4), "commits keep their distance"
+    orders.assert_equal()
+
+
+@settings(max_events_per_run=10)
+def test_a_backlog_is_applied_in_turns_among_other_tables(
+    orders: Orders, shared: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cycle, "TURN_S", 0.0)
+    other = f"{orders.name}_other"
+    orders.execute(BACKLOG, f"CREATE TABLE {other} (id int PRIMARY KEY)")
+    shared.configure(**{f"public__{other}": {"min_commit_interval": "1s"}})
+    shared.add(other)
+    shared.settle()
+    names, seen = [orders.name, other], []
+    for number in range(2):
+        shared.database.execute(f"INSERT INTO {other} VALUES ({number})")
+        time.sleep(1.0)  # its interval between commits
+        shared.settle()
+        records = [shared.record(name) for name in names]
+        results = run_tables(shared.context(), records, 1, spaced=True)
+        seen.append([(one.error, one.commits) for one in results])
+    assert seen == [[(None, 1), (None, 1)]] * 2
+    assert len(shared.lake(other, "id")) == 2
+    assert (orders.state, len(orders.lake("id"))) == (State.INCREMENTAL, 20)
+    assert orders.run().commits == 3, "a single run goes on to the end"
+    orders.assert_equal()
+
+
+@settings(max_events_per_run=10)
+def test_a_run_leaves_its_table_to_a_command_that_waits(
+    orders: Orders, shared: Replication
+) -> None:
+    orders.execute(BACKLOG)
+    table, got = shared.table(orders.name), threading.Event()
+
+    def command() -> None:
+        with Leases(shared.store, owner="somebody").hold(table, wait_s=60):
+            got.set()
+
+    with ThreadPoolExecutor(1) as pool:
+
+        def ask() -> None:
+            pool.submit(command)
+            wait_until(lambda: is_wanted(shared.store, str(table)), "the wish")
+
+        result = orders.run(registry=Interrupting(shared.registry, ask))
+        assert (result.error, result.commits) == (None, 1)
+        assert "left it to a process that waits for it" in result.warnings[0]
+        assert got.wait(60)
+    assert orders.run().commits == 4
     orders.assert_equal()
