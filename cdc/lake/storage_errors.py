@@ -43,7 +43,8 @@ _REMEDIES = (
         " lake.hadoop.fs.s3a.endpoint to that region's.",
     ),
     (
-        r"SSLException|SSLHandshakeException|PKIX path",
+        r"SSLException|SSLHandshakeException|PKIX path|CertPathBuilderException"
+        r"|java\.security\.cert\.",
         "Check whether the endpoint speaks TLS: for one that does not, write http:// in"
         " lake.hadoop.fs.s3a.endpoint. A certificate of your own has to be in Java's trust store"
         " (javax.net.ssl.trustStore in spark.driver.extraJavaOptions and in the executors').",

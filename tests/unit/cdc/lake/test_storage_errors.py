@@ -21,6 +21,12 @@ _IDS = "; Request ID: 1F9; S3 Extended Request ID: 9Gj=; Proxy: null), S3 Extend
         (f"{_S3}Slow Down (Status Code: 503; Error Code: SlowDown{_IDS}", "is busy"),
         (f"{_S3}(Status Code: 301; Error Code: PermanentRedirect{_IDS}", "another region"),
         ("javax.net.ssl.SSLException: Unsupported or unrecognized SSL message", "speaks TLS"),
+        (
+            "sun.security.provider.certpath.SunCertPathBuilderException: unable to find valid"
+            " certification path to requested target",
+            "Java's trust store",
+        ),
+        ("java.security.cert.CertificateExpiredException: NotAfter", "Java's trust store"),
         ("java.net.ConnectException: Connection refused", "does not answer"),
         ("java.net.UnknownHostException: nowhere.invalid", "does not answer"),
         ("java.io.IOException: disk", "Check the lake's URL"),

@@ -1,0 +1,86 @@
+"""A lake on HDFS: the commands from the first to the last, kills, and a name node that goes."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rigs.hdfs import Hdfs, own_hdfs
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.project import Project
+
+ORDERS = "public.orders"
+pytestmark = pytest.mark.breadth
+
+
+@pytest.fixture
+def hdfs(tmp_path: Path) -> Iterator[Hdfs]:
+    with own_hdfs(tmp_path / "hdfs") as opened:
+        yield opened
+
+
+@pytest.fixture
+def project(database: Database, hdfs: Hdfs, tmp_path: Path) -> Project:
+    made = Project.create(tmp_path, database)
+    hdfs.move(made)
+    return made
+
+
+def test_a_table_lives_on_hdfs_from_its_first_command_to_its_last(
+    project: Project, hdfs: Hdfs
+) -> None:
+    project.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, v int)",
+        "INSERT INTO orders SELECT g, g FROM generate_series(1, 500) g",
+    )
+    assert "/lake is writable" in project.run("check").expect(0).stdout
+    project.run("onboard", ORDERS).expect(0)
+    first = project.run("path", ORDERS).expect(0).stdout.strip()
+    assert first.startswith(f"{hdfs.url}/lake/{project.database.name}/public/orders/attempt=")
+
+    project.execute(
+        "UPDATE orders SET v = -1 WHERE id <= 10",
+        "DELETE FROM orders WHERE id = 11",
+        "INSERT INTO orders VALUES (501, 501)",
+    )
+    project.run("run", crash_at="run.in_commit").expect(-signal.SIGKILL)
+    hdfs.restart("namenode")
+    project.run("run").expect(0)
+    verified = project.run("verify", ORDERS, "--output", "json").expect(0)
+    assert '"rows_compared": 500' in verified.stdout, verified.stdout
+
+    project.run("resync", ORDERS, crash_at="bootstrap.after_publish").expect(-signal.SIGKILL)
+    second = project.run("path", ORDERS).expect(0).stdout.strip()
+    assert second != first, "one rename replaced the pointer"
+    project.run("resync", ORDERS).expect(0)
+    assert project.run("path", ORDERS).expect(0).stdout.strip() == second
+    project.run("verify", ORDERS).expect(0)
+    project.run("generations", "remove", ORDERS, "1").expect(0)
+    (shown,) = project.run("status", ORDERS, "--output", "json").expect(0).json["tables"]
+    assert (shown["state"], shown["lake_size"]["other_generations_bytes"]) == ("incremental", 0)
+    project.run("offboard", ORDERS, "--delete-data").expect(0)
+
+
+def test_a_name_node_that_is_away_stops_a_run_by_name_and_loses_nothing(
+    project: Project, hdfs: Hdfs
+) -> None:
+    project.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, v int)",
+        "INSERT INTO orders SELECT g, g FROM generate_series(1, 500) g",
+    )
+    project.run("onboard", ORDERS).expect(0)
+    project.execute("UPDATE orders SET v = -1 WHERE id <= 10")
+    for _, process in hdfs.servers:
+        process.kill()
+    ran = project.run("run")
+    assert ran.code in (1, 3), ran
+    assert "The store does not answer" in ran.stdout + ran.stderr
+    for node, process in hdfs.servers:
+        process.start(node.command())
+    hdfs.restart("datanode")
+    project.run("retry", ORDERS)
+    project.run("run").expect(0)
+    project.run("verify", ORDERS).expect(0)
