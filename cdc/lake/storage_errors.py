@@ -44,10 +44,11 @@ _REMEDIES = (
     ),
     (
         r"SSLException|SSLHandshakeException|PKIX path|CertPathBuilderException"
-        r"|java\.security\.cert\.",
+        r"|java\.security\.cert\.|InvalidAlgorithmParameterException",
         "Check whether the endpoint speaks TLS: for one that does not, write http:// in"
         " lake.hadoop.fs.s3a.endpoint. A certificate of your own has to be in Java's trust store"
-        " (javax.net.ssl.trustStore in spark.driver.extraJavaOptions and in the executors').",
+        " (javax.net.ssl.trustStore in spark.driver.extraJavaOptions and in the executors'), of the"
+        " type JKS, which Java reads without a password.",
     ),
     (
         r"ConnectException|ConnectTimeoutException|UnknownHostException|SocketTimeoutException"
@@ -65,10 +66,16 @@ def storage_remedy(reason: str) -> str:
     Args:
         reason: The text of the error, as Java gives it.
     """
-    for pattern, remedy in _REMEDIES:
-        if re.search(pattern, reason):
-            return remedy
-    return _OTHERWISE
+    return known_remedy(reason) or _OTHERWISE
+
+
+def known_remedy(reason: str) -> str | None:
+    """The remedy for an error whose cause is the storage; None if the reason shows another cause.
+
+    Args:
+        reason: The text of the error, as Java gives it.
+    """
+    return next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, reason)), None)
 
 
 def storage_error(what: str, reason: str, *, path: str) -> LakeError:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from cdc.errors import LakeError, LostHistoryError
+from cdc.errors import LostHistoryError
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.index import IndexLayout
 from cdc.lake.instants import time_of
-from cdc.runtime.spark import java_class
+from cdc.lake.storage_errors import storage_error
+from cdc.runtime.spark import java_class, java_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -334,8 +335,5 @@ def _open(spark: SparkSession, path: str) -> Any:
     except Py4JJavaError as error:
         if "TableNotFoundException" in str(error.java_exception):
             return None
-        raise LakeError(
-            f"the lake table at {path} cannot be opened: {error.java_exception}",
-            remedy="Check the lake's URL, its credentials, and that nothing else wrote there.",
-            path=path,
-        ) from error
+        what = f"the lake table at {path} cannot be opened"
+        raise storage_error(what, java_reason(error), path=path) from error

@@ -19,6 +19,7 @@ from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.instants import ahead_of_clock
 from cdc.lake.layout import RowLayout, column
 from cdc.lake.options import check_overrides, require_keyed, table_options
+from cdc.lake.storage_errors import known_remedy
 from cdc.lake.table_services import CLUSTERING_KEY, Retention
 from cdc.lake.timeline import Committed, Timeline
 from cdc.lake.upkeep import Upkeep, drop_clusterings
@@ -314,9 +315,11 @@ class LakeTable:
                 return done.instant
             if (verdict := guard.verdict(timeline)) is not None:
                 raise verdict from error
+            reason = java_reason(error)
+            after = f" {cause}" if (cause := known_remedy(reason)) else ""
             raise LakeError(
-                f"the commit to the lake table at {self.path} failed: {java_reason(error)}",
-                remedy="Nothing was committed; the next run takes the same changes again.",
+                f"the commit to the lake table at {self.path} failed: {reason}",
+                remedy=f"Nothing was committed; the next run takes the same changes again.{after}",
                 table=commit.table,
                 path=self.path,
             ) from error

@@ -109,7 +109,7 @@ def test_a_store_that_refuses_amid_a_commit_stops_the_table_by_name_and_loses_no
 def test_tls_encryption_and_temporary_credentials_reach_the_store(
     project: Project, s3: S3, tmp_path: Path
 ) -> None:
-    certificates, trusted = tmp_path / "tls", tmp_path / "trusted.p12"
+    certificates, trusted = tmp_path / "tls", tmp_path / "trusted.jks"
     certificates.mkdir()
     make_certificates(certificates)
     with gate(s3.store.port, certificates) as opened:
@@ -127,7 +127,7 @@ def test_tls_encryption_and_temporary_credentials_reach_the_store(
         keytool = find_java().home / "bin" / "keytool"
         subprocess.run(
             [
-                *(keytool, "-importcert", "-noprompt", "-alias", "ca", "-storetype", "PKCS12"),
+                *(keytool, "-importcert", "-noprompt", "-alias", "ca", "-storetype", "JKS"),
                 *("-file", certificates / "ca.pem", "-keystore", trusted, "-storepass", "changeit"),
             ],
             check=True,

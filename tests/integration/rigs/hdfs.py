@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -28,6 +28,8 @@ SERVERS = Artifact(
     "cd8a1703393946c302bb3a52d0fcd23f6f8ded4554bc0dac5d2ee673dbe2b40e",
 )
 PORTS = ("namenode", "namenode_http", "datanode", "datanode_http", "datanode_ipc")
+_PACKAGE = "org.apache.hadoop.hdfs.server"
+_STATE = "service=NameNode,name=FSNamesystemState"
 _FORMAT_LIMIT_S = 120.0
 _PROBE_S = 3.0
 
@@ -114,41 +116,14 @@ def own_hdfs(folder: Path) -> Iterator[Hdfs]:
     configuration.mkdir(parents=True)
     url = f"hdfs://{HOST}:{ports['namenode']}"
     _write(configuration / "core-site.xml", {"fs.defaultFS": url})
-    _write(
-        configuration / "hdfs-site.xml",
-        {
-            "dfs.namenode.name.dir": str(folder / "names"),
-            "dfs.datanode.data.dir": str(folder / "blocks"),
-            "dfs.replication": "1",
-            "dfs.namenode.safemode.extension": "0",
-            "dfs.namenode.datanode.registration.ip-hostname-check": "false",
-            "dfs.namenode.http-address": f"{HOST}:{ports['namenode_http']}",
-            "dfs.datanode.address": f"{HOST}:{ports['datanode']}",
-            "dfs.datanode.http.address": f"{HOST}:{ports['datanode_http']}",
-            "dfs.datanode.ipc.address": f"{HOST}:{ports['datanode_ipc']}",
-        },
-    )
-    package = "org.apache.hadoop.hdfs.server"
-    nodes = (
-        Node(
-            "namenode",
-            f"{package}.namenode.NameNode",
-            folder / "namenode",
-            configuration,
-            ports["namenode_http"],
-            "service=NameNode,name=FSNamesystemState",
-            '"FSState" : "Operational"',
-        ),
-        Node(
-            "datanode",
-            f"{package}.datanode.DataNode",
-            folder / "datanode",
-            configuration,
-            ports["namenode_http"],
-            "service=NameNode,name=FSNamesystemState",
-            '"NumLiveDataNodes" : 1',
-        ),
-    )
+    _write(configuration / "hdfs-site.xml", _settings(folder, ports))
+    nodes = [
+        Node(name, main, folder / name, configuration, ports["namenode_http"], _STATE, ready)
+        for name, main, ready in (
+            ("namenode", f"{_PACKAGE}.namenode.NameNode", '"FSState" : "Operational"'),
+            ("datanode", f"{_PACKAGE}.datanode.DataNode", '"NumLiveDataNodes" : 1'),
+        )
+    ]
     for node in nodes:
         node.folder.mkdir()
     subprocess.run(
@@ -172,6 +147,20 @@ def own_hdfs(folder: Path) -> Iterator[Hdfs]:
             wait_ready(node, process)
             servers.append((node, process))
         yield Hdfs(url, tuple(servers))
+
+
+def _settings(folder: Path, ports: Mapping[str, int]) -> dict[str, str]:
+    return {
+        "dfs.namenode.name.dir": str(folder / "names"),
+        "dfs.datanode.data.dir": str(folder / "blocks"),
+        "dfs.replication": "1",
+        "dfs.namenode.safemode.extension": "0",
+        "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+        "dfs.namenode.http-address": f"{HOST}:{ports['namenode_http']}",
+        "dfs.datanode.address": f"{HOST}:{ports['datanode']}",
+        "dfs.datanode.http.address": f"{HOST}:{ports['datanode_http']}",
+        "dfs.datanode.ipc.address": f"{HOST}:{ports['datanode_ipc']}",
+    }
 
 
 def _write(file: Path, settings: dict[str, str]) -> None:
