@@ -55,7 +55,7 @@ class Readiness:
 def judge(
     table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False
 ) -> Readiness:
-    """Judge whether every change of the table can be applied: by key, or appended once per row.
+    """Judge whether each change of the table can be applied exactly: by key, or as an added row.
 
     Args:
         table: The table in the source's catalog.

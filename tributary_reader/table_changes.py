@@ -51,6 +51,7 @@ def changes(
     *,
     deletes: bool = True,
     meta: bool = False,
+    over_resync: bool = False,
     filesystem: FileSystem | None = None,
 ) -> Changes:
     """Return the changes of a published table since a position.
@@ -62,6 +63,9 @@ def changes(
         deletes: Whether the rows that are gone are looked for. Without them, a position stays valid
             after its files were cleaned.
         meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
+        over_resync: Whether the position stays valid after the table was copied again. That loses
+            changes if the copy replaced changes that never reached the topic, or rows of the lake
+            that were wrong: nothing in the lake shows that.
         filesystem: A file system of pyarrow that has the folder; None for the local disk.
 
     Raises:
@@ -73,7 +77,8 @@ def changes(
     since = None if position is None else Position.from_text(position)
     for left in reversed(range(_TRIES)):
         try:
-            return _Reader(storage, table_folder(url), deletes=deletes, meta=meta).changes(since)
+            reader = _Reader(storage, table_folder(url), deletes=deletes, meta=meta)
+            return reader.changes(since, over_resync=over_resync)
         except WholeTableError:
             raise
         except (ReadError, FileNotFoundError):
@@ -99,11 +104,14 @@ class _Reader:
         self._deletes = deletes
         self._meta = meta
 
-    def changes(self, since: Position | None) -> Changes:
+    def changes(self, since: Position | None, *, over_resync: bool) -> Changes:
         if since is None:
             return self._whole_table()
         if since.attempt == self._pointer.attempt:
             return self._of_generation(self._opened(self._pointer.current), since)
+        if not over_resync:
+            why = "the table was copied again, and the copy may have changes that no event showed"
+            raise _whole_table(self._folder, why)
         former = self._former(since)
         if former is not None and (former.instant != since.instant):
             return self._of_generation(former, since, more=True)

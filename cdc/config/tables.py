@@ -33,7 +33,7 @@ _APPEND = "_append"
 
 
 def is_append_tier(tier: str) -> bool:
-    """Return whether the tables of this tier's capture are logs: `TableSettings.capture_tier`."""
+    """Return whether a capture's tier is that of tables in mode append."""
     return tier.endswith(_APPEND)
 
 

@@ -107,11 +107,11 @@ class KafkaAdmin:
     def looks(self, names: Iterable[str]) -> dict[str, TopicLook | KafkaError]:
         """Look at many topics in three calls; topics that do not exist are left out.
 
-        A topic that cannot be read has its error. If only some topics lack a leader, the look waits
-        a few seconds for an election.
+        The result for a topic that cannot be read is its error. If only some topics lack a leader,
+        the look waits a few seconds for an election.
 
         Raises:
-            KafkaError: None of several topics can be read.
+            KafkaError: No topic can be read, of several.
         """
         return topic_looks.looks(self._client, self._admin, names)
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""The name of the partition of NULL. Hudi writes rows with an empty text there, too."""
+
 
 @dataclass(frozen=True)
 class RowLayout:
@@ -130,7 +133,7 @@ class RowLayout:
             elif name.lower() not in have:
                 raise _bad_column(self.schema, name, "the rows to write lack it")
             else:
-                selected.append(column(name).cast(lake_type).alias(name))
+                selected.append(self._cell(name, lake_type).alias(name))
         projected = rows.select(*selected)
         # Lake columns are nullable even if input columns are not: a later schema may lack a column,
         # and a delete has only its key.
@@ -140,6 +143,21 @@ class RowLayout:
                 for name, _ in self.columns
             )
         )
+
+    def _cell(self, name: str, lake_type: str) -> SparkColumn:
+        """Return a column's value; fail at a text for which Hudi's readers would see NULL."""
+        cell = column(name).cast(lake_type)
+        partitions = {one.lower() for one in self.partition_by}
+        if lake_type != "string" or name.lower() not in partitions:
+            return cell
+        failure = F.raise_error(
+            F.lit(
+                f"column {name} of table {self.schema.table} has a text that a lake partition"
+                f" cannot hold: it is empty or {_NULL_PARTITION}. Choose other columns for"
+                " partition_by, then run `tributary resync`"
+            )
+        )
+        return F.when(cell.isin("", _NULL_PARTITION), failure.cast("string")).otherwise(cell)
 
 
 def column(name: str) -> SparkColumn:

@@ -212,7 +212,7 @@ class BatchReader:
         )
 
     def raw(self, places: Sequence[RecordProblem], *, max_bytes: int) -> list[RawRecord]:
-        """Return records as they are in the topic, in the order of ``places``.
+        """Return records of the table's topic as raw bytes, in the order of ``places``.
 
         Args:
             places: Partition and offset of each record, and its problem.

@@ -32,7 +32,7 @@ _TOLD_FROM = timedelta(seconds=5)
 
 
 def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
-    """Return a guard that refuses a commit if the lease is lost or another run has committed.
+    """Return a run's guard, which refuses a commit if the lease is lost or another run committed.
 
     The guard compares instants. Offsets would not show that another run has followed a schema
     change, since such a commit does not change the offsets.

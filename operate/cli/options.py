@@ -139,7 +139,7 @@ def _unexpected(error: Exception) -> _InternalError:
 
 
 def _is_typers_own(error: Exception) -> bool:
-    """Whether typer itself handles it: Exit, Abort, usage errors and a closed pipe."""
+    """Whether typer itself handles the error: Exit, Abort, a usage error or a closed pipe."""
     return isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError, EOFError)) or hasattr(
         error, "exit_code"
     )

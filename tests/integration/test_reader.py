@@ -51,7 +51,7 @@ class Copy:
         whole = []
         more = True
         while more:
-            found = changes(folder_of(self._shop), self.position)
+            found = changes(folder_of(self._shop), self.position, over_resync=True)
             whole.append(found.whole)
             self.rows = {} if found.whole else self.rows
             for key in as_rows(found.deleted):
@@ -86,6 +86,8 @@ def test_changes_are_followed_through_a_resync_or_refused(shop: Shop) -> None:
     succeeded(resync(shop.services, [shop.table("orders")]))
     shop.database.execute("DELETE FROM orders WHERE id = 4")
     assert shop.verify("orders").equal
+    with pytest.raises(WholeTableError, match="may have changes that no event showed"):
+        changes(folder_of(shop), copy.position)
     assert copy.follow() == [False, False]
 
     shop.database.execute("UPDATE orders SET name = 'last' WHERE id = 1")

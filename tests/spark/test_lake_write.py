@@ -166,6 +166,18 @@ def test_rows_move_between_partitions_and_leave_them(spark: SparkSession, tmp_pa
     assert table.read().filter("place = 'c'").count() == 2
 
 
+@pytest.mark.parametrize("text", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_text_for_which_readers_would_see_null_stops_its_commit(
+    spark: SparkSession, tmp_path: Path, text: str
+) -> None:
+    orders = schema("id", id="bigint", place="string", v="int")
+    table = lake(spark, tmp_path / "t", orders, partition_by=("place",))
+    insert(spark, table, (0, "a", 0), (1, None, 1))
+    with pytest.raises(LakeError, match="has a text that a lake partition cannot hold"):
+        change(spark, table, 5, ("c", 3, (3, text, 3)))
+    assert content(table) == [(0, "a", 0), (1, None, 1)]
+
+
 def test_partitions_by_a_date_of_the_key(spark: SparkSession, tmp_path: Path) -> None:
     orders = schema("id,day", id="bigint", day="date", v="int")
     table = lake(spark, tmp_path / "t", orders, partition_by=("day",))

@@ -100,7 +100,7 @@ class Follower:
 
     def __init__(self, shop: Shop, **options: Any) -> None:
         self._shop = shop
-        self._options = options
+        self._options = {"over_resync": True, **options}
         self.position: str | None = None
         self.rows: dict[int, dict[str, Any]] = {}
 

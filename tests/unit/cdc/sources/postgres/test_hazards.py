@@ -46,6 +46,7 @@ def test_types_that_always_travel_or_never_do(kind: PostgresType) -> None:
         PostgresType("polygon"),
         PostgresType("bit", 9000),
         PostgresType("tags", kind="d", base=array("inet")),
+        PostgresType("numbers", kind="d", base=array("int4")),
     ],
 )
 def test_large_values_without_a_stand_in(kind: PostgresType) -> None:
