@@ -19,6 +19,7 @@ from bootstrap.capture_proof import Capture
 from bootstrap.catchup import catch_up
 from bootstrap.commit import handoff_commit, require_planned
 from bootstrap.copying import Copying
+from bootstrap.definition_renewal import renew_definition
 from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.publish import after_publication, publish
 from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
@@ -288,6 +289,7 @@ class _Bootstrap:
             upto = self._source.write_marker().position
         if upto is not None:
             self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
+        renew_definition(self._capture, self._context, self._settings, wait_s=self._limits.lease_s)
         self._note_attempt(replace(self._attempt, x0=ended.by, fingerprint=fingerprint))
         crash("bootstrap.after_x0")
 

@@ -316,8 +316,7 @@ class _Diff:
             old.domain_written != new.domain_written and new.is_as(old)
         )
         back = again and new.name not in self._now.primary_key
-        required = changed and not new.nullable
-        replaced = self._uncorrected and (required or back) and new.name in self._wanted
+        replaced = self._uncorrected and (changed or back) and new.name in self._wanted
         if changed or replaced:
             yield ChangeNullability(
                 verdict=Verdict.BOOTSTRAP if replaced else Verdict.EVOLVE,
@@ -331,11 +330,17 @@ class _Diff:
     def _uncorrected(self) -> bool:
         """Whether a wrong value instead of a NULL may stay in the lake for good.
 
-        A lagging connector of PostgreSQL decodes older events with the current definition of the
-        table. If a column has become NOT NULL, the connector replaces the column's NULLs in these
-        events by 0, an empty text or 1970. Before a column can become NOT NULL, an update must
-        replace its NULLs, and the event of this update corrects the lake's row. Deleted rows that
-        the lake keeps, and rows of a log, get no such event.
+        The connector of PostgreSQL takes the definition of a table from the catalog, not from the
+        log, and sends 0, an empty text or 1970 for the NULL of a column that it takes for NOT NULL:
+
+        - A lagging connector decodes older events with the current definition. Before a column can
+          become NOT NULL, an update must replace its NULLs, and the event of this update corrects
+          the lake's row.
+        - A column that now allows NULL may still be NOT NULL to the connector: it has read the
+          catalog before the transaction was visible, or a domain has changed, which it does not
+          notice. A row with such a value is read from the source by its key.
+
+        Deleted rows that the lake keeps, and rows of a log, get neither.
         """
         return self._on_postgres and (self._rules.keeps_deleted or not self._rules.keyed)
 

@@ -25,6 +25,7 @@ from cdc.rows.semantic_types import (
     position,
     quoted,
 )
+from cdc.rows.stand_ins import replaces_null_test
 from schemas.avro import END_MARK, DebeziumField, DebeziumSchema
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class EventRules:
             and an insert.
         identity: Names of the columns of an old row that the log has; None if the log has whole
             rows.
+        nullable: Columns that may be NULL on the source although the connector may take them for
+            NOT NULL, and then sends a stand-in for a NULL. A value that may be a stand-in is
+            unavailable, and its event is ``UNCLEAR``.
     """
 
     placeholder: str
@@ -62,6 +66,7 @@ class EventRules:
     nulls_are_kept: bool = True
     own_key: bool = False
     identity: frozenset[str] | None = None
+    nullable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -198,6 +203,8 @@ def _column(
         raw = _key_of_either(raw, before, found, rules)
     value = read(raw, found, column, table.table)
     unclear = None if rules.nulls_are_kept else default_test(raw, found)
+    if column.name in rules.nullable and not found.nullable and not is_key:
+        unclear = _either_condition(unclear, replaces_null_test(raw, found))
     doubt = doubt_test(raw, found, column, table) if schema.from_binlog else None
     doubted = None
     if doubt is not None and is_key:

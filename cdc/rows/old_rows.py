@@ -7,27 +7,14 @@ key itself is a stand-in: a delete of some row looks like one of the row whose k
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from cdc.rows.semantic_types import literal, quoted
+from cdc.rows.semantic_types import quoted
+from cdc.rows.stand_ins import stand_in_test
 
 if TYPE_CHECKING:
     from schemas.avro import DebeziumField, DebeziumSchema
-
-_ZERO_TEXT = "^(|0([.]0+)?|[{][}]|P0Y0M0DT0H0M0S|(1970-01-01T)?00:00:00([.]0+)?Z)$"
-"""The texts that the connector sends for an empty text, and for zero of other types."""
-_ZEROES = {
-    "boolean": "= FALSE",
-    "int": "= 0",
-    "long": "= 0",
-    "float": "= 0",
-    "double": "= 0",
-    "bytes": "= X''",
-    "array": "= array()",
-    "string": f"RLIKE {literal(_ZERO_TEXT)}",
-}
 
 
 def lacks_key(
@@ -56,16 +43,5 @@ def lacks_key(
 
 
 def _stand_in(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true for a stand-in; None for a type whose stand-in is not known."""
-    zero, default = _ZEROES.get(field.avro_type), field.default
-    if zero is None or (field.connect_name or "").endswith("Decimal"):
-        return None
-    tests = [f"{raw} IS NULL", f"{raw} {zero}"]
-    if default is not None:
-        if field.avro_type == "string":
-            tests.append(f"{raw} = {literal(str(default))}")
-        elif field.avro_type in ("boolean", "int", "long"):
-            tests.append(f"{raw} = {json.dumps(default)}")
-        else:
-            return None
-    return f"({' OR '.join(tests)})"
+    test = stand_in_test(raw, field)
+    return None if test is None else f"({raw} IS NULL OR {test})"

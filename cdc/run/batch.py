@@ -110,6 +110,10 @@ class BatchWriter:
                 nulls_are_kept=context.config.connect.keeps_nulls,
                 own_key=bool(settings.key_columns),
                 identity=source_table.identity_in_log,
+                # Without a row to read by key, every 0 of such a domain would be unclear.
+                nullable=source_table.columns_with_nulls(
+                    trust_domains=settings.appends or settings.delete_mode == "soft",
+                ),
             ),
             quarantines=settings.on_bad_message == "quarantine",
             held=self._held,

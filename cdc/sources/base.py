@@ -425,6 +425,9 @@ class KeptLog(Protocol):
     def drop(self, *, timeout_s: float = 30.0) -> bool:
         """Stop retaining the log once its reader is gone; return whether it was retained."""
 
+    def reader(self) -> int | None:
+        """Return the number of the session that reads the log; None if no session reads it."""
+
 
 class SourceCapture(Protocol):
     """The source's part of one capture."""
@@ -438,10 +441,7 @@ class SourceCapture(Protocol):
         """The log retained for the capture; None if the retention does not depend on captures."""
 
     def prepare(self) -> None:
-        """Create the missing parts: schema ``tributary``, its tables and grants, `sent_tables`.
-
-        The tables of this schema are captured from the start.
-        """
+        """Create what is missing: schema ``tributary``, captured from the start, `sent_tables`."""
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
         """Return the statements that would capture these tables; no statement is executed."""

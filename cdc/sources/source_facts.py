@@ -65,7 +65,7 @@ class SourceColumn:
     Args:
         name: The name in the catalog.
         type: The parsed type.
-        nullable: Whether the table allows NULL.
+        nullable: Whether the table allows NULL. The column's type may still refuse it.
         generated: Whether this is a generated column, which the log does not contain.
         default_sql: The default as the catalog prints it.
         old_values: The values of the column in rows that are older than the column. The catalog
@@ -74,6 +74,8 @@ class SourceColumn:
             value share one entry; None represents partitions without a stored value.
         number: The column's number in the catalog, which the table never uses again; None if the
             server does not number columns.
+        refused_by_domain: Whether the column's type is a domain that refuses NULL. A row may still
+            have a NULL, for example from a subquery without rows.
     """
 
     name: str
@@ -83,6 +85,7 @@ class SourceColumn:
     default_sql: str | None
     old_values: tuple[str | None, ...] = ()
     number: int | None = None
+    refused_by_domain: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,23 @@ class SourceTable:
         if any(one.replica_identity in (None, "full") for one in logged):
             return None
         return frozenset(name for one in logged for name in one.identity_columns)
+
+    def columns_with_nulls(self, *, trust_domains: bool) -> frozenset[str]:
+        """Return the columns that may be NULL although the connector may take them for NOT NULL.
+
+        PostgreSQL's connector takes the definition of a column from the catalog, not from the log,
+        and keeps it. MySQL's and MariaDB's take it from the log.
+
+        Args:
+            trust_domains: Whether a domain that refuses NULL has no NULL.
+        """
+        if self.source_kind != "postgres":
+            return frozenset()
+        return frozenset(
+            one.name
+            for one in self.columns
+            if one.nullable and not (trust_domains and one.refused_by_domain)
+        )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tests.integration.rigs.logs import ROWS, Log, bag, create_log, inserters
 from tests.integration.rigs.logs import log as log
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.running import spark as spark
-from tests.integration.rigs.shop import Shop, succeeded
+from tests.integration.rigs.shop import Shop, run_without_error, succeeded
 
 pytestmark = pytest.mark.breadth
 
@@ -166,6 +166,49 @@ def test_a_null_of_before_a_column_was_not_null_is_no_other_value(log: Log) -> N
 
 BREADTH = pytest.mark.breadth
 A = "ALTER TABLE {} "
+
+
+def test_nulls_that_a_domain_allows_from_now_on_are_copied_and_followed(log: Log) -> None:
+    """ALTER DOMAIN does not show the connector that the column allows NULL; the copies do."""
+    shop = log.shop
+    shop.tables["public.kept"] = {"delete_mode": "soft"}
+    shop.reconfigure()
+    shop.database.execute(
+        "CREATE DOMAIN number AS int NOT NULL",
+        "ALTER TABLE events ALTER n TYPE number",
+        "CREATE TABLE kept (id int PRIMARY KEY, n number)",
+        "INSERT INTO kept VALUES (1, 1)",
+    )
+    succeeded(shop.onboard("events", "kept"))
+    shop.database.execute(
+        "INSERT INTO events VALUES ('zero', 0, NULL)", "INSERT INTO kept VALUES (2, 0)"
+    )
+    log.run()
+    shop.database.execute(
+        "ALTER DOMAIN number DROP NOT NULL",
+        "INSERT INTO events VALUES ('null', NULL, NULL)",
+        "INSERT INTO kept VALUES (3, NULL)",
+    )
+    for table in ("events", "kept"):
+        shop.settle(table)
+    results = {result.table.name: result for result in shop.run()}
+    assert {one.state for one in results.values()} == {State.NEEDS_BOOTSTRAP}
+    assert results.keys() == {"events", "kept"}
+    assert all("column 'n' allows NULL" in one.error.message for one in results.values())
+    succeeded(bootstrap(shop.services, [shop.table("events"), shop.table("kept")]))
+    shop.database.execute(
+        "INSERT INTO events VALUES ('null', NULL, NULL), ('zero', 0, NULL)",
+        "INSERT INTO kept VALUES (4, NULL), (5, 0), (6, NULL), (7, 0)",
+        "DELETE FROM kept WHERE id > 5",
+    )
+    for table in ("events", "kept"):
+        shop.settle(table)
+    run_without_error(shop)
+    log.assert_equal()
+    kept = shop.lake("kept").select("id", "n").collect()
+    assert {row.id: row.n for row in kept} == {1: 1, 2: 0, 3: None, 4: None, 5: 0, 6: None, 7: 0}
+
+
 OF_A_WHILE = {
     "carried": [
         A + "ALTER n DROP NOT NULL",

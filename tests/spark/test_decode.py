@@ -172,6 +172,34 @@ def test_a_default_that_may_stand_for_a_null_is_never_a_value(spark: SparkSessio
     assert (kept["n"], kept["t"], kept[UNAVAILABLE], kept[UNCLEAR]) == (7, "it's", None, False)
 
 
+def test_a_value_that_the_connector_may_send_for_a_null_is_never_one(spark: SparkSession) -> None:
+    """The connector takes the columns for NOT NULL, and the source allows NULL in all but one."""
+    kinds = {"id": "int", "n": "int", "d": DATE, "t": STRING, "f": "double", "kept": "int"}
+    topic = Topic()
+    topic.register(1, kinds, required=tuple(kinds))
+    plain = '{"name": "n", "type": "int"'
+    topic.schemas[1] = topic.schemas[1].replace(plain, f'{plain}, "default": 7')
+    topic.update(id=0, n=7, d=0, t="", f=0.0, kept=0)
+    topic.update(id=1, n=0, d=1, t="0", f=0.5, kept=0)
+    topic.update(id=2, n=8, d=1, t="a", f=0.5, kept=0)
+    topic.event("d", None, {"id": 3, "n": 7, "d": 0, "t": "", "f": 0.0, "kept": 0})
+    topic.register(2, kinds)
+    topic.event("u", {"id": 4, "n": 0, "d": 0, "t": "", "f": 0.0, "kept": 0}, schema_id=2)
+    schema = table(id="int", n="int", d="date", t="string", f="double", kept="int")
+    allowed = frozenset(("n", "d", "t", "f"))
+    found = rows(spark, topic, schema, nullable=allowed)
+    assert [row[UNAVAILABLE] for row in found] == [
+        ["n", "d", "t", "f"],
+        ["n", "t"],
+        None,
+        None,
+        None,
+    ]
+    assert [row[UNCLEAR] for row in found] == [True, True, False, False, False]
+    assert (found[0]["n"], found[0]["t"], found[0]["kept"], found[4]["n"]) == (None, None, 0, 0)
+    assert {row[UNAVAILABLE] for row in rows(spark, topic, schema)} == {None}
+
+
 def test_stand_ins_for_hstore_and_uuid_arrays(spark: SparkSession) -> None:
     topic = Topic()
     kind = {"type": "string", "connect.name": "io.debezium.data.Json"}

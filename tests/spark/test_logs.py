@@ -91,6 +91,17 @@ def test_a_value_that_may_stand_for_a_null_is_refused_by_name(spark: SparkSessio
     assert problems(decoded(spark, events)) == [None, None]
 
 
+def test_a_value_that_the_connector_may_send_for_a_null_is_refused(spark: SparkSession) -> None:
+    events = Topic()
+    events.register(1, {"kind": STRING, "n": "int"}, required=("kind", "n"))
+    events.insert(kind="a", n=0)
+    events.insert(kind="a", n=6)
+    first, second = problems(decoded(spark, events, nullable=frozenset(("n",))))
+    assert first is not None
+    assert "the value of column n may be its default, a NULL" in first
+    assert second is None
+
+
 def test_a_transaction_of_a_binlog_that_is_read_again_adds_no_row(spark: SparkSession) -> None:
     """Its first rows were sent, the connection was lost, and it is sent from its start."""
     events = Binlog()

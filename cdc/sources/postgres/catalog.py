@@ -108,6 +108,8 @@ ORDER BY n.nspname, c.relname
 
 _COLUMNS = f"""
 SELECT a.attname, a.attnum, a.atttypid, a.atttypmod, {ALLOWS_NULL}, a.attgenerated <> '',
+       EXISTS (SELECT FROM pg_catalog.pg_type t
+               WHERE t.oid = a.atttypid AND t.typtype = 'd' AND t.typnotnull),
        {DEFAULT},
        array(SELECT DISTINCT CASE WHEN leaf.atthasmissing THEN leaf.attmissingval::text END
              FROM (SELECT a.attrelid UNION ALL {leaves("a.attrelid")}) AS held (oid)
@@ -271,10 +273,21 @@ def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
             number=number,
             nullable=nullable,
             generated=generated,
+            refused_by_domain=refused_by_domain,
             default_sql=default,
             old_values=tuple(old_values),
         )
-        for name, number, type_oid, typmod, nullable, generated, default, old_values in rows
+        for (
+            name,
+            number,
+            type_oid,
+            typmod,
+            nullable,
+            generated,
+            refused_by_domain,
+            default,
+            old_values,
+        ) in rows
     )
 
 

@@ -76,6 +76,8 @@ SELECT active, wal_status, confirmed_flush_lsn::text, restart_lsn::text,
 FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
 """
 
+_READER = "SELECT active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = %s"
+
 TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int"
 """SQL of the primary's timeline; refused on a standby."""
 
@@ -353,6 +355,12 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
             slot=slot,
         ) from error
     return True
+
+
+def slot_reader(session: Session, slot: str) -> int | None:
+    """Return the process id of the session that reads a slot; None if none does."""
+    row = session.execute(_READER, (slot,)).fetchone()
+    return None if row is None else row[0]
 
 
 def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> SlotHealth | None:

@@ -84,6 +84,11 @@ class Slot:
         with self._connections.open("capture") as session:
             return publication.drop_slot(session, self._name, self._connections.source, timeout_s)
 
+    def reader(self) -> int | None:
+        """Return the process id of the session that reads the slot; None if none does."""
+        with self._connections.open("admin") as session:
+            return publication.slot_reader(session, self._name)
+
     def health(self) -> SlotHealth | None:
         """The slot now, or None if no slot has that name."""
         with self._connections.open("admin") as session:

@@ -24,6 +24,17 @@ def test_a_column_that_no_longer_allows_null_asks_for_a_copy_where_no_event_corr
     assert Verdict.BOOTSTRAP not in {one.verdict for one in found}
 
 
+def test_a_column_that_begins_to_allow_null_asks_for_a_copy_where_no_event_corrects_rows() -> None:
+    """The connector may still take it for NOT NULL, and sends another value for a NULL."""
+    before = changed()
+    before["columns"]["2"] = column("note", nullable=False)
+    now = with_columns({"2": column("note")})
+    for options in ({"keyed": False}, {"keeps_deleted": True}):
+        change = only(now, before=before, **options)
+        assert (change.verdict, "allows NULL" in change.what) == (Verdict.BOOTSTRAP, True)
+    assert only(now, before=before).verdict is Verdict.EVOLVE, "rows are read by their key"
+
+
 @pytest.mark.parametrize("options", [{"keyed": False}, {"keeps_deleted": True}])
 @pytest.mark.parametrize(
     ("facts", "stored", "verdict"),
@@ -51,7 +62,7 @@ def test_a_new_column_that_may_have_allowed_null_at_first_asks_for_a_copy_there(
         ({}, {"typnotnull": True, "xmin": "8"}, "no longer allows NULL"),
         ({"xmin": "8"}, {}, "may have allowed NULL for a while"),
         ({"typnotnull": False, "xmin": "8"}, {"typnotnull": False}, "refused NULL for a while"),
-        ({"typnotnull": True}, {"typnotnull": False, "xmin": "8"}, None),
+        ({"typnotnull": True}, {"typnotnull": False, "xmin": "8"}, "allows NULL"),
         ({}, {"typacl": "{b=U/a}", "xmin": "8"}, None),
         ({}, {"typdefault": "3", "xmin": "8"}, None),
         ({"xmin": "8", "typowner": 9}, {}, None),

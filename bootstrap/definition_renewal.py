@@ -1,0 +1,158 @@
+"""Makes PostgreSQL's connector read the definition of a table again.
+
+The connector keeps what it has read until the server describes the table again. It has read NOT
+NULL or a former key if a later transaction was in the log before it was visible. After ALTER DOMAIN
+the server does not describe a table again. Each session of the connector begins with a description.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from cdc.errors import CaptureError
+from cdc.runtime.progress import shown_as
+from cdc.runtime.waiting import wait_while
+from schemas.avro import DebeziumSchema, split_wire
+from schemas.errors import AvroSchemaError, UnknownSchemaError, WireFormatError
+
+if TYPE_CHECKING:
+    from bootstrap.capture_proof import Capture
+    from cdc.config import TableSettings
+    from cdc.kafka import KafkaRecord
+    from cdc.run import RunContext
+    from cdc.sources.base import KeptLog
+    from schemas.registry import SchemaRegistry
+
+_log = logging.getLogger(__name__)
+_READ_S = 60.0
+_RESTART_S = 120.0
+_POLL_S = (0.1, 1.0)
+_TAIL = 16
+"""Number of offsets before a tombstone in which its delete is looked for."""
+
+
+def renew_definition(
+    capture: Capture, context: RunContext, settings: TableSettings, *, wait_s: float
+) -> None:
+    """Restart the connector if it may have a former definition of the table.
+
+    The newest event shows what the connector has read: the server describes the table before the
+    first event after each change that makes it do so. An event by a former key would not show the
+    row that it changes. A value that may replace a NULL is a problem if no row is read by key: it
+    stops a log, and leaves the row of a deleted key unknown.
+
+    Args:
+        capture: The capture of the table. The topic has all events from before the definition.
+        context: The runs' context.
+        settings: The table's settings.
+        wait_s: Bound of the wait for the capture's lease, in seconds.
+
+    Raises:
+        LeaseHeldError: Another process changes the capture.
+        CaptureError: The connector does not read the log again in time.
+    """
+    kept = capture.source.capture(capture.names).kept_log
+    if kept is None:
+        return
+    table = capture.source.table(capture.table)
+    corrected = not (settings.appends or settings.delete_mode == "soft")
+    nullable = () if corrected else table.columns_with_nulls(trust_domains=True)
+    by_primary_key = table.replica_identity in ("default", "full") and not settings.key_columns
+    key = table.primary_key if by_primary_key and not settings.appends else ()
+    if not _newest_is_former(capture, context.registry, nullable, key):
+        return
+    _log.info(
+        "connector %s is restarted: it may have a former definition of table %s",
+        capture.names.connector,
+        capture.table,
+    )
+    with context.leases.hold(capture.names.resource, wait_s=wait_s):
+        _restart(capture, kept)
+
+
+def _restart(capture: Capture, kept: KeptLog) -> None:
+    """Restart the connector, and wait until another session reads the log.
+
+    Connect restarts it by itself: a process that is killed here leaves no connector stopped.
+    """
+    connect, connector = capture.connect, capture.names.connector
+    former = kept.reader()
+    connect.restart(connector, only_failed=False)
+
+    def lacking() -> str:
+        reader = kept.reader()
+        return "" if reader not in (None, former) else f"its session is {reader}, was {former}"
+
+    with shown_as(f"restart connector {connector}", capture.progress) as task:
+        if late := wait_while(lacking, timeout_s=_RESTART_S, poll_s=_POLL_S, task=task):
+            raise CaptureError(
+                f"connector {connector} did not begin another session within {_RESTART_S:.0f} s:"
+                f" {late}",
+                remedy="Check the connector's status and log; then run the command again.",
+                table=capture.table,
+                connector=connector,
+            )
+    connect.wait_running(connector, progress=capture.progress)
+
+
+def is_former(
+    key_schema: DebeziumSchema | None,
+    row_schema: DebeziumSchema | None,
+    *,
+    nullable: Collection[str],
+    key: Collection[str],
+) -> bool:
+    """Return whether an event may be written by a former definition of its table.
+
+    Args:
+        key_schema: The schema of the event's key; None if the event has no key.
+        row_schema: The schema of the event; None if it is not known.
+        nullable: The columns that allow NULL, if the events must not require their values.
+        key: The columns of the primary key, if the events must have this key.
+    """
+    if key and (key_schema is None or not _has_key(key_schema, key)):
+        return True
+    if not nullable or row_schema is None:
+        return bool(nullable)
+    fields = map(row_schema.field, nullable)
+    return any(one is not None and not one.nullable for one in fields)
+
+
+def _newest_is_former(
+    capture: Capture,
+    registry: SchemaRegistry,
+    nullable: Collection[str],
+    key: Collection[str],
+) -> bool:
+    newest = capture.kafka.latest_record(capture.topic)
+    if newest is None:
+        return False
+    try:
+        key_schema = _written(registry, newest.key)
+        row_schema = _written(registry, _row(capture, newest)) if nullable else None
+    except (WireFormatError, AvroSchemaError, UnknownSchemaError):
+        return True
+    return is_former(key_schema, row_schema, nullable=nullable, key=key)
+
+
+def _has_key(schema: DebeziumSchema, key: Collection[str]) -> bool:
+    return len(schema.key) == len(key) and all(schema.field(name) is not None for name in key)
+
+
+def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | None:
+    if data is None:
+        return None
+    schema_id, _ = split_wire(data)
+    return DebeziumSchema.parse(registry.schema(schema_id))
+
+
+def _row(capture: Capture, newest: KafkaRecord) -> bytes | None:
+    """Return the newest event; a tombstone follows the event of a delete."""
+    if newest.value is not None:
+        return newest.value
+    topic, partition = capture.topic, newest.partition
+    first = max(newest.offset - _TAIL, capture.kafka.start_offsets(topic)[partition])
+    before = capture.kafka.read(topic, partition, first, newest.offset, timeout_s=_READ_S)
+    return next((one.value for one in reversed([*before]) if one.value is not None), None)

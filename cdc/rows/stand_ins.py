@@ -1,0 +1,57 @@
+"""Values that PostgreSQL's connector sends in place of a value that it lacks.
+
+If the connector takes a column for NOT NULL, it sends the column's default instead of a NULL; a
+column without a default gets 0, FALSE, the start of 1970, an empty text or an empty array.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from cdc.rows.semantic_types import literal
+
+if TYPE_CHECKING:
+    from schemas.avro import DebeziumField
+
+_ZERO_TEXT = "^(|0([.]0+)?|[{][}]|P0Y0M0DT0H0M0S|(1970-01-01T)?00:00:00([.]0+)?Z)$"
+"""What the connector sends for a text, and for a number, interval or time that it sends as text."""
+_ZEROES = {
+    "boolean": "= FALSE",
+    "int": "= 0",
+    "long": "= 0",
+    "float": "= 0",
+    "double": "= 0",
+    "bytes": "= X''",
+    "array": "= array()",
+    "string": f"RLIKE {literal(_ZERO_TEXT)}",
+}
+
+
+def stand_in_test(raw: str, field: DebeziumField) -> str | None:
+    """Return Spark SQL of whether a value is a stand-in; None if the type's stand-in is not known.
+
+    Args:
+        raw: Spark SQL of the decoded value.
+        field: The field in the writer's schema.
+    """
+    zero, default = _ZEROES.get(field.avro_type), field.default
+    if zero is None or (field.connect_name or "").endswith("Decimal"):
+        return None
+    if default is None:
+        return f"{raw} {zero}"
+    if field.avro_type == "string":
+        return f"({raw} {zero} OR {raw} = {literal(str(default))})"
+    if field.avro_type in ("boolean", "int", "long"):
+        return f"({raw} {zero} OR {raw} = {json.dumps(default)})"
+    return None
+
+
+def replaces_null_test(raw: str, field: DebeziumField) -> str:
+    """Return Spark SQL of whether a value may replace a NULL. A NULL does not replace another one.
+
+    Args:
+        raw: Spark SQL of the decoded value.
+        field: The field in the writer's schema, which requires a value.
+    """
+    return stand_in_test(raw, field) or f"{raw} IS NOT NULL"

@@ -1,0 +1,134 @@
+"""NULLs and keys that the connector of PostgreSQL does not expect.
+
+It reads definitions from the catalog, not from the log. A transaction that waits for a standby is
+in the log before the catalog shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc.store.table_state import State
+from tests.integration.rigs.bootstrapping import Bootstrapping
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.running import COLUMNS, Orders
+from tests.integration.rigs.running import orders as orders
+from tests.integration.rigs.running import shared as shared
+from tests.integration.rigs.running import spark as spark
+
+REQUIRED = {
+    "n": ("int", "7"),
+    "z": ("bigint", "0"),
+    "s": ("text", "''"),
+    "d": ("date", "'1970-01-01'"),
+    "f": ("float8", "2.5"),
+    "m": ("numeric(10,2)", "0"),
+    "l": ("int[]", "'{}'"),
+    "b": ("bytea", "'\\x00'"),
+    "o": ("boolean", "true"),
+}
+NULLS = ", ".join("NULL" for _ in REQUIRED)
+
+
+def while_it_waits(
+    database: Database, execute: Callable[..., None], captured: Callable[[], None], statement: str
+) -> None:
+    """Run a transaction that the connector reads while no other session sees it."""
+    hangs = database.commits_hang()
+    with ThreadPoolExecutor(1) as pool, hangs as release:
+        hanging = pool.submit(
+            execute, "SET synchronous_commit TO on", f"BEGIN; {statement}; COMMIT"
+        )
+        captured()
+        assert not hanging.done()
+        release()
+        hanging.result(20)
+
+
+def test_nulls_of_the_transaction_that_allows_them_stay_null(orders: Orders) -> None:
+    # The columns have no defaults: to read one, the connector would wait for the commit's locks.
+    added = ", ".join(f"ADD COLUMN {name} {kind} NOT NULL" for name, (kind, _) in REQUIRED.items())
+    values = ", ".join(value for _, value in REQUIRED.values())
+    orders.execute(
+        f"ALTER TABLE T {added}",
+        f"INSERT INTO T VALUES (1, 'a', null, 1, {values}), (2, 'b', null, 2, {values})",
+    )
+    assert orders.run().error is None
+    columns = (*COLUMNS, *REQUIRED)
+    orders.assert_equal(columns)
+    allowed = ", ".join(f"ALTER {name} DROP NOT NULL" for name in REQUIRED)
+    while_it_waits(
+        orders.replication.database,
+        orders.execute,
+        orders.replication.settle,
+        f"ALTER TABLE T {allowed}; INSERT INTO T VALUES (3, 'c', null, 3, {NULLS})",
+    )
+    # No statement makes the server describe the table again.
+    orders.execute(
+        f"INSERT INTO T VALUES (4, 'd', null, 4, {NULLS}), (5, 'e', null, 5, {values})",
+        "UPDATE T SET n = NULL, s = NULL WHERE id = 1",
+    )
+    assert orders.run().error is None
+    orders.assert_equal(columns)
+
+
+def test_nulls_that_a_domain_allows_from_now_on_stay_null(orders: Orders) -> None:
+    """ALTER DOMAIN does not make the server describe the table again."""
+    domain = f"{orders.name}_d"
+    orders.execute(
+        # A column of a domain that already refuses NULL would be stored in each row.
+        f"CREATE DOMAIN {domain} AS int",
+        f"ALTER TABLE T ADD COLUMN n {domain} DEFAULT 7",
+        f"ALTER DOMAIN {domain} SET NOT NULL",
+        "INSERT INTO T VALUES (1, 'a', null, 1, 1)",
+    )
+    assert orders.run().error is None
+    # A domain that refuses NULL lets this one through.
+    orders.execute("INSERT INTO T VALUES (5, 'e', null, 5, (SELECT n FROM T WHERE false))")
+    assert orders.run().error is None
+    orders.assert_equal((*COLUMNS, "n"))
+    orders.execute(
+        f"ALTER DOMAIN {domain} DROP NOT NULL",
+        "INSERT INTO T VALUES (2, 'b', null, 2, NULL), (3, 'c', null, 3, 0), (4, 'd', null, 4, 7)",
+    )
+    assert orders.run().error is None
+    orders.assert_equal((*COLUMNS, "n"))
+
+
+@pytest.fixture
+def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Bootstrapping]:
+    with closing(Bootstrapping(database, spark, tmp_path)) as opened:
+        yield opened
+
+
+def test_a_key_that_a_transaction_replaced_is_the_key_of_events_after_the_copy(
+    shop: Bootstrapping,
+) -> None:
+    shop.database.execute(
+        "CREATE TABLE moved (id int PRIMARY KEY, code int NOT NULL, v int)",
+        "INSERT INTO moved VALUES (1, 11, 1)",
+    )
+    shop.add("moved")
+    shop.bootstrap("moved")
+    shop.database.execute("INSERT INTO moved VALUES (2, 12, 2)")
+    assert shop.run_one().error is None
+    while_it_waits(
+        shop.database,
+        shop.database.execute,
+        shop.settle,
+        "ALTER TABLE moved DROP CONSTRAINT moved_pkey, ADD PRIMARY KEY (code);"
+        " INSERT INTO moved VALUES (3, 13, 3)",
+    )
+    assert shop.run_one().state is State.NEEDS_BOOTSTRAP
+    shop.bootstrap("moved")
+    shop.database.execute(
+        "UPDATE moved SET code = code + 10", "INSERT INTO moved VALUES (1, 12, 4)"
+    )
+    assert shop.run_one().error is None
+    shop.assert_equal("moved", ("id", "code", "v"))

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from bootstrap.definition_renewal import is_former
+from schemas.avro import DebeziumField, DebeziumSchema
+
+
+def row(**nullable: bool) -> DebeziumSchema:
+    """The schema of an event, by column whether it allows NULL."""
+    fields = tuple(DebeziumField(name, "int", nullable=null) for name, null in nullable.items())
+    return DebeziumSchema("{}", "Envelope", after=fields, envelope=("after", "source", "op"))
+
+
+def key(*names: str) -> DebeziumSchema:
+    return DebeziumSchema("{}", "Key", key=tuple(DebeziumField(name, "int") for name in names))
+
+
+@pytest.mark.parametrize(
+    ("written", "nullable", "former"),
+    [
+        (row(id=False, n=False), ("n",), True),
+        (row(id=False, n=True), ("n",), False),
+        (row(id=False, n=False), (), False),
+        (row(id=False), ("n",), False),  # the column was added since
+        (None, ("n",), True),  # only tombstones are left of the topic
+        (None, (), False),
+    ],
+)
+def test_an_event_that_requires_what_may_be_null_is_of_a_former_definition(
+    written: DebeziumSchema | None, nullable: tuple[str, ...], former: bool
+) -> None:
+    assert is_former(key("id"), written, nullable=nullable, key=("id",)) is former
+    assert is_former(None, written, nullable=nullable, key=()) is former, "a log has no key"
+
+
+@pytest.mark.parametrize(
+    ("written", "former"),
+    [
+        (key("b", "a"), False),
+        (key("a"), True),
+        (key("a", "b", "c"), True),
+        (key("a", "c"), True),
+        (None, True),
+    ],
+)
+def test_an_event_with_another_key_is_of_a_former_definition(
+    written: DebeziumSchema | None, former: bool
+) -> None:
+    assert is_former(written, row(a=False), nullable=(), key=("a", "b")) is former
