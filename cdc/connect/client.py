@@ -213,7 +213,7 @@ class ConnectClient:
     def pause(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
     ) -> None:
-        """Stop reading but keep the tasks; wait until they pause."""
+        """Pause the connector, which keeps its tasks, and wait until all are paused."""
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/pause")
 
         def paused(status: ConnectorStatus | None) -> bool:
@@ -261,8 +261,9 @@ class ConnectClient:
 
         Args:
             name: The connector.
-            forget_offsets: Also delete its stored position. Otherwise a later connector of the same
-                name with a new slot would find a position that the slot does not have.
+            forget_offsets: Whether to delete the connector's stored position, too. If the position
+                stays, a later connector of the same name with a new slot finds a position that the
+                slot does not have.
             progress: Shows the wait.
         """
         if self.status(name) is None:
@@ -293,6 +294,7 @@ class ConnectClient:
         return None
 
     def _exactly_once(self, plugin: str) -> bool:
+        """Return whether the worker accepts a connector that requires exactly-once support."""
         probe = {
             "name": "tributary-probe",
             "connector.class": plugin,

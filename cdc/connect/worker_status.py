@@ -72,7 +72,7 @@ class ConnectorStatus:
 
     @property
     def failure(self) -> str | None:
-        """The trace of a failed connector or task, or None."""
+        """The trace of the connector or of the first task that failed; None if none failed."""
         if self.state == "FAILED":
             return self.trace or "the connector failed without a trace"
         for task in self.tasks:

@@ -1,4 +1,4 @@
-"""Proof that a connector captures as the handoff needs it, from its effective configuration."""
+"""Compares a connector's effective configuration with the one that the handoff needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def audit(
 
     Args:
         effective: The configuration as Connect returns it, with references.
-        capture: The names that it must use.
+        capture: The names that the connector must use.
         exactly_once: Whether exactly-once support must be required.
 
     Returns:
@@ -49,6 +49,7 @@ def audit(
 
 
 def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[SettingFinding]:
+    """Yield the properties that are set although they must not be."""
     for name, value in effective.items():
         if value in rules.harmless.get(name, ()):
             continue
@@ -88,6 +89,7 @@ def _converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
 
 
 def _plain_secrets(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
+    """Yield the secrets that the configuration has in plain text."""
     for name, value in effective.items():
         if is_sensitive(name) and not _REFERENCE.search(value):
             yield SettingFinding(

@@ -1,4 +1,4 @@
-"""The changes of table definitions that a binlog's connector reports, in the topic of its prefix.
+"""Reads the DDL statements that the connector of a binlog reports in a topic of their own.
 
 - Each statement is one record per table that it changes, with its transaction: a RENAME TABLE of
   two tables is two records.
@@ -109,9 +109,9 @@ class StatementsByTable:
     def of(self, table: TableId) -> list[DefinitionChange]:
         """Return the statements on a table, in the order of the log.
 
-        EXCHANGE PARTITION swaps the rows of two tables. The connector reports the statement for one
-        of them. It reports DROP INDEX for no table; without a database in the statement, tables of
-        that name in all databases get it.
+        EXCHANGE PARTITION swaps the rows of two tables. The connector reports that statement for
+        only one of the tables. The connector reports DROP INDEX without a table. A statement that
+        names no database counts for the tables of that name in all databases.
         """
         swapped = re.compile(
             rf"exchange\s+partition\b.*\btable\b.*(?<!\w){re.escape(table.name)}(?!\w)",
@@ -193,8 +193,8 @@ class ReportedStatements:
 class Definitions:
     """The statements that connectors report. This process reads each record only once.
 
-    The topics of statements are never truncated, and runs read them every few seconds. Safe to
-    share among threads.
+    Records of these topics never expire, and runs read the topics every few seconds. Safe to share
+    among threads.
 
     Args:
         kafka: The cluster.

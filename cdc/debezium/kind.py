@@ -144,7 +144,7 @@ class ConnectorKind(Protocol):
 
     @property
     def connector_class(self) -> str:
-        """Its class, as Connect names the plugin."""
+        """The Java class of the connector, which is also the plugin's name in Connect."""
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ class ConnectorKind(Protocol):
 
     @property
     def rules(self) -> AuditRules:
-        """The rules of its audit."""
+        """The rules by which `audit` judges a connector of this kind."""
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
         """Return the settings that the handoff's proof needs; `audit` compares each."""
@@ -190,7 +190,7 @@ class ConnectorKind(Protocol):
         """
 
     def silence(self, capture: CaptureNames) -> str:
-        """Return what to check when a connector runs and no heartbeat comes."""
+        """Return what to check when a connector runs but no heartbeat arrives."""
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
         """Return the position in the log up to which Kafka has acknowledged every change."""

@@ -130,7 +130,7 @@ _IDENTITY = {"mysql": "@@server_uuid", "mariadb": "CONCAT(@@hostname, ':', @@por
 
 @dataclass(frozen=True)
 class Mysql:
-    """The include list filters the tables, and only Connect's stored offset keeps the position.
+    """The connector of MySQL or MariaDB: an include list filters, Connect keeps the position.
 
     Args:
         kind: The kind of server, MySQL or MariaDB.
@@ -145,7 +145,7 @@ class Mysql:
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The settings of all kinds and the include list, since it adds and removes tables."""
+        """The settings of all kinds, and the include list, which adds and removes tables."""
         return (*FOLLOWED_SETTINGS, INCLUDE_LIST)
 
     @property
@@ -195,10 +195,10 @@ class Mysql:
         """Return the settings of tables, of the connector's server id, and of the schema history.
 
         The keep-alive interval is a compromise. The connector beats only when the server sends
-        something, and an idle server sends a sign of life after 0.8 of that interval: with the
-        default of a minute, each wait would take that long. After a stall of a whole interval, the
-        connector reads a transaction again and sends its first rows twice, so the interval must not
-        be shorter.
+        something. An idle server sends a sign of life after 0.8 of the interval. With the default
+        of a minute, each wait for a heartbeat could take that long. After a stall of a whole
+        interval, the connector reads a transaction again and sends its first rows twice, so the
+        interval must not be shorter.
         """
         largest = kafka.topic.max_message_bytes or LARGEST_REQUEST
         settings = {

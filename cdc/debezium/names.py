@@ -75,7 +75,7 @@ class CaptureNames:
 
     @property
     def on_primary(self) -> PostgresObjects:
-        """The publication and the slot.
+        """The names of the publication and the slot on a PostgreSQL primary.
 
         Raises:
             TypeError: The kind of source has neither.
@@ -96,7 +96,7 @@ class CaptureNames:
 
     @property
     def heartbeat_table(self) -> str:
-        """Our table, in schema ``tributary``, that the connector's heartbeats are written to."""
+        """The table in schema ``tributary`` to which the connector writes its heartbeats."""
         inserts_only = self.append and self.kind == "postgres"
         return HEARTBEAT_LOG_TABLE if inserts_only else HEARTBEAT_TABLE
 
@@ -140,7 +140,7 @@ class CaptureNames:
 
     @property
     def evidence_topics(self) -> tuple[str, ...]:
-        """The capture's own topics with facts that no table's topic has."""
+        """The capture's own topics except those of heartbeats and markers."""
         passing = (self.heartbeat_topic, self.marker_topic)
         return tuple(topic for topic in self.own_topics if topic not in passing)
 

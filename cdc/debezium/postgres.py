@@ -37,8 +37,8 @@ _SETTINGS: Mapping[str, str] = {
     # The slot advances only past what Kafka has acknowledged, never by the driver's keepalives.
     "lsn.flush.mode": "connector",
     # Fail if the slot's log begins after the stored position. The connector compares restart_lsn
-    # only, which stays behind while confirmed_flush_lsn advances. Each look of ours at a connector
-    # that does not run compares confirmed_flush_lsn.
+    # only, which stays behind while confirmed_flush_lsn advances. Tributary itself compares
+    # confirmed_flush_lsn each time that it looks at a connector that does not run.
     "offset.mismatch.strategy": "trust_offset",
     "slot.drop.on.stop": "false",
     "schema.refresh.mode": "columns_diff",
@@ -86,7 +86,7 @@ _RULES = AuditRules(
 
 
 class Postgres:
-    """The publication filters the tables, and the slot keeps the position."""
+    """PostgreSQL's connector: the publication filters, and the slot keeps the position."""
 
     connector_class = _CONNECTOR_CLASS
     settings_changed_while_running = FOLLOWED_SETTINGS
@@ -192,7 +192,7 @@ class Postgres:
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:
-        """Return the last processed commit; Connect stores it as a signed 64-bit number."""
+        """Return the last processed commit, which Connect stores as a signed 64-bit number."""
         value = offset.get("lsn_commit")
         return None if value is None else Lsn(int(value) % (1 << 64))
 

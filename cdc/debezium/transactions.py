@@ -1,4 +1,4 @@
-"""Reads the ends of transactions, which the connector of append tables reports in their own topic.
+"""Reads the ends of transactions, for which the connector of append tables has its own topic.
 
 A row's position does not show the end of its transaction. A transaction that was open when a view
 was opened may have rows below the view's position and a commit above it.

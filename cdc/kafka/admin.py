@@ -111,7 +111,7 @@ class KafkaAdmin:
         the look waits a few seconds for an election.
 
         Raises:
-            KafkaError: No topic can be read, of several.
+            KafkaError: None of several topics can be read.
         """
         return topic_looks.looks(self._client, self._admin, names)
 
@@ -334,6 +334,7 @@ class KafkaAdmin:
         return found
 
     def _check_settings(self, name: str, wanted: Mapping[str, str]) -> None:
+        """Refuse a topic with compaction or with a retention that is too short."""
         actual = self.topic_config(name)
         policy = actual.get("cleanup.policy", "delete")
         if policy != "delete":

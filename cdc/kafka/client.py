@@ -106,12 +106,13 @@ class KafkaClient:
         Args:
             what: The request, for errors.
             request: Sends the request.
-            ignored: Codes of errors that count as no answer.
-            others_answer: Whether the cluster has just answered for other keys.
+            ignored: Codes of errors for which a key is left out of the results.
+            others_answer: Whether the cluster has just answered for other keys. If so, the request
+                is not repeated.
 
         Raises:
-            KafkaError: No key has an answer, so the cluster is at fault and not a single topic. One
-                key alone shows this only by an error that stays transient.
+            KafkaError: None of several keys has an answer, or the only key's error stays transient.
+                The cause is then the cluster, and not a single topic.
         """
         patient = not others_answer
         answers, failed = self._call(what, request, ignored, _none if patient else _never, {})
@@ -132,7 +133,7 @@ class KafkaClient:
         Args:
             what: The request, for errors.
             request: Sends the request.
-            ignored: Codes of errors that count as no answer.
+            ignored: Codes of errors for which a key is left out of the results.
             retried: Returns whether the answers of other keys let the request be repeated.
             context: Facts for errors.
         """

@@ -10,7 +10,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Expiry:
-    """A setting of a topic that drops changes before a run must have read them.
+    """A topic's setting that may drop changes before a run has read them.
 
     Args:
         setting: Its name.

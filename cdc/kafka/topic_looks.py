@@ -25,7 +25,7 @@ def looks(
 
     Args:
         client: The cluster.
-        admin: The same cluster.
+        admin: The admin client of the same cluster.
         names: The topics.
 
     Returns:

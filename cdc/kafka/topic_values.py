@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.ms": str(2**63 - 1)}
-"""Keeps every record if the topic is set to compaction, until a run sees the setting."""
+"""Settings that keep every record of a topic with compaction, until a run sees the compaction."""
 
 
 def never_compacted(settings: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""The only modules that send SQL to a source."""
+"""The sources of changes. Only the modules of this package send SQL to a source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemas.catalog import SourceKind
 
 
 def open_source(name: str, config: SourceConfig) -> Source:
-    """Return a source, which connects on first use.
+    """Return the source with this configuration; it connects to its servers on first use.
 
     Args:
         name: Key of the source in the configuration.

@@ -1,4 +1,4 @@
-"""The protocols of a source database, one per use."""
+"""The protocols of a source database: one protocol for each use of a source."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ __all__ = [
 
 
 class PartitionFiles(Protocol):
-    """The files of partitions, which show attached partitions and lost rows that send no event.
+    """The files of partitions, which show attached partitions and lost rows without an event.
 
     A partition is identified by its number in the fingerprint.
     """
 
     def empty(self, partitions: Collection[int]) -> frozenset[int]:
-        """Return the partitions whose file is empty now."""
+        """Return the partitions that are empty and, by the server's statistics, never had a row."""
 
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
         """Return the partitions that may have been truncated since a read of the catalog.
 
-        Such a partition has a new file since then, and no row from before.
+        Such a partition has had a new file since that read, and has no row from before it.
 
         Args:
             table: The table.
@@ -74,19 +74,19 @@ class PartitionFiles(Protocol):
     def written_together(self, partitions: Collection[int]) -> int | None:
         """Return the one transaction that last wrote these partitions' catalog rows, or None.
 
-        TRUNCATE of the root is one transaction; VACUUM FULL has one for each partition.
+        TRUNCATE of the root writes them all in one transaction, VACUUM FULL writes each in its own.
         """
 
 
 class TableReader(Protocol):
-    """The tables in a source's catalog, and their columns in the lake."""
+    """A source's tables in its catalog, and the columns that they get in the lake."""
 
     @property
     def name(self) -> str:
         """Key of the source in ``tributary.yaml``."""
 
     def tables(self) -> list[TableStats]:
-        """Return all user tables without those of this product, sorted by name."""
+        """Return all user tables of the source, sorted by name; Tributary's own are left out."""
 
     def table(self, table: TableId) -> SourceTable:
         """Return the table in the primary's catalog.
@@ -96,7 +96,7 @@ class TableReader(Protocol):
         """
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """Return the replicated columns, as in `schema`; the table need not have a usable key.
+        """Return the replicated columns as `schema` does, whether or not there is a usable key.
 
         Raises:
             UnsupportedTypeError: A replicated column has a type without a rule.
@@ -127,7 +127,7 @@ class TableReader(Protocol):
         """
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why the lake's key cannot find existing rows, and the remedy; None if it can.
+        """Return why existing rows cannot be found by the lake's key, and the remedy, or None.
 
         Raises:
             SourceError: The check takes too long, or the table cannot be read.
@@ -135,18 +135,18 @@ class TableReader(Protocol):
 
     @property
     def partition_files(self) -> PartitionFiles | None:
-        """The files of partitions; None if the log has the DDL statements on partitions."""
+        """The files of partitions; None if the log contains the DDL statements on partitions."""
 
 
 class SourceLog(Protocol):
-    """The log of a source: its positions, markers, and waits."""
+    """A source's log: positions in it, markers, and waits."""
 
     @property
     def name(self) -> str:
         """Key of the source in ``tributary.yaml``."""
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
-        """The identity of the server."""
+        """Return the identity of the primary or, if asked, of the replica."""
 
     def position(self, text: str) -> LogPosition:
         """Parse a position of this source.
@@ -156,7 +156,7 @@ class SourceLog(Protocol):
         """
 
     def commit_position(self, last: str) -> str | None:
-        """Return the log position up to which every commit precedes an event.
+        """Return the log position at which the last commit before an event ends.
 
         Args:
             last: The event's ``POSITION``.
@@ -172,10 +172,10 @@ class SourceLog(Protocol):
         """Write a new marker row on the primary."""
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Wait until no transaction can be captured in part after tables were added to a capture.
+        """Wait until newly added tables have no open transaction that is captured only in part.
 
-        If a transaction was open while the tables were added, only its later changes may be
-        captured.
+        If a transaction was open when tables were added to a capture, the capture may have only its
+        later changes.
 
         Raises:
             SourceError: The wait reached its bound. The error names the blocking sessions and
@@ -183,14 +183,14 @@ class SourceLog(Protocol):
         """
 
     def nudge(self) -> None:
-        """Advance the capture's position, on sources where only a change advances it."""
+        """Advance the capture's position, on a source where only a change advances it."""
 
     def cascades_unseen(self) -> bool:
-        """Whether foreign keys change rows without an event."""
+        """Whether a foreign key's action can change rows without an event."""
 
 
 class RowLookup(Protocol):
-    """Reads of single rows and values from a source."""
+    """Reads of single rows and values of a source."""
 
     @property
     def name(self) -> str:
@@ -217,7 +217,7 @@ class RowLookup(Protocol):
         *,
         on_replica: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return the rows with the given keys as Python values of the lake types; skip absent keys.
+        """Return the rows that exist for the given keys, as Python values of the lake's types.
 
         Args:
             table: The table.
@@ -233,10 +233,10 @@ class RowLookup(Protocol):
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until transactions are visible; return those that may be in the log and are not yet.
+        """Wait until transactions are visible; return the ids of all that may still be invisible.
 
         Args:
-            transactions: Their ids in the stream, as in the result.
+            transactions: The ids of the awaited transactions, in the form that events have.
             timeout_s: Bound of the wait, in seconds.
             progress: Shows the wait.
 
@@ -247,14 +247,14 @@ class RowLookup(Protocol):
 
 
 class Replay(Protocol):
-    """The replay of a replica. Opening an exact view pauses it."""
+    """The replay of a source's replica. Opening an exact view pauses the replay."""
 
     @property
     def name(self) -> str:
         """Key of the source in ``tributary.yaml``."""
 
     def replay_paused(self) -> bool:
-        """Whether the replica's replay is paused, or its pause is requested."""
+        """Whether the replica's replay is paused, or a pause of it is requested."""
 
     def resume_replay(self) -> None:
         """Resume the replica's replay, even if another process or an operator paused it.
@@ -265,7 +265,7 @@ class Replay(Protocol):
 
 
 class SnapshotReader(Protocol):
-    """Views of a source, and the queries that read tables under a view."""
+    """Views of a source, and the queries by which tables are read under a view."""
 
     @property
     def name(self) -> str:
@@ -273,7 +273,7 @@ class SnapshotReader(Protocol):
 
     @property
     def has_replica(self) -> bool:
-        """Whether snapshots are read from a replica."""
+        """Whether the source has a replica, from which snapshots are then read."""
 
     def replica_position(self) -> ReplicaPosition | None:
         """Return the replica's position; None without a replica."""
@@ -282,14 +282,14 @@ class SnapshotReader(Protocol):
     def shares_views(self) -> bool:
         """Whether a session can import the view of another session.
 
-        If not, all sessions of an exact view open at the same time, within the block of
-        `open_exact_view`. No session can join later.
+        If not, all sessions of an exact view open together, within the block of `open_exact_view`,
+        and no session can join later.
         """
 
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> None:
-        """Wait until the replica shows the marker, and check that it is a standby of the primary.
+        """Wait until the replica shows the marker; check that it is a standby of the primary.
 
         Without a replica, return at once.
 
@@ -301,10 +301,10 @@ class SnapshotReader(Protocol):
     def open_view(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> AbstractContextManager[View]:
-        """Open a view that contains the marker, on the replica if there is one, or on the primary.
+        """Open a view that contains the marker, on the replica, or on the primary without one.
 
-        The session that exports the view is open until the context ends. On the primary, this
-        method also waits for older transactions.
+        The view is open until the context ends. If commits are in a primary's log before they are
+        visible, the method also waits there for older transactions.
 
         Raises:
             ReplicaError: The server is another server, or has the wrong role.
@@ -325,14 +325,14 @@ class SnapshotReader(Protocol):
 
         Args:
             marker: The marker that the view must contain.
-            sessions: Number of sessions that read at the same time, each once (see `shares_views`).
+            sessions: Number of sessions, each of which reads once (see `shares_views`).
             from_primary: Whether to read the primary even if there is a replica.
-            resuming: Context that resumes replay at its end (see `cdc.sources.replay_pause`).
+            resuming: Returns a context that resumes replay (see `cdc.sources.replay_pause`).
             timeout_s: Bound of each wait, in seconds.
             progress: Shows the waits.
 
         Raises:
-            ReplicaError: Replay cannot be paused, or the server is another server, or has the wrong
+            ReplicaError: Replay cannot be paused, or the server is another one or has the wrong
                 role.
             SourceError: Transactions of the primary stay open for too long.
             SnapshotLostError: The replica cancelled the session.
@@ -342,14 +342,14 @@ class SnapshotReader(Protocol):
         """Return why `open_exact_view` cannot open a view, and the remedy; None if it can."""
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that sessions can still read under the view, and that its server is the same.
+        """Check that sessions can still read under the view, and that its server is unchanged.
 
         Raises:
             SnapshotLostError: The view is gone, or the replica was promoted or re-cloned.
         """
 
     def size(self, table: SourceTable) -> TableSize:
-        """Return estimates of the table's rows and bytes from its current size."""
+        """Return an estimate of the table's rows and bytes, from its current size."""
 
     def sample_boundaries(
         self,
@@ -361,8 +361,8 @@ class SnapshotReader(Protocol):
     ) -> Boundaries:
         """Return keys that cut the table into up to ``chunks`` ranges of about equal size.
 
-        Any keys make disjoint ranges that cover the table, so the keys need not be read under the
-        view. They are read from the replica if there is one.
+        Ranges between any keys are disjoint and cover the table. So the keys need not be read under
+        the view. They are read from the replica if there is one.
         """
 
     def snapshot_query(
@@ -374,29 +374,29 @@ class SnapshotReader(Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return Spark's query of the ranges under a view; without a view, as of now."""
+        """Return the query by which Spark reads ranges: under a view, or as of now without one."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Return the typed error of a failed read by Spark, from the text of its exception.
 
-        A lost view gives `SnapshotLostError`, and a session on the wrong server `ReplicaError`. A
-        value that the lake's type cannot represent gives `SourceError` with the column's name. The
-        result is None if the text is not from a failed read of this source.
+        The error is `SnapshotLostError` for a lost view, `ReplicaError` for a session on the wrong
+        server, and `SourceError` with the column's name for a value that the lake's type cannot
+        represent. The result is None for the text of any other failure.
         """
 
 
 class SentTables(Protocol):
-    """The server's list of the tables of one capture."""
+    """The list, on the server, of the tables whose changes it sends to one capture."""
 
     @property
     def title(self) -> str:
-        """Kind and name of the list."""
+        """The kind and the name of the list, for messages."""
 
     def add(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Add tables that the list lacks; return the added tables."""
+        """Add the tables that the list lacks; return the added tables."""
 
     def remove(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove tables from the list; return the removed tables."""
+        """Remove the given tables from the list; return those that it contained."""
 
     def tables(self) -> list[TableId]:
         """Return the application's tables in the list; empty if the list does not exist."""
@@ -406,42 +406,42 @@ class SentTables(Protocol):
 
 
 class KeptLog(Protocol):
-    """The log that the server retains for one capture until the connector has read it."""
+    """The part of the log that the server retains for one capture until the connector reads it."""
 
     @property
     def title(self) -> str:
-        """Kind and name of the object that retains the log."""
+        """The kind and the name of the object that retains the log, for messages."""
 
     def exists(self) -> bool:
-        """Return whether the server retains the log for the capture."""
+        """Whether the server retains the log for the capture."""
 
     def create(self) -> bool:
-        """Retain the log from now on; return whether it was not retained before.
+        """Let the server retain the log from now on; return False if it already does.
 
         Raises:
             CaptureError: The name belongs to an object with another purpose.
         """
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Stop retaining the log once its reader is gone; return whether it was retained."""
+        """Stop retaining the log, after its reader has gone; return whether it was retained."""
 
     def reader(self) -> int | None:
         """Return the number of the session that reads the log; None if no session reads it."""
 
 
 class SourceCapture(Protocol):
-    """The source's part of one capture."""
+    """The part of one capture that is on the source."""
 
     @property
     def sent_tables(self) -> SentTables | None:
-        """The list of captured tables; None if the connector has the list."""
+        """The server's list of captured tables; None if the connector itself has the list."""
 
     @property
     def kept_log(self) -> KeptLog | None:
-        """The log retained for the capture; None if the retention does not depend on captures."""
+        """The log that is retained for the capture; None if the server retains it in any case."""
 
     def prepare(self) -> None:
-        """Create what is missing: schema ``tributary``, captured from the start, `sent_tables`."""
+        """Create what the source lacks of schema ``tributary`` and of `sent_tables`."""
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
         """Return the statements that would capture these tables; no statement is executed."""
@@ -451,23 +451,23 @@ class SourceCapture(Protocol):
 
         Args:
             table: The table.
-            last: Whether the capture is removed with this table.
+            last: Whether the capture itself is removed, too, since this is its last table.
         """
 
     def unreadable(self) -> str | None:
-        """Return why the connector cannot read the retained log any further; None if it can."""
+        """Return why the connector can no longer read the retained log; None if it can."""
 
     def log_health(self) -> LogHealth:
-        """Return the health of the log that the capture depends on."""
+        """Return the health of the log from which the capture reads."""
 
     def audit(self) -> list[str]:
-        """Return the problems that keep every table's changes from being captured in full."""
+        """Return the problems due to which changes of all tables are not captured in full."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return why changes of this table, and of no other, are not captured in full."""
+        """Return the problems due to which only this table's changes are not captured in full."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the missing rights to replicate the table, and the GRANT statements, or None."""
+        """Return the rights that logins lack for the table, with their GRANTs, or None."""
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """Return the table and its fingerprint, read from the primary's catalog at one moment.
@@ -477,10 +477,10 @@ class SourceCapture(Protocol):
         """
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
-        """Return the catalog's facts of table and capture, read in a fresh transaction."""
+        """Return the facts of table and capture in the catalog, in a new transaction."""
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return the fingerprints of tables, read at one moment; missing tables are left out."""
+        """Return the tables' fingerprints, read at one moment; missing tables are left out."""
 
 
 class Source(TableReader, SourceLog, RowLookup, Replay, SnapshotReader, Protocol):
@@ -490,10 +490,10 @@ class Source(TableReader, SourceLog, RowLookup, Replay, SnapshotReader, Protocol
     """
 
     def checks(self) -> list[Check]:
-        """Check connections, versions, settings, privileges and the replica."""
+        """Check the source's connections, versions, settings, privileges and replica."""
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why no table can be captured now, and the remedy; None if tables can be."""
+        """Return why no table of the source can be captured, and the remedy; None if tables can."""
 
     def capture(self, names: CaptureNames) -> SourceCapture:
         """Return the capture with these names, whether or not it exists."""

@@ -32,7 +32,7 @@ CONNECT_TIMEOUT_S = 10
 LOCKED = "Another session holds a lock. Run the command again when that session has ended."
 READ_ONLY = "Point `primary` at the server that takes writes: this one is read-only."
 OTHERWISE = "Look at the server's log at this time; then run the command again."
-"""The remedies of errors that are common to all kinds of servers."""
+"""`LOCKED`, `READ_ONLY` and `OTHERWISE` are remedies of errors of all kinds of servers."""
 _ATTEMPTS = 3
 _LOGINS: tuple[Login, ...] = (
     ("admin", False),
@@ -76,13 +76,13 @@ class Servers(Generic[C, E]):
     def login_error(
         self, text: str, role: Role, *, on_replica: bool, is_away: bool, to_check: str
     ) -> SourceError:
-        """The error of a login.
+        """Return the error for a session that could not be opened.
 
         Args:
             text: The driver's message, in one line.
             role: The login.
             on_replica: Which server.
-            is_away: Whether no server answered; otherwise it refused.
+            is_away: Whether no server answered. If not, the server refused the login.
             to_check: The settings that may be wrong, for the remedy.
         """
         return (UnreachableError if is_away else SourceError)(
@@ -94,7 +94,7 @@ class Servers(Generic[C, E]):
         )
 
     def statement_error(self, text: str, role: Role, *, on_replica: bool) -> str:
-        """The message of a statement's error.
+        """Return the message for a failed statement.
 
         Args:
             text: The driver's message, in one line.

@@ -159,7 +159,7 @@ class SourceTable:
 
     @property
     def identity_in_log(self) -> frozenset[str] | None:
-        """The columns that the log has of an old row; None if it has all columns of some rows."""
+        """The columns of an old row in the log; None if the log has some old rows as a whole."""
         logged = self.leaves or (self,)
         if any(one.replica_identity in (None, "full") for one in logged):
             return None
@@ -172,7 +172,7 @@ class SourceTable:
         and keeps it. MySQL's and MariaDB's take it from the log.
 
         Args:
-            trust_domains: Whether a domain that refuses NULL has no NULL.
+            trust_domains: Whether to assume that a column whose domain refuses NULL has no NULL.
         """
         if self.source_kind != "postgres":
             return frozenset()
@@ -238,7 +238,7 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class OlderEnded:
-    """Proof that tables added to a capture get every later transaction in full.
+    """Proof that a capture has every later transaction of newly added tables in full.
 
     Args:
         by: The proof as text: x0, or a marker's id.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Split(Protocol):
-    """S of a view: the view contains exactly the transactions that ended at or before S."""
+    """S of an exact view: the view contains exactly the transactions that ended up to S."""
 
     def known(self) -> LogPosition:
         """Return S. Call this only after the sessions of the view are open.
@@ -40,11 +40,11 @@ class KnownSplit:
     at: LogPosition
 
     def known(self) -> LogPosition:
-        """S."""
+        """Return S."""
         return self.at
 
     def failure(self) -> None:
-        """None."""
+        """Return None, since S is known."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class View:
     """One consistent image of the source that all sessions of a copy read.
 
     Args:
-        snapshot_id: The id with which sessions of one server share the view, or open at the same
-            time. Empty if each session has its own view; the stream from O then makes the copy
+        snapshot_id: The id by which sessions share the view, or open their views at the same time.
+            Empty if each session has a view of its own. The stream from O then makes the copy
             exact.
         upper_bound: The server's position when the view was opened. Sessions with their own views
             may see later commits.

@@ -1,4 +1,4 @@
-"""The health of a binlog. The server's retention does not depend on connectors."""
+"""The health of a server's binlog, which the server retains whether or not a connector reads it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class BinlogHealth:
 
     Args:
         source: Key of the source.
-        purged: The position up to which the binlog is purged.
-        executed: Reads the server's current position. A position that Connect stores after this
-            health was read may be after the server's position at that time.
+        purged: The position up to which the server has deleted the binlog.
+        executed: Reads the server's current position. It is read late, since Connect may have
+            stored a position after the rest of this health was read.
         retained_bytes: Size of all files of the binlog; None if the login may not read it.
     """
 
@@ -32,7 +32,7 @@ class BinlogHealth:
 
     @property
     def title(self) -> str:
-        """The binlog as messages name it."""
+        """The binlog's name in messages."""
         return f"the binlog of source {self.source}"
 
     def problem(
@@ -47,6 +47,7 @@ class BinlogHealth:
             return f"has positions that cannot be compared with the captured ones: {error.message}"
 
     def _why_lost(self, stored: LogPosition, recorded: LogPosition | None) -> str | None:
+        """Return why changes after Connect's stored position are lost; None if none are lost."""
         if isinstance(stored, StoredPosition):
             stored = stored.like(self.purged)
         executed = self.executed()
@@ -69,11 +70,11 @@ class BinlogHealth:
         return None
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Return Connect's stored position, the only report of what is captured."""
+        """Return Connect's stored position, since nothing else shows what is captured."""
         return stored()
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the binlog for people, as plain values."""
+        """Return the binlog's facts for people, as plain values."""
         return {
             "retained_bytes": self.retained_bytes,
             "purged": str(self.purged),
@@ -94,7 +95,7 @@ class NoBinlog:
 
     @property
     def title(self) -> str:
-        """The binlog as messages name it."""
+        """The binlog's name in messages."""
         return f"the binlog of source {self.source}"
 
     def problem(
@@ -104,9 +105,9 @@ class NoBinlog:
         return "is off (log_bin), so the server logs no changes"
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Return None, since later changes are in no log."""
+        """Return None, since no log contains the server's changes."""
         return None
 
     def facts(self) -> dict[str, Any]:
-        """The names of a binlog's facts, each with None."""
+        """Return the names of a binlog's facts, each with None."""
         return dict.fromkeys(("retained_bytes", "purged"))

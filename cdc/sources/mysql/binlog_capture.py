@@ -1,4 +1,4 @@
-"""One capture of a MySQL or MariaDB source, which reads the server's one binlog."""
+"""One capture of a MySQL or MariaDB source. All captures of a source read the same binlog."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class BinlogCapture:
     """
 
     sent_tables = None
-    """The binlog contains all tables, and the connector's own list selects the captured ones."""
+    """None, since the connector's own list selects the tables of the binlog."""
     kept_log = None
-    """The server keeps the binlog for a configured time, whether or not it is read."""
+    """None, since the server keeps the binlog for a configured time, whether or not it is read."""
 
     def __init__(self, connections: Connections, names: CaptureNames) -> None:
         self._connections = connections
@@ -33,7 +33,7 @@ class BinlogCapture:
         self._kind = connections.config.kind
 
     def prepare(self) -> None:
-        """Create the missing parts: database ``tributary``, its tables and their grants."""
+        """Create what the server lacks of database ``tributary``, its tables and grants."""
         preparation.prepare(self._connections)
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
@@ -41,15 +41,15 @@ class BinlogCapture:
         return preparation.planned(self._connections, tables)
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """Return no statement, since the server has no part of its own for a capture."""
+        """Return no statement, since a capture has no object of its own on the server."""
         return []
 
     def unreadable(self) -> str | None:
-        """Return None: the connector can always read the retained binlog."""
+        """Return None, since the connector can always read the binlog that is still there."""
         return None
 
     def log_health(self) -> LogHealth:
-        """Return the health of the binlog, from which uncaptured changes may be purged."""
+        """Return the health of the binlog, which may be purged before it is captured."""
         source = self._connections.source
         with self._connections.open("admin") as session:
             if str(session.value("SELECT @@global.log_bin")) in ("0", "OFF"):
@@ -58,35 +58,36 @@ class BinlogCapture:
         return BinlogHealth(source, purged, self._executed, size)
 
     def _executed(self) -> LogPosition:
+        """Return the position up to which the primary has executed transactions."""
         with self._connections.open("admin") as session:
             return primary.executed(session, self._kind)
 
     def audit(self) -> list[str]:
-        """Return the problems that make all tables' changes in the binlog missing or unusable."""
+        """Return the problems due to which the binlog lacks changes, or has unusable ones."""
         with self._connections.open("admin") as session:
             return preparation.audit_server(session, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return the problems that make this table's changes in the binlog missing or unusable."""
+        """Return the problems due to which only this table's changes are missing or unusable."""
         with self._connections.open("admin") as session:
             return preparation.audit_table(session, table, append=self._names.append)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the logins that may not read the whole table, and the GRANT statements."""
+        """Return the logins that may not read the whole table, with GRANTs, or None."""
         return rights.missing(self._connections, table.table)
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
-        """The table and its fingerprint, read from the primary's catalog at one moment."""
+        """Return the table and its fingerprint, read from the primary's catalog at one moment."""
         with self._connections.open("admin") as session:
             read_at = str(primary.shown(session, self._kind, table))
             found, fingerprint = catalog.read_described(session, table)
         return found, Fingerprint({**fingerprint.facts, READ_AT: read_at})
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
-        """The catalog facts of the table, read in a fresh transaction.
+        """Return the catalog's facts of the table, read in a new transaction.
 
-        For a replica, the definitions are the replica's own, and the facts of files and log are the
-        primary's. The primary is read last, so its facts include each statement that the replica
+        For a replica, the definitions are the replica's, but the facts of files and log are the
+        primary's. The primary is read last. So its facts include each statement that the replica
         shows.
         """
         if not on_replica:
@@ -96,12 +97,13 @@ class BinlogCapture:
         return catalog.with_files(found, self._on_primary(table))
 
     def _on_primary(self, table: TableId) -> Fingerprint:
+        """Return the table's fingerprint on the primary, with the position at which it was read."""
         with self._connections.open("admin") as session:
             read_at = str(primary.shown(session, self._kind, table))
             found = catalog.read_fingerprint(session, table)
         return Fingerprint({**found.facts, READ_AT: read_at})
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """The fingerprints of many tables on the primary, without tables that are gone."""
+        """Return the fingerprints of tables on the primary; tables that are gone are left out."""
         with self._connections.open("admin") as session:
             return catalog.read_fingerprints(session, tables)

@@ -11,7 +11,7 @@ from schemas.types_mysql import CALENDAR, MysqlType, on_calendar
 
 MEASURED_ROWS = 200
 _FEW_ROWS = 100_000
-"""Estimate up to which rows are counted, since the server's estimate may be far off, even 0."""
+"""Below this estimate of the server, the rows are counted: the estimate may be far off, even 0."""
 
 _SIZE = """
 SELECT coalesce(TABLE_ROWS, 0), coalesce(DATA_LENGTH, 0)
@@ -20,7 +20,7 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Return the rows in the server's current statistics, and the bytes of the clustered index."""
+    """Return the table's rows by current statistics, and the bytes of its clustered index."""
     if session.kind == "mysql":
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))
@@ -36,16 +36,16 @@ def table_size(session: Session, table: SourceTable) -> TableSize:
 def sample_boundaries(
     session: Session, table: SourceTable, key: Sequence[str], chunks: int, size: TableSize
 ) -> Boundaries:
-    """Return about ``chunks - 1`` keys that cut the table evenly, in the server's order.
+    """Return about ``chunks - 1`` keys, in the server's order, that cut the table evenly.
 
-    The key's index is read once, from each boundary to the next; rows are not read. If the
-    estimated number of rows is too low, there are too many boundaries. So at twice the wanted
-    number, every second boundary is dropped, and the steps become twice as long.
+    The function reads the key's index once, from each boundary to the next, and no rows. If the
+    estimate of rows is too low, it finds too many boundaries. At twice the wanted number it
+    therefore drops every second boundary and doubles the step.
 
     Args:
         session: A session.
         table: The table.
-        key: The table's key in the lake. A log without a primary key is not cut.
+        key: The table's key in the lake. A log without a primary key gets no boundaries.
         chunks: Wanted number of ranges.
         size: The table's size.
 
@@ -77,7 +77,7 @@ def _next(
     lower: tuple[str, ...] | None,
     step: int,
 ) -> tuple[str, ...] | None:
-    """Return the key of the row ``step`` rows after ``lower`` or the table's start, or None."""
+    """Return the key ``step`` rows after ``lower`` or after the table's start, or None."""
     shown = ", ".join(printed(kind, name) for kind, name in zip(types, names, strict=True))
     # The subquery sorts, since the printed text would sort differently.
     query = (
@@ -90,7 +90,7 @@ def _next(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the bytes of the largest of the first and last rows, as text; None without rows."""
+    """Return the size in bytes, as text, of the largest of the first and last rows, or None."""
     names = [quoted(column.name) for column in table.columns]
     total = " + ".join(f"coalesce(length({name}), 0)" for name in names)
     order = [quoted(name) for name in table.primary_key]
@@ -107,9 +107,10 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def zero_dates(session: Session, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-    """Return why a key with impossible dates cannot identify rows of the lake, or None.
+    """Return the problem of a key column with dates that no calendar has, and the remedy, or None.
 
-    Dates that no calendar has are NULL in the lake, and the connectors send another date for them.
+    Such a date is NULL in a copy, but the connectors send another date in its place. So it cannot
+    identify a row of the lake.
     """
     types = zip(key, key_types(table, key), strict=True)
     for name in (name for name, kind in types if kind.name in CALENDAR):

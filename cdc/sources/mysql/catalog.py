@@ -39,7 +39,6 @@ WHERE INDEX_NAME = 'PRIMARY' AND TABLE_SCHEMA NOT IN {_SYSTEM}
 ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX
 """  # noqa: S608
 
-# `check` refuses a server that logs less than whole rows.
 # MariaDB's types that stop Debezium's connector or reach it garbled, whether or not the lake has
 # the column.
 _UNREADABLE = frozenset({"inet4", "inet6", "uuid"})
@@ -57,6 +56,7 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
             rows_estimate=None if row["estimate"] is None else int(row["estimate"]),
             total_bytes=int(row["bytes"]),
             primary_key=tuple(keys[row["db"], row["name"]]),
+            # `check` refuses a server that logs less than whole rows.
             replica_identity=None,
             partition_root=None,
         )
@@ -66,7 +66,7 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
 
 
 def read_names(session: Session, databases: Sequence[str]) -> set[tuple[str, str]]:
-    """Database and name of the tables that the login may see in databases that match."""
+    """Return database and name of the tables that the login may see in the matching databases."""
     return {
         (row["db"], row["name"])
         for row in session.named(_NAMES)
@@ -75,7 +75,7 @@ def read_names(session: Session, databases: Sequence[str]) -> set[tuple[str, str
 
 
 def read_table(session: Session, table: TableId) -> SourceTable:
-    """One table with its columns, on the primary.
+    """Return one table of the primary with its columns.
 
     Raises:
         MissingTableError: There is no such table, or the login may not see it.
@@ -85,7 +85,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
 
 
 def read_described(session: Session, table: TableId) -> tuple[SourceTable, Fingerprint]:
-    """One table of the primary and its fingerprint, read at one moment.
+    """Return one table of the primary and its fingerprint, read at one moment.
 
     Raises:
         MissingTableError: There is no such table, or the login may not see it.
@@ -95,12 +95,12 @@ def read_described(session: Session, table: TableId) -> tuple[SourceTable, Finge
 
 
 def as_values(session: Session, found: Described) -> tuple[SourceTable, Fingerprint]:
-    """A table of the primary, and its fingerprint."""
+    """Return the values of a described table of the primary: the table and its fingerprint."""
     return _source_table(found), found.fingerprint(on_replica=False)
 
 
 def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = False) -> Fingerprint:
-    """The fingerprint of one table; see :func:`read_fingerprints`.
+    """Return the fingerprint of one table; see :func:`read_fingerprints`.
 
     Raises:
         MissingTableError: There is no such table.
@@ -114,29 +114,31 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
 def read_fingerprints(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> dict[TableId, Fingerprint]:
-    """The fingerprint of each table, without tables that do not exist.
+    """Return the fingerprint of each table; tables that do not exist are left out.
 
     Args:
-        session: On the primary or the replica.
-        tables: Which tables.
-        on_replica: Whether to leave out the facts that each server has of its own (`PHYSICAL`); see
-            :func:`with_files`.
+        session: A session on the primary or the replica.
+        tables: The tables.
+        on_replica: Whether the session is on the replica. The facts of a server's own files and log
+            (`PHYSICAL`) are then left out; see :func:`with_files`.
     """
     found = describe(session, tables, on_replica=on_replica)
     return {table: one.fingerprint(on_replica=on_replica) for table, one in found.items()}
 
 
 def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
-    """Return a replica's facts with the primary's `PHYSICAL` facts, for a comparison.
+    """Return a replica's facts together with the primary's `PHYSICAL` facts, for a comparison.
 
-    A replica's state is between two states of the primary. If the primary's files are the same as
-    before the fence, no statement can have replaced the replica's files either.
+    The replica's state is one that the primary had between the fence and now. If the primary's
+    files are the same now as before the fence, no statement has replaced the replica's files
+    either.
     """
     files = {name: primary.facts[name] for name in PHYSICAL if name in primary.facts}
     return Fingerprint({**replica.facts, **files})
 
 
 def _source_table(found: Described) -> SourceTable:
+    """Return a described table as a value that does not depend on the kind of source."""
     table, columns = found.table, found.source_columns()
     return SourceTable(
         table=table,
@@ -153,7 +155,7 @@ def _source_table(found: Described) -> SourceTable:
 
 
 def _hazards(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Columns that can stop the connector for all of its tables."""
+    """Return a sentence for each column that can stop the connector for all of its tables."""
     return tuple(
         f"column {column.name} ({column.type}) stops the connector, or arrives garbled"
         for column in columns
@@ -178,7 +180,7 @@ def _missing(table: TableId) -> MissingTableError:
 
 
 def _kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
-    """Return a table's kind. Only InnoDB's tables can be read under a view during writes."""
+    """Return a table's kind: only InnoDB's tables can be read under a view during writes."""
     if engine != "InnoDB" or kind != "BASE TABLE":
         return "other"
     return "partitioned" if partitioned else "table"

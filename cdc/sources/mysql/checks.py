@@ -15,7 +15,7 @@ from cdc.sources.servers import Role, check_logins
 from cdc.sources.source_facts import Check
 
 OLDEST = {"mysql": (8, 0, 23), "mariadb": (10, 6, 1)}
-"""The first versions whose statements and settings have the names that are used here."""
+"""The oldest supported versions: the first whose statements and settings have today's names."""
 
 _TITLE = {"mysql": "MySQL", "mariadb": "MariaDB"}
 _DAY_S = 86_400
@@ -37,11 +37,11 @@ DIRECT = (
     "Without GTIDs `replica` must follow the primary itself, and no other replica; or set"
     " gtid_mode = ON on all servers."
 )
-"""The remedy for a replica whose place in the primary's binlog is not known."""
+"""The remedy for a replica whose position in the primary's binlog is unknown."""
 
 
 def run(connections: Connections) -> list[Check]:
-    """Return all lines for this source. The line of a check that cannot run has the reason."""
+    """Return all lines of ``check`` for this source; a check that cannot run gives its reason."""
     logins, reachable = check_logins(connections.config, partial(_login_check, connections))
     found = list(logins)
     if ("admin", False) in reachable:
@@ -74,6 +74,7 @@ def run(connections: Connections) -> list[Check]:
 
 
 def _login_check(connections: Connections, role: Role, on_replica: bool) -> Check:
+    """Log in, and return the line of ``check`` with the server's version."""
     name, kind = f"login {role}", connections.config.kind
     where = connections.where(on_replica=on_replica)
     with connections.open(role, on_replica=on_replica) as session:
@@ -126,16 +127,17 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
 
 
 def _set_meanwhile(session: Session, kind: str) -> set[str]:
-    """Return the settings for which an older session may have another value than the server.
+    """Return the settings that an older session may still have with another value.
 
-    The servers do not report when a session began. Only MySQL reports the values of each session,
-    but only to logins with further rights.
+    These are all settings that were changed since the server started. The servers do not report
+    when a session began. MySQL reports the values of each session, but only to logins with further
+    rights.
     """
     return {str(row[0]).lower() for row in session.rows(_SET_MEANWHILE[kind])}
 
 
 def _gtid_mode(mode: str) -> Check:
-    """Check whether GTIDs identify transactions, or only their places in the binlog."""
+    """Return the line of ``check`` for MySQL's GTID mode; any mode except ON is a warning."""
     if mode == "ON":
         return Check("gtid_mode", "ok", mode)
     return Check(
@@ -149,7 +151,7 @@ def _gtid_mode(mode: str) -> Check:
 
 
 def _retention(seconds: int) -> Check:
-    """Check that the binlog is retained during an outage and a copy; 0 retains it for ever."""
+    """Check that the binlog outlasts an outage and a copy; 0 seconds means for ever."""
     name = "binlog_expire_logs_seconds"
     if seconds == 0 or seconds >= _SHORT_S:
         shown = "never purged" if seconds == 0 else f"kept for {seconds / _DAY_S:.1f} days"
@@ -164,7 +166,7 @@ def _retention(seconds: int) -> Check:
 
 
 def _may_replicate(session: Session, connections: Connections) -> Check:
-    """Check the login's rights; a missing right that a role may give is only a warning."""
+    """Check that the capture login may replicate; if a role may grant the right, only warn."""
     user = connections.credential("capture").user
     grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]
     held = ",".join(
@@ -237,6 +239,7 @@ def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
 
 
 def _transactions_without_gtids(where: str, other: str | None) -> Check:
+    """Return the line for a replica without GTIDs; ``other`` says why it follows another server."""
     if other:
         return Check("replica transactions", "error", f"{where} {other}", DIRECT)
     return Check(
@@ -287,7 +290,7 @@ def _errant_check(where: str, errant: str) -> Iterator[Check]:
 
 
 def follows_another(status: dict[str, Any], primary: str) -> str | None:
-    """Return why a MySQL replica does not follow the primary directly; None if it does.
+    """Return why a MySQL replica does not follow the primary itself; None if it does.
 
     Args:
         status: The result of :func:`replication_status`.
@@ -338,7 +341,7 @@ def _variables(session: Session) -> dict[str, str]:
 
 
 def replication_status(session: Session) -> dict[str, Any] | None:
-    """The state of replication by MySQL's current names, which MariaDB does not use, or None."""
+    """Return the state of replication by MySQL's current names of its fields, or None."""
     for row in session.named("SHOW REPLICA STATUS"):
         return replica_faults.by_current_names(row)
     return None

@@ -1,7 +1,7 @@
-"""Columns of MariaDB that stop Debezium 3.5 wherever they are on the server, captured or not.
+"""Finds columns of MariaDB that stop Debezium 3.5, even in tables that are not captured.
 
-The connector reads the head of each event before it selects tables, and does not know the types of
-compressed columns. It cannot read past such an event, or past a statement with that word.
+Before the connector selects tables, it reads the head of each event. It does not know the types of
+compressed columns, so it stops at such an event. It also stops at a statement with COMPRESSED.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import defaultdict
 
 from cdc.sources.mysql.connection import Session, quoted
 
-# Any server but MariaDB has no such columns. The login sees the tables that it has a right on.
+# Only MariaDB has such columns. The query shows only the tables that the login has a right on.
 _COMPRESSED = """
 SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME FROM information_schema.COLUMNS
 WHERE COLUMN_TYPE LIKE '%/*M!100301 COMPRESSED*/' ORDER BY TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME
@@ -19,7 +19,7 @@ _NAMED = 10
 
 
 def obstacle(session: Session) -> tuple[str, str] | None:
-    """Return why the connector of this server would stop, and the remedy, or None.
+    """Return why the server's connector would stop at compressed columns, and the remedy, or None.
 
     Args:
         session: A session of the admin login on the primary.

@@ -1,4 +1,4 @@
-"""Connections to the primary and the replica, one function for each purpose, and their errors."""
+"""Opens sessions on the primary and the replica, and converts the driver's errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from cdc.sources.servers import (
 
 Row = tuple[Any, ...]
 
-# Our limit exceeds the server's own limit by this, so that we give up only a server that is gone.
+# The driver's limit for a statement is this much longer than the server's own limit. So the driver
+# gives up only if the server is gone.
 _GRACE_S = 30.0
 
 # The server starts, stops or has no session free: connecting again soon may help.
@@ -39,12 +40,12 @@ DENIED = frozenset(
         ER.PROCACCESS_DENIED_ERROR,
     }
 )
-"""Errors that say that a login lacks a right."""
+"""Errors of a login that lacks a right."""
 _READ_ONLY = frozenset({ER.OPTION_PREVENTS_STATEMENT, 1792, 1836})
 # MySQL's and MariaDB's codes for a statement that ran out of time.
 _TOO_SLOW = frozenset({3024, 1969})
 _AWAY = frozenset({CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST})
-"""Errors of a login that no server answered, rather than refused."""
+"""Errors of a connection attempt that no server answered."""
 
 
 class Session:
@@ -52,7 +53,8 @@ class Session:
 
     Args:
         connection: The driver's connection.
-        kind: The kind of the server, which is compared when the session is opened.
+        kind: The configured kind of the server. `Connections.open` compares it with the server's
+            own.
     """
 
     def __init__(
@@ -62,20 +64,20 @@ class Session:
         self.kind = kind
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
-        """Run a statement, with values in place of ``%s``; returns its rows."""
+        """Run a statement, with values in place of each ``%s``, and return its rows."""
         with self._connection.cursor() as cursor:
             # Without values the driver leaves percent signs alone.
             cursor.execute(statement, tuple(values) or None)
             return list(cursor.fetchall())
 
     def named(self, statement: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
-        """Run a statement like `rows`; returns each row as a dictionary by column name."""
+        """Run a statement like `rows`, and return each row as a dictionary by column name."""
         with self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(statement, tuple(values) or None)
             return list(cursor.fetchall())
 
     def value(self, statement: str, values: Sequence[object] = ()) -> Any:
-        """The first column of the first row, or None without rows."""
+        """Return the first column of the first row, or None without rows."""
         rows = self.rows(statement, values)
         return rows[0][0] if rows else None
 
@@ -93,14 +95,14 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
         lock_timeout_s: float = 10.0,
         several: bool = False,
     ) -> Iterator[Session]:
-        """A session in autocommit mode, closed at the end of the block.
+        """Open a session in autocommit mode, which is closed at the end of the block.
 
         Args:
-            role: Whose login.
-            on_replica: Which server.
-            statement_timeout_s: Limit per statement.
-            lock_timeout_s: Limit per lock.
-            several: Whether one text may hold several statements.
+            role: The role whose login is used.
+            on_replica: Whether to connect to the replica instead of the primary.
+            statement_timeout_s: Limit of each statement, in seconds.
+            lock_timeout_s: Limit of the wait for each lock, in seconds.
+            several: Whether one text may contain several statements.
 
         Raises:
             SourceError: The server cannot be reached or is of the other kind, or a statement in
@@ -153,7 +155,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
     def _apply_settings(
         self, session: Session, on_replica: bool, statement_timeout_s: float, lock_timeout_s: float
     ) -> None:
-        """Compare the kind, and make the session independent of the server's defaults."""
+        """Refuse a server of the other kind; then override the server's defaults."""
         version = str(session.value("SELECT version()"))
         found = "mariadb" if "mariadb" in version.lower() else "mysql"
         if found != session.kind:
@@ -180,7 +182,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
     def explain(
         self, error: pymysql.MySQLError, role: Role, *, on_replica: bool = False
     ) -> SourceError:
-        """The error of a statement as one of ours, with what to do about it."""
+        """Return the typed error of a failed statement, with its remedy."""
         user, code = self.credential(role).user, _code(error)
         if code in DENIED:
             remedy = f"Grant {user} what it lacks: docs/mysql.md lists the rights of each login."
@@ -202,12 +204,12 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
 
 
 def quoted(name: str) -> str:
-    """A name quoted for MySQL; it may have any characters."""
+    """Return a name, of any characters, quoted for MySQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _tls(endpoint: MysqlEndpoint) -> dict[str, Any]:
-    """The driver's arguments for ``ssl_mode``."""
+    """Return the driver's arguments for the endpoint's ``ssl_mode``."""
     if endpoint.ssl_mode == "disabled":
         return {"ssl_disabled": True}
     if endpoint.ssl_mode == "preferred" and not (endpoint.ssl_ca or endpoint.ssl_cert):
@@ -224,6 +226,7 @@ def _tls(endpoint: MysqlEndpoint) -> dict[str, Any]:
 
 
 def _code(error: BaseException) -> int | None:
+    """Return the error's number; None if the driver gave none."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else None
 
 

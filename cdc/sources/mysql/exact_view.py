@@ -1,15 +1,16 @@
-"""Opens views of a known position in the log: the replica's applier is stopped for a moment.
+"""Opens views at a known position in the log, for which the replica's applier stops for a moment.
 
 A session of MySQL or MariaDB cannot import the view of another session. So all sessions that read a
 table open their views at the same time:
 
 1. Each session logs in, signals its arrival, and waits at a gate.
-2. When all sessions have arrived, the replica's applier is stopped. The set of transactions that
-   the replica has then executed is S.
+2. When all sessions have arrived, the replica's applier is stopped. S is the set of transactions
+   that the replica has executed then.
 3. The gate opens, and each session opens its view.
 4. The applier is started again.
 
-The wait for the sessions does not lengthen the time for which the applier is stopped.
+The applier is not yet stopped while the sessions arrive. So a slow session does not lengthen the
+stop.
 
 The gate and the signals are named locks of the server (``GET_LOCK``). A login needs no right for
 named locks. The server releases a lock when the session that holds the lock ends. If this process
@@ -43,7 +44,7 @@ from schemas.errors import TributaryError
 ARRIVALS_S = 300.0
 """Bound of the wait for all sessions to arrive at the gate, in seconds.
 
-It is shorter than the bound of a session's own wait at the gate.
+It must be shorter than the bound of a session's own wait at the gate.
 """
 
 _POLL_S = 0.01
@@ -52,13 +53,13 @@ _RIGHT = {"mysql": "REPLICATION_SLAVE_ADMIN", "mariadb": "REPLICATION SLAVE ADMI
 
 _log = logging.getLogger(__name__)
 
-# Two copies that wait at once may each hold task slots that the other one needs, and wait for ever.
-# So one copy of this process opens its sessions at a time.
+# If two copies wait for their sessions at once, each may hold task slots that the other needs, and
+# both wait for ever. So the copies of this process open their sessions one after another.
 _TURN = threading.Lock()
 
 
 def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
-    """Return why a view of a known position cannot be opened, and the remedy; None if it can."""
+    """Return why a view at a known position cannot be opened, and the remedy; None if it can."""
     kind = connections.config.kind
     if not on_replica:
         return (
@@ -117,15 +118,15 @@ def replica_view(
     timeout_s: float,
     progress: Progress,
 ) -> Iterator[View]:
-    """Open a view of the replica at one position, which is known after all sessions have opened.
+    """Open a view of the replica at one position, which is known once all sessions have opened.
 
     Args:
         connections: The source's servers.
         fenced: The replica and the marker that it has replicated.
-        sessions: Number of sessions, each of which reads once. The sessions open while the block of
-            this context manager runs.
-        resuming: Returns a context manager that makes sure that the applier runs after its block,
-            even if this process dies in the block. The block contains only the pause.
+        sessions: Number of sessions, each of which reads once. They connect while this context
+            manager's block runs.
+        resuming: Returns a context manager, in whose block the applier is stopped. The applier runs
+            after that block, even if this process dies in it.
         timeout_s: Bound of the wait for the sessions to arrive, in seconds.
         progress: Shows the waits.
 
@@ -154,7 +155,7 @@ def replica_view(
 
 @contextmanager
 def _turn(timeout_s: float) -> Iterator[None]:
-    """Let only one copy of this process open its sessions while a block runs."""
+    """Let no other copy of this process open its sessions while the block runs."""
     if not _TURN.acquire(timeout=timeout_s):
         raise ReplicaError(
             f"another copy in this process has waited for {timeout_s:.0f} s for its sessions on a"
@@ -168,7 +169,7 @@ def _turn(timeout_s: float) -> Iterator[None]:
 
 
 class _Opening(threading.Thread):
-    """A `Split` that stops the applier and opens the gate when all sessions have arrived."""
+    """A thread that opens all sessions' views at one position, and a `Split` with that position."""
 
     def __init__(
         self,
@@ -191,12 +192,12 @@ class _Opening(threading.Thread):
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Start the thread; return when the gate is closed or a `failure` is known."""
+        """Start the thread; return once the gate is closed or the thread has failed."""
         super().start()
         self._closed.wait()
 
     def known(self) -> GtidSet:
-        """Wait until all sessions have opened, and return S.
+        """Wait until all sessions have opened their views, and return S.
 
         Raises:
             TributaryError: The sessions could not be opened, or not all of them arrived.
@@ -207,7 +208,7 @@ class _Opening(threading.Thread):
         raise self.failure() or self._sessions_missing(0)
 
     def failure(self) -> TributaryError | None:
-        """Return the error because of which S cannot be known; None without an error so far."""
+        """Return the error due to which S will never be known; None if there is no error so far."""
         if isinstance(self._error, TributaryError):
             return self._error
         if self._error is not None:
@@ -218,12 +219,12 @@ class _Opening(threading.Thread):
         return None
 
     def end(self) -> None:
-        """Stop the wait for sessions that have not arrived."""
+        """Give up the sessions that have not arrived, and wait for the end of the thread."""
         self._given_up.set()
         self.join(2 * replica_applier.PAUSE_LIMIT_S)
 
     def run(self) -> None:
-        """Wait for the sessions, stop the applier, open the gate, and start the applier again."""
+        """Run the thread: it keeps S, or the error that `known` then raises."""
         try:
             with _turn(self._turn_timeout_s):
                 self._split = self._open_all_views()
@@ -233,6 +234,7 @@ class _Opening(threading.Thread):
             self._closed.set()
 
     def _open_all_views(self) -> GtidSet:
+        """Open the views of all sessions while the applier is stopped, and return S."""
         control = self._connections.open("snapshot", on_replica=True)
         with control as session:
             self.gate.close(session)
@@ -258,6 +260,7 @@ class _Opening(threading.Thread):
             return split
 
     def _wait_for_sessions(self, session: Session) -> None:
+        """Wait until all sessions have arrived at the gate."""
         come = 0
 
         def absent() -> bool:
@@ -279,7 +282,7 @@ class _Opening(threading.Thread):
         return split
 
     def _require_whole(self, split: GtidSet) -> None:
-        """Check that the replica has executed the beginning of the primary's log without gaps.
+        """Check that the replica has executed the primary's transactions without a gap.
 
         Raises:
             ReplicaError: The replica lacks a transaction, and has a later one of the same server.
@@ -302,6 +305,7 @@ class _Opening(threading.Thread):
                 )
 
     def _has_applied(self, session: Session, split: GtidSet) -> bool:
+        """Whether the replica has executed no transaction beyond ``split``."""
         return split.reaches(applied(session, self._connections.config.kind))
 
     def _wait_until_all_have_views(self, session: Session) -> None:
@@ -318,6 +322,7 @@ class _Opening(threading.Thread):
             )
 
     def _sessions_missing(self, come: int) -> ReplicaError:
+        """Return the error for sessions that did not arrive in time."""
         return ReplicaError(
             f"only {come} of the {self._sessions} sessions that read at the same time have"
             f" connected to the {self._where}",
@@ -332,7 +337,7 @@ class _Opening(threading.Thread):
 
 
 def _has_right(session: Session, right: str) -> bool:
-    """Whether the session's login itself has a right; rights of its roles do not count."""
+    """Whether the session's own account has a right; the rights of its roles do not count."""
     name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     held = session.rows(
         "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s"

@@ -11,10 +11,10 @@ from cdc.sources.servers import Role
 from cdc.sources.source_facts import SourceTable
 
 Account = tuple[str, str]
-"""Name and host."""
+"""The name and the host of an account on the server."""
 
 _OWN_RIGHTS: tuple[tuple[Role, str, tuple[str, ...]], ...] = (
-    # The connector reads the definitions of both tables, and writes to one.
+    # The connector reads the definitions of both tables, and writes to the heartbeat table only.
     ("capture", "heartbeat", ("SELECT", "INSERT", "UPDATE")),
     ("capture", "marker", ("SELECT",)),
     ("marker", "marker", ("SELECT", "INSERT", "DELETE")),
@@ -29,12 +29,12 @@ ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
 
 
 def own_rights(kind: str) -> tuple[tuple[Role, str, tuple[str, ...]], ...]:
-    """Return the rights on this product's tables for the logins other than the admin."""
+    """Return the rights on Tributary's own tables that each login except the admin's needs."""
     return _OWN_RIGHTS + _IDENTITY_RIGHTS if kind == "mariadb" else _OWN_RIGHTS
 
 
 def accounts(connections: Connections) -> dict[Role, Account]:
-    """Each login's account on the primary, where one name may have several accounts, by host.
+    """Return the account on the primary that each role logs in to.
 
     Raises:
         SourceError: A login cannot log in.
@@ -48,7 +48,7 @@ def accounts(connections: Connections) -> dict[Role, Account]:
 
 
 def configured_accounts(config: MysqlSourceConfig) -> dict[Role, Account]:
-    """Each login's account for any host, to print grants before the logins exist."""
+    """Return an account at any host for each role, for grants before the logins exist."""
     users = config.credentials
     return {
         "admin": (users.admin.user, "%"),
@@ -63,12 +63,12 @@ def grants_sql(
     tables: Sequence[SourceTable] = (),
     known: Mapping[Role, Account] | None = None,
 ) -> list[str]:
-    """The statements, for a superuser, that give each login exactly what it needs.
+    """Return the statements, for a superuser, that give each login exactly the rights it needs.
 
     Args:
         config: The source.
         tables: Tables to replicate. Without tables, the rights are for the source's databases.
-        known: The accounts. By default, accounts of the configured names at any host.
+        known: The account of each role; by default, the configured name at any host.
     """
     users = known or configured_accounts(config)
     statements = [
@@ -89,23 +89,23 @@ def grants_sql(
 
 
 def watch(kind: str) -> tuple[str, ...]:
-    """Return the rights for reading positions of the binlog and a replica's state."""
+    """Return the rights to read positions of the binlog and the state of a replica."""
     return (
         ("REPLICATION CLIENT", "REPLICA MONITOR") if kind == "mariadb" else ("REPLICATION CLIENT",)
     )
 
 
 def audit(kind: str) -> tuple[str, ...]:
-    """Return the rights of the admin login on the server.
+    """Return the server-wide rights that the admin login needs.
 
-    On MySQL, XA_RECOVER_ADMIN shows the prepared branches of XA transactions. MariaDB shows them
-    to every login.
+    On MySQL, a login needs XA_RECOVER_ADMIN to see the prepared branches of XA transactions.
+    MariaDB shows them to every login.
     """
     return ("PROCESS", "REPLICATION CLIENT", *(("XA_RECOVER_ADMIN",) if kind == "mysql" else ()))
 
 
 def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
-    """Statements for `own_rights`; none for logins with the account of the admin, who owns them."""
+    """Return the statements that grant `own_rights`, except to the admin's account, the owner."""
     return [
         grant(", ".join(rights), f"{quoted(OWN)}.{quoted(table)}", users[role])
         for role, table, rights in own_rights(kind)
@@ -114,18 +114,18 @@ def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
 
 
 def grant(rights: str, place: str, account: Account) -> str:
-    """One GRANT statement."""
+    """Return one GRANT statement, without a semicolon."""
     return f"GRANT {rights} ON {place} TO {account_sql(account)}"
 
 
 def account_sql(account: Account) -> str:
-    """An account as statements name it."""
+    """Return an account in the form that statements need."""
     name, host = (part.replace("'", "''") for part in account)
     return f"'{name}'@'{host}'"
 
 
 def _pattern(database: str) -> str:
-    """A database pattern of the configuration, in the syntax of GRANT."""
+    """Convert a database pattern of the configuration to the syntax of GRANT."""
     if database == "*":
         return "*"
     escaped = database.replace("_", r"\_").replace("%", r"\%")

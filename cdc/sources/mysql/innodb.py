@@ -34,9 +34,9 @@ class Stored:
 
     Args:
         ids: InnoDB's ids by partition, under the empty name for a table without partitions. A
-            rebuild and TRUNCATE give new ids, and each server has its own.
-        versions: How often columns were added or dropped in place since then, by partition; None
-            if the server does not count that.
+            rebuild or TRUNCATE gives new ids. A replica has other ids than its primary.
+        versions: By partition, how often columns were added or dropped in place since it got its
+            id; None if the server does not count this.
     """
 
     ids: dict[str, int]
@@ -112,6 +112,7 @@ def read_cascades(session: Session, kind: str, table: TableId) -> list[tuple[str
 
 
 def _rule(bits: int, rules: Sequence[tuple[int, str]]) -> str:
+    """Return the action of a foreign key that InnoDB's bits represent."""
     return next((name for bit, name in rules if bits & bit), "NO ACTION")
 
 

@@ -138,6 +138,7 @@ def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[Mysql
 
 
 def _after_key(parts: Sequence[tuple[str, str]], strictly: str, at_end: str) -> str:
+    """Return the comparison of a key with a bound, spelled out column by column."""
     (column, end), *rest = parts
     if not rest:
         return f"{column} {at_end} {end}"

@@ -27,7 +27,7 @@ class Gate:
     name: str
 
     def close(self, session: Session) -> None:
-        """Close the gate until the session ends."""
+        """Close the gate and the exit; both open at the latest when the session ends."""
         session.rows(f"DO GET_LOCK('{self._gate}', 0), GET_LOCK('{self._exit}', 0)")
 
     def open(self, session: Session) -> None:
@@ -35,7 +35,7 @@ class Gate:
         session.rows(f"DO GET_LOCK('{self._pause}', 0), RELEASE_LOCK('{self._gate}')")
 
     def end_pause(self, session: Session) -> None:
-        """End the pause: sessions that have a view may read, and later ones fail."""
+        """End the pause: sessions with a view may now read, and sessions without one fail."""
         session.rows(f"DO RELEASE_LOCK('{self._pause}'), RELEASE_LOCK('{self._exit}')")
 
     def waiting(self, session: Session) -> int:
@@ -56,11 +56,11 @@ class Gate:
     def take_view(self) -> str:
         """Statements by which a session signals that it has come, waits, and takes its view.
 
-        The session checks before and after it takes the view that the pause lasts; so the view is
-        taken in the pause. The session then signals that it has its view, and waits at the exit
-        until this signal is seen. Without the exit, a session with little to read would be gone
-        before. The servers lack a statement that fails with a given message, so a subquery with two
-        rows takes its place.
+        Before and after it takes the view, the session checks that the pause lasts. So the view is
+        taken during the pause. The session then signals that it has its view, and waits at the exit
+        until this signal is seen. Without the exit, a session with little to read could end before
+        it is counted. The servers lack a statement that fails with a given message, so a subquery
+        with two rows takes its place.
         """
         late = (
             "SELECT (SELECT 1 UNION ALL SELECT 2 FROM DUAL"  # noqa: S608 - names are ours

@@ -30,7 +30,7 @@ def fetch_by_key(
     keys: Sequence[Sequence[object]],
     columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """The rows with those keys: one dictionary each, with the key columns and ``columns``.
+    """Return the rows with the given keys, each as a dictionary of key columns and ``columns``.
 
     A column's collation may treat ``a`` and ``A`` as one key. The lake does not, so a row is left
     out if the text of its key is not exactly a given one.
@@ -79,8 +79,9 @@ def stored_value(
 ) -> tuple[str | None, TypeRule]:
     """Return a column's value in rows that are older than the column: its default, as text.
 
-    The server does not show the stored value. It is the current default, unless the default was
-    changed after the column was added. The value is None if the table has no row.
+    The server does not show the stored value. The function therefore reads the current default,
+    which is another value if the default was changed after the column was added. The value is None
+    if the table has no row.
 
     Args:
         session: A session on the primary. Afterwards it has an open transaction, which locks the
@@ -181,5 +182,5 @@ def _key_batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence
 
 
 def count(session: Session, table: SourceTable) -> int:
-    """The number of rows of the table, counted."""
+    """Count the rows of the table."""
     return int(session.value(f"SELECT count(*) FROM {relation(table)}"))  # noqa: S608 - quoted

@@ -57,7 +57,7 @@ _PLACE = f"{OWN}.planned"
 _OURS = frozenset(
     {ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.OPTION_PREVENTS_STATEMENT}
 )
-"""Errors that are not about the planned statement."""
+"""Errors whose cause is the login or the server, and not the planned statement."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,7 @@ def after_statements(
 
 @contextmanager
 def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
+    """Yield the lookups of a table; the session's ``sql_mode`` stays changed."""
     names = (table.schema, table.name)
     _require_row_format(session, table)
     collation = str(session.value(_COLLATION, names))
@@ -190,6 +191,8 @@ def after_definitions(
 
 
 class _Draft:
+    """The description of a table, to which the planned statements are applied one by one."""
+
     def __init__(self, found: Described, lookups: Lookups) -> None:
         self._found, self._lookups = found, lookups
         self._table = found.table
@@ -249,6 +252,7 @@ class _Draft:
             ]
 
     def _defined(self, column: Definition, old: Row | None = None) -> Row:
+        """Return the catalog's row of a defined column that replaces ``old``."""
         row = {**self._lookups.define(column.sql), "name": column.name}
         if column.not_null:
             row["nullable"] = "NO"
@@ -278,6 +282,7 @@ class _Draft:
         return {**row, "value": value}
 
     def _index(self, clause: Clause) -> None:
+        """Apply a clause to the primary key and the unique indexes."""
         if isinstance(clause, AddUnique):
             for name in clause.columns:
                 self._row(name)
@@ -327,6 +332,7 @@ class _Draft:
         raise _refused(self._table, f"there is no column {name!r}")
 
     def _require_once(self) -> None:
+        """Refuse two columns with the same name."""
         names = [row["name"].lower() for row in self._rows]
         if doubled := next((name for name in names if names.count(name) > 1), None):
             raise _refused(self._table, f"two columns would have the name {doubled!r}")

@@ -134,13 +134,13 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
         problems.append("it is not a plain InnoDB table, so it cannot be read under a view")
     if table.kind in ("table", "partitioned") and not append:
         problems += _cascades(session, table)
-    # The fingerprint has this, too, since a table that is left out is idle.
+    # The fingerprint also has this fact, since a table that the filter leaves out has no events.
     filtered = binlog_filter(session, session.kind).leaves_out(table.table.schema)
     return [*problems, *([filtered] if filtered else [])]
 
 
 def audit_server(session: Session, *, append: bool) -> list[str]:
-    """Return the settings and uses of the server due to which changes are not in the binlog.
+    """Return the server's problems that keep changes out of the binlog or make them unusable.
 
     Runs check this also for tables without new events, since a server that does not log changes
     causes no events.

@@ -63,9 +63,10 @@ def gtid_mode(session: Session) -> str:
 def executed(session: Session, kind: str) -> LogPosition:
     """Return the position up to which the server has executed transactions, by its log.
 
-    MariaDB's ``gtid_binlog_pos`` is what the server has logged: on the primary, exactly that can be
-    captured and reaches replicas. ``gtid_current_pos`` leaves out the transactions of another
-    server that was the primary before. ``gtid_slave_pos`` leaves out the server's own transactions.
+    MariaDB's ``gtid_binlog_pos`` has the transactions that the server has logged. On the primary,
+    exactly these can be captured and reach replicas. ``gtid_current_pos`` leaves out the
+    transactions of another server that was the primary before. ``gtid_slave_pos`` leaves out the
+    server's own transactions.
 
     Raises:
         SourceError: The server writes no binlog.
@@ -77,12 +78,13 @@ def executed(session: Session, kind: str) -> LogPosition:
 
 
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
-    """Return a position. The table's catalog shows every statement before this position.
+    """Return a position before which the table's catalog shows every statement.
 
     A place in the binlog may be after a statement whose change of the catalog is not committed yet;
-    a GTID set may not. Until the commit the statement holds the lock of the table's name. The
-    server waits for this lock before it prints the definition. It does not print a definition for
-    a login that may read only some columns, from which the catalog silently hides the others.
+    a GTID set may not. Until that commit the statement holds the lock of the table's name. So this
+    function lets the server print the definition, for which the server waits for the lock. The
+    server refuses this to a login that may read only some columns; the catalog would silently hide
+    the other columns.
     """
     found = executed(session, kind)
     try:
@@ -147,7 +149,7 @@ class BinlogFilter:
 
 
 def binlog_filter(session: Session, kind: str) -> BinlogFilter:
-    """The filter of the binlog."""
+    """Return the filter by which the server leaves databases out of its binlog."""
     # File, position, then the two lists.
     rows = binlog_status(session, kind)
     lists = [str(value or "") for row in rows for value in row[2:4]] or ["", ""]
@@ -180,7 +182,8 @@ def binlog_bytes(session: Session) -> int:
 def identity(session: Session, kind: str) -> tuple[str, bool]:
     """Return the id that distinguishes a server from all others, and whether it is read-only.
 
-    A server of MariaDB on which nothing is captured yet, or whose row was deleted, is ``unknown``.
+    On MariaDB the id begins with `UNKNOWN` if the row with the id is missing: before the first
+    capture, or after the row was deleted.
     """
     # read_only is a number, and in newer servers of MariaDB a word.
     read_only = str(session.value("SELECT @@global.read_only")) not in ("0", "OFF")
@@ -193,12 +196,12 @@ def identity(session: Session, kind: str) -> tuple[str, bool]:
 
 
 def own_id(session: Session, kind: str) -> str:
-    """The id that distinguishes a server from those that it replicates from or to."""
+    """Return the id that distinguishes a server from those that it replicates from or to."""
     return str(session.value(f"SELECT {_OWN_ID[kind]}"))
 
 
 def identity_test(kind: str, server: str) -> str:
-    """An SQL condition that is true only on the server with that id of :func:`identity`."""
+    """Return an SQL condition that is true only on the server with this id of :func:`identity`."""
     # Compared as digits: no character of it can end the text, and no collation is involved.
     return f"hex({_identity_sql(kind)}) = '{server.encode().hex().upper()}'"
 

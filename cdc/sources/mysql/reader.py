@@ -96,7 +96,7 @@ def snapshot_query(
 
 
 def _checked(rule: TypeRule, number: int, name: str, key: Sequence[str]) -> str:
-    """A column in Spark SQL; a key date that no calendar has fails, and does not give NULL."""
+    """Return a column in Spark SQL; a key's date that no calendar has makes the query fail."""
     value = rule.from_jdbc(f"c{number}")
     if name not in key or rule.lake_type not in ("date", "timestamp", "timestamp_ntz"):
         return value
@@ -104,12 +104,12 @@ def _checked(rule: TypeRule, number: int, name: str, key: Sequence[str]) -> str:
 
 
 def session_init(view: View | None, kind: str) -> str:
-    """The statements that each JDBC session runs first, in the transaction that then reads.
+    """Return the statements that each JDBC session runs first, in the transaction that reads.
 
-    A session cannot take over another session's view here, so each opens its own. The view lies
-    behind the fence if it shows the marker. If a load balancer sent a session to another server,
-    the marker is not visible, or the server's id is a different one. The servers lack a statement
-    that fails with a given message, so a subquery with two rows takes its place (see
+    A session cannot take over another session's view here, so each session opens its own. A view
+    that shows the marker was opened after the fence. If a load balancer sent the session to another
+    server, the session does not see the marker, or finds another server id. The servers lack a
+    statement that fails with a given message, so a subquery with two rows takes its place (see
     :func:`explain_failure`). A view of a known position is taken at its gate.
     """
     if view is None:
@@ -185,7 +185,7 @@ def explain_failure(table: TableId, text: str, *, together: bool = False) -> Sou
 
 
 def jdbc_url(endpoint: MysqlEndpoint) -> str:
-    """The URL of a server for MariaDB Connector/J, which speaks to both kinds; without a login."""
+    """Return a server's URL, without a login, for MariaDB Connector/J, which reads both kinds."""
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     return f"jdbc:mariadb://{host}:{endpoint.port}/"
 
@@ -245,9 +245,10 @@ def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, 
 
 
 def _ssl_mode(connections: Connections, endpoint: MysqlEndpoint, *, on_replica: bool) -> str:
-    """The driver's value for ``ssl_mode``.
+    """Return the driver's value for ``ssl_mode``.
 
-    The driver has none for "TLS if the server offers it", so a session finds that out.
+    The driver has no value for "TLS if the server offers it". So a session finds out whether the
+    server offers TLS.
     """
     if endpoint.ssl_mode != "preferred":
         return _SSL_MODES[endpoint.ssl_mode]

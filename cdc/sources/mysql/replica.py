@@ -1,4 +1,4 @@
-"""The replica: its position, and the wait of the fence."""
+"""Reads the replica's position, and waits until the replica reaches a position of the primary."""
 
 from __future__ import annotations
 
@@ -132,6 +132,7 @@ def _require_other_server(connections: Connections) -> _Primary:
 
 
 def _replica_look(connections: Connections, primary: _Primary) -> Position:
+    """Return the replica's position, and refuse a replica that may lack changes."""
     with connections.open("snapshot", on_replica=True) as session:
         status = _replica_status(connections, session)
         _require_all_changes(connections, session)
@@ -219,6 +220,7 @@ def _place(connections: Connections, status: dict[str, Any], primary: str) -> Bi
 
 
 def _too_late(where: str, found: Position, upto: LogPosition, timeout_s: float) -> ReplicaError:
+    """Return the error for a replica that is still behind; the remedy depends on its state."""
     if found.stopped:
         remedy = "Correct the applier's error, run START REPLICA there, then run the command again."
     elif not found.receiving:

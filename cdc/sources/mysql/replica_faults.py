@@ -1,6 +1,6 @@
 """The reasons why a replica's rows may differ from the primary's without an error.
 
-`check` and the fence of a copy both use it.
+`check` and the fence of a copy both use this module.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _FILTERS = (
     *("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table"),
     *("rewrite_db", "ignore_server_ids", "do_domain_ids", "ignore_domain_ids"),
 )
-# By name of the setting, the value with which the applier ends at each error, and changes no more
-# rows than the primary did. MySQL also has the settings by MariaDB's names.
+# By name of the setting, the values with which the applier stops at each error and changes only the
+# rows that the primary changed. MySQL also has the settings by MariaDB's names.
 _STRICT = {
     "slave_skip_errors": ("", "OFF"),
     "replica_skip_errors": ("", "OFF"),
@@ -106,7 +106,8 @@ def filters(found: Applying) -> list[str]:
 def lenient(found: Applying) -> list[str]:
     """Return the settings by which the applier may leave other rows than the primary has.
 
-    With them it continues after changes that it cannot apply, or its triggers change more rows.
+    By such a setting, the applier continues after a change that it cannot apply, or it runs
+    triggers, which change further rows.
     """
     return [
         f"{name} = {found.settings[name]}"
@@ -130,7 +131,8 @@ def executed(session: Session, kind: str) -> Executed:
 def errant(replica: Executed, primary: Executed, kind: str) -> str:
     """Return the GTIDs that the replica has executed and the primary has not; empty if none.
 
-    The replica must be read before the primary: then the primary has all that it sent until then.
+    The caller must read the replica before the primary. Then the primary's transactions include all
+    that it had sent to the replica when the replica was read.
 
     MariaDB's primary has a transaction if its log has that number of the same domain and server,
     or a later one. Its log may lack what it replicated before it became the primary:
@@ -152,6 +154,7 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
 
 
 def _highest(found: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
+    """Return the highest number of each domain and server."""
     result: dict[tuple[int, int], int] = {}
     for domain, server, number in found:
         result[domain, server] = max(number, result.get((domain, server), 0))

@@ -30,10 +30,10 @@ _READERS: tuple[tuple[Role, bool], ...] = (
     ("snapshot", True),
 )
 _SHOWN = 5
-# A missing object does not need a right; other checks report that it is missing.
 _PREPARED = "XA RECOVER"
 _PREPARED_DENIED = 1401
 """The error code of MySQL, ``ER_XAER_RMERR``, for a login without the right."""
+# Errors for an object that is missing. Other checks report that it is missing.
 _NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 
 

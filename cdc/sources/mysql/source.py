@@ -141,7 +141,7 @@ class MysqlSource:
         return primary.position(text, self._config.kind)
 
     def commit_position(self, last: str) -> str | None:
-        """None, since an event does not show the position at which its transaction ends."""
+        """Return None, since an event does not show where its transaction ends."""
         return None
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
@@ -157,9 +157,10 @@ class MysqlSource:
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Write a marker: once it is committed, everything before it in the log is visible.
+        """Write a marker, at whose commit all earlier transactions are visible; return none.
 
-        The reason is that commits become visible in the order of the log.
+        Commits become visible in the order of the log. So no transaction before the marker is
+        invisible.
         """
         self.write_marker()
         return ()
@@ -217,7 +218,7 @@ class MysqlSource:
         timeout_s: float,
         progress: Progress,
     ) -> Iterator[View]:
-        """Open a view on a replica: the same position in every session.
+        """Open a view on the replica that has the same position in every session.
 
         The replica's applier is stopped until every session has opened its view.
         """

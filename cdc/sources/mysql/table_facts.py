@@ -62,8 +62,8 @@ class Described:
             prefixes of columns are left out.
         stored: The storage of the rows in InnoDB; None for other engines, and on a replica.
         of_mariadb: Whether the server is MariaDB.
-        unlogged: Text that changes when the server replicates a transaction that its log lacks, and
-            that names the filter by which the log leaves the table out; empty without either.
+        unlogged: Text of two facts about the log: which replicated transactions it lacks, and which
+            filter leaves the table out of it. The text is empty if neither applies.
     """
 
     table: TableId
@@ -79,7 +79,7 @@ class Described:
     unlogged: str = ""
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
-        """The columns as values. Generated and invisible columns are included, as in the binlog."""
+        """Return the columns as values; none counts as generated, since the binlog has all."""
         return tuple(
             SourceColumn(
                 name=row["name"],

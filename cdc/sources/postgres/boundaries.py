@@ -135,13 +135,13 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def pages(count: int, chunks: int) -> tuple[tuple[str, ...], ...]:
-    """The ``ctid`` values that cut pages into ranges of about equal length, none of them empty."""
+    """Return the ``ctid`` values that cut pages into non-empty ranges of about equal length."""
     cuts = sorted({count * number // chunks for number in range(1, chunks)} - {0})
     return tuple((f"({page},0)",) for page in cuts)
 
 
 def sampled_share(main_bytes: int, chunks: int) -> float | None:
-    """The share of pages to sample, or None to read every row."""
+    """Return the share of pages to sample; None to read every row."""
     pages = main_bytes // PAGE_BYTES
     if pages <= WHOLE_PAGES:
         return None
@@ -149,11 +149,12 @@ def sampled_share(main_bytes: int, chunks: int) -> float | None:
 
 
 def _largest(session: Session, table: SourceTable) -> int:
-    """Pages of the table, or of its largest partition."""
+    """Return the number of pages of the table, or of its largest partition."""
     row = session.execute(_PAGES, {"oid": table.number}).fetchone()
     return int(row[0]) if row else 0
 
 
 def _byte_totals(session: Session, table: SourceTable) -> tuple[int, int]:
+    """Return the bytes with TOAST, and those without, over all partitions."""
     row = session.execute(_BYTES, {"oid": table.number}).fetchone()
     return (int(row[0]), int(row[1])) if row else (0, 0)

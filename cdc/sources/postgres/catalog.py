@@ -48,7 +48,8 @@ ALLOWS_NULL = """(NOT a.attnotnull OR EXISTS (
 def leaves(root: str) -> str:
     """SQL of the object ids of a table's partitions that have rows; none if it is not partitioned.
 
-    ``pg_partition_tree`` locks each of them, so it waits for sessions that rewrite one.
+    The SQL does not use ``pg_partition_tree``, which locks each partition and so waits for sessions
+    that rewrite one.
 
     Args:
         root: SQL of the table's object id.
@@ -214,9 +215,10 @@ def read_table(session: Session, table: TableId) -> SourceTable:
 
 
 def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Return the generated columns, which the server does not publish.
+    """Return the generated columns because of which the server refuses changes; none before 18.
 
-    With replica identity FULL, the server nevertheless requires them in the old row.
+    The server does not publish these columns. With replica identity FULL, it nevertheless requires
+    them in the old row, and so refuses the change.
     """
     if session.info.server_version < _COUNTS_GENERATED:
         return ()
@@ -224,6 +226,7 @@ def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, .
 
 
 def _described(session: Session, source: str, only: TableId | None) -> Iterable[dict[str, Any]]:
+    """Yield the catalog's facts of one table, or of all user tables, by field name."""
     parameters = {"schema": only.schema if only else None, "name": only.name if only else None}
     hypertables = _hypertables(session)
     for row in session.execute(_TABLES, parameters).fetchall():

@@ -1,4 +1,4 @@
-"""Connections to the primary and the replica, one function for each purpose, and their errors."""
+"""Opens sessions on the primary and the replica, and converts the driver's errors."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ _AWAY = (
     "closed the connection unexpectedly",
     "reset by peer",
 )
-"""Signs of libpq and psycopg that no server answered, rather than refused."""
+"""Texts of libpq and psycopg for a connection attempt that no server answered."""
 
 
 def _is_passing(error: Exception) -> bool:

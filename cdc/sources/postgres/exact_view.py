@@ -45,7 +45,7 @@ _POLL_S = 0.01
 _TRIES = 3
 _VIEWS = 10
 _VIEW_PAUSE_S = 0.3
-"""Time, in seconds, that is added to the pause after each view that was not exact."""
+"""Seconds by which the wait before the next try grows after each view that was not exact."""
 _PAUSED, _NOT_PAUSED = "paused", "not paused"
 _FUNCTIONS = ("pg_wal_replay_pause()", "pg_wal_replay_resume()")
 
@@ -90,7 +90,7 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
 
 
 def replay_state(connections: Connections) -> str:
-    """``paused``, ``pause requested`` or ``not paused``."""
+    """Return the state of replay: ``paused``, ``pause requested`` or ``not paused``."""
     with connections.open("snapshot", on_replica=True) as session:
         return _state(session)
 
@@ -136,8 +136,8 @@ def replica_view(
     Args:
         connections: The source's servers.
         marker: The marker that the view must contain.
-        resuming: Context that resumes replay at its end, even if this process dies within it. It
-            contains only the pause.
+        resuming: Returns a context that resumes replay at its end, even if this process dies within
+            it. The context contains only the pause.
         timeout_s: Bound of each wait for the replica, in seconds.
         progress: Shows the waits.
 

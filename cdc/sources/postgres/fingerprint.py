@@ -230,7 +230,7 @@ def read_fingerprint(session: Session, table: TableId, publication: str) -> Fing
 
 
 def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
-    """The relations that are empty and never had a row; this needs no privilege.
+    """Return the relations that are empty and never had a row; this needs no privilege.
 
     A file can be empty because rows were deleted and VACUUM removed them. The server's statistics
     count the inserts of a relation since its creation. They arrive within seconds of a commit, and
@@ -244,10 +244,10 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
 
 
 def written_together(session: Session, oids: Collection[int]) -> int | None:
-    """The id of the one transaction that wrote these relations in ``pg_class`` last, or None.
+    """Return the id of the one transaction that last wrote these relations' catalog rows.
 
-    TRUNCATE of a tree writes the rows of its leaves, and so do TRUNCATE and GRANT of all leaves by
-    name.
+    The result is None if several transactions wrote them. TRUNCATE of a partition tree writes the
+    catalog rows of all its leaves. TRUNCATE and GRANT that name all leaves write them, too.
     """
     row = session.execute(_LAST_WRITERS, (list(oids),)).fetchone()
     return int(row[1]) if row is not None and row[0] == 1 else None

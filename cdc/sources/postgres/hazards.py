@@ -11,11 +11,12 @@ from cdc.sources.postgres.column_type import type_of
 from cdc.sources.source_facts import ReplicaIdentity, SourceColumn
 from schemas.types_postgres import PostgresType
 
-# Arrays for which the connector has a stand-in when an update leaves a large value unchanged.
+# Element types of arrays for which the connector has a placeholder. It sends the placeholder for a
+# large value that an update leaves unchanged.
 _WITH_STAND_IN = frozenset(
     ("int4", "int8", "text", "varchar", "bpchar", "json", "jsonb", "bytea", "uuid", "date")
 )
-# Arrays that it leaves out of the events as a whole.
+# Element types of arrays that the connector leaves out of events.
 _NOT_SENT = frozenset(("interval", "money", "xml", "name", "point", "line", "box", "polygon"))
 _LARGE_WITHOUT_STAND_IN = frozenset(("bit", "varbit", "polygon", "path"))
 

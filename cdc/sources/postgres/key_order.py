@@ -73,7 +73,7 @@ def differs(connections: Connections, table: SourceTable, key: Sequence[str]) ->
 def differing_versions(
     ours: Mapping[str, str | None], theirs: Mapping[str, str | None]
 ) -> list[str]:
-    """The columns whose versions differ or are not known, each with both versions."""
+    """Return the columns whose library versions differ or are unknown, with both versions."""
     return [
         f"{name} ({ours.get(name) or 'unknown'}, {version or 'unknown'})"
         for name, version in theirs.items()
@@ -93,5 +93,5 @@ def versions(session: Session, table: SourceTable, key: Sequence[str]) -> dict[s
 
 
 def versions_query(server_version: int) -> sql.Composed:
-    """The query of `versions` for a server, by its ``server_version_num``."""
+    """Return the query of `versions` for a server with this ``server_version_num``."""
     return _SINCE_15 if server_version >= 150000 else _BEFORE_15

@@ -21,9 +21,9 @@ _POLICY = "row-level security"
 def missing_rights(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
-    """The rights that logins lack to replicate the table, and the statements that grant them.
+    """Return the rights that logins lack to replicate the table, with GRANTs, or None.
 
-    None if no right is missing.
+    The result is None if no right is missing.
 
     Args:
         connections: Opens sessions.
@@ -43,6 +43,7 @@ def missing_rights(
 def _not_owned(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
+    """Return why the admin login may not publish the table, with a GRANT; None if it may."""
     user = connections.credential("admin").user
     with connections.open("admin") as session:
         if session.execute(_OWNS, (table.owner,)).fetchone() == (True,):
@@ -58,6 +59,7 @@ def _not_owned(
 
 
 def _select_lacking(connections: Connections, table: SourceTable) -> tuple[str, str] | None:
+    """Return why the snapshot login cannot read the table, with GRANTs, or None."""
     user = sql.Identifier(connections.credential("snapshot").user)
     schema, name = sql.Identifier(table.table.schema), table.table.name
     columns = [sql.Identifier(column.name) for column in table.columns]

@@ -21,7 +21,7 @@ from schemas.type_rule import TypeRule
 
 BATCH = 500
 _NUMBERS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
-"""By the connector's word for a number, the server's word."""
+"""The server's word for a special number, by the connector's word for it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -178,6 +178,6 @@ def _key_batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence
 
 
 def count(session: Session, table: SourceTable) -> int:
-    """The number of rows of the table, counted."""
+    """Count the rows of the table."""
     row = session.execute(sql.SQL("SELECT count(*) FROM {}").format(relation(table))).fetchone()
     return int(row[0]) if row else 0

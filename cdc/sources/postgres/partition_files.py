@@ -20,7 +20,7 @@ class PostgresPartitionFiles:
         self._connections = connections
 
     def empty(self, partitions: Collection[int]) -> frozenset[int]:
-        """The partitions whose file is empty now."""
+        """Return the partitions that are empty and never had a row."""
         with self._connections.open("admin") as session:
             return fingerprint.empty_files(session, partitions)
 

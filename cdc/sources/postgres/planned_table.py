@@ -105,6 +105,8 @@ def planned(
 
 
 class _Draft:
+    """The description of a table, to which the planned actions are applied one by one."""
+
     def __init__(self, table: SourceTable, fingerprint: Fingerprint, lookups: Lookups) -> None:
         self._table, self._lookups = table, lookups
         self._facts: dict[str, Any] = deepcopy(dict(fingerprint.facts))
@@ -233,6 +235,7 @@ class _Draft:
             self._rewrite()
 
     def _change(self, number: int, **facts: Any) -> None:
+        """Change a column's facts in the table and in the fingerprint."""
         column = self._columns[number]
         if "name" in facts:
             column = replace(column, name=facts["name"])
@@ -258,6 +261,7 @@ class _Draft:
             leaf["relfilenode"] = _PLANNED
 
     def _numbers(self, name: str) -> list[int]:
+        """Return the catalog numbers of the columns with this name."""
         return [number for number, column in self._columns.items() if column.name == name]
 
     def _number(self, name: str) -> int:

@@ -166,7 +166,7 @@ def identity(session: Session) -> ServerIdentity:
 
 
 def write_marker(session: Session) -> Marker:
-    """Write a new marker row and read a position that is not before its commit."""
+    """Write a new marker row, and read a position at or after the row's commit."""
     server = identity(session)
     marker_id = uuid4()
     session.execute("DELETE FROM tributary.marker WHERE written_at < now() - interval '30 days'")

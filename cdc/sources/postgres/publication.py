@@ -145,7 +145,7 @@ def _preparation(
 
 
 def _restored(session: Session, publication: str, append: bool) -> list[sql.Composed]:
-    """The statement that gives the publication its settings back; none if it has them."""
+    """Return the statement that restores the publication's settings; none if it has them."""
     published, via_root, _ = _settings(session, publication) or ({}, False, False)
     wanted = LOGGED if append else CHANGES
     if via_root and {change for change, one in published.items() if one} == set(wanted):
@@ -281,7 +281,7 @@ def audit(session: Session, publication: str, *, append: bool) -> list[str]:
 
 
 def _settings(session: Session, publication: str) -> tuple[dict[str, bool], bool, bool] | None:
-    """Whether the publication has each kind of change, via partition roots, of all tables."""
+    """Return the published changes, whether via roots, and whether of all tables; or None."""
     row = session.execute(
         "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables "
         "FROM pg_catalog.pg_publication WHERE pubname = %s",

@@ -49,9 +49,9 @@ def snapshot_query(
     """Return the query with which Spark reads the ranges, one JDBC partition each.
 
     Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
-    their own names. The server flattens the subquery, so predicates use the key's index.
-    A table without a key is read by the places of its rows (``ctid``). `ROW` is the id of the table
-    or partition with this place; under one view it is unique for each row.
+    their own names. The server flattens the subquery, so predicates use the key's index. A table
+    without a key is read by the places of its rows (``ctid``). Column `ROW` has the id of the table
+    or partition, followed by the place. Under one view it is unique for each row.
     """
     endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
     rule = rules(table, schema)
@@ -95,7 +95,7 @@ def snapshot_query(
 
 
 def predicate(key_range: KeyRange, width: int) -> str:
-    """The WHERE clause of a range over the generated key columns.
+    """Return the WHERE clause of a range over the generated key columns.
 
     Bounds are untyped literals: the server reads each as a value of its column's type and
     compares in the column's collation.
@@ -143,6 +143,7 @@ def session_init(view: View | None) -> str:
 
 
 def _view_checks(view: View) -> sql.Composed:
+    """Return a statement that fails in a session without the view's marker or server."""
     tests = [
         (
             sql.SQL("NOT EXISTS (SELECT FROM tributary.marker WHERE id = {})").format(

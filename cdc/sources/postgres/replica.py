@@ -1,4 +1,4 @@
-"""The replica: the fence, the view that is opened after it, and the loss of a view."""
+"""Waits for the marker on the replica, opens views, and explains a lost view."""
 
 from __future__ import annotations
 

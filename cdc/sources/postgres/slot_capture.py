@@ -41,7 +41,7 @@ class Publication:
             return publication.remove_tables(session, self._name, tables)
 
     def tables(self) -> list[TableId]:
-        """The application's tables that are in the publication; empty when there is none."""
+        """Return the application's tables in the publication; empty if it does not exist."""
         with self._connections.open("admin") as session:
             return publication.published(session, self._name, self._connections.source)
 
@@ -134,7 +134,7 @@ class PostgresCapture:
             publication.prepare(session, name, users, append=self._names.append)
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
-        """The statements that capturing these tables would run now; nothing is run."""
+        """Return the statements that would capture these tables; no statement is executed."""
         names, users = self._names, self._connections.config.credentials
         with self._connections.open("admin") as session:
             return publication.planned(
@@ -149,16 +149,17 @@ class PostgresCapture:
         return [publication.removing(name, table)]
 
     def unreadable(self) -> str | None:
-        """Return why the slot cannot be read without its publication; None if it can.
+        """Return the problem that the slot's publication does not exist, or None.
 
-        The server uses the publication as of each change, so a recreated publication does not help.
+        The server reads each change by the publication of that time. So a recreated publication
+        does not make the slot readable.
         """
         if not self.kept_log.exists() or self.sent_tables.exists():
             return None
         return f"cannot be read further: {self.sent_tables.title} does not exist"
 
     def log_health(self) -> LogHealth:
-        """The state of the slot, on which the capture depends."""
+        """Return the health of the slot, on which the capture depends."""
         return self.kept_log.health() or NoSlot(self._slot)
 
     def audit(self) -> list[str]:

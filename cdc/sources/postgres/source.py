@@ -114,7 +114,7 @@ class PostgresSource:
             return planned_table.after_statements(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """A column's value in rows older than it, as text of what its rule reads, and the rule."""
+        """Return a column's value in rows older than the column, as text, and its type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
 
@@ -139,11 +139,11 @@ class PostgresSource:
         return str(Lsn(ended)) if ended else None
 
     def cascades_unseen(self) -> bool:
-        """False, since the server changes such rows with own statements, which send events."""
+        """Return False: the server cascades by own statements, which send events."""
         return False
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Take x0 now, and wait until the primary has no open transaction up to x0."""
+        """Take a new id, x0, and wait until all transactions up to x0 have ended."""
         with self._connections.open("admin") as session:
             x0 = primary.current_transaction_id(session)
             primary.wait_for_older_transactions(
@@ -179,9 +179,10 @@ class PostgresSource:
 
     @contextmanager
     def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
-        """A view that contains the marker, importable until the block ends.
+        """Open a view that contains the marker; sessions can import it until the block ends.
 
-        On a primary a commit is logged before it is visible: transactions in between must end.
+        On a primary, a commit is in the log before it is visible. So the method first waits there
+        until older transactions have ended.
         """
         if self.has_replica:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
@@ -202,7 +203,7 @@ class PostgresSource:
         timeout_s: float,
         progress: Progress,
     ) -> Iterator[View]:
-        """A view that contains the marker and has a known S."""
+        """Open a view that contains the marker, and whose position S is known."""
         connections = self._connections
         if self.has_replica and not from_primary:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)

@@ -185,6 +185,7 @@ def _deferrable(table: SourceTable) -> Obstacle | None:
 
 
 def _partitions_to_come(table: SourceTable) -> Obstacle | None:
+    """Return a problem if future partitions would have no replica identity."""
     if table.kind != "partitioned" or table.primary_key:
         return None
     return (
@@ -197,6 +198,7 @@ def _partitions_to_come(table: SourceTable) -> Obstacle | None:
 
 
 def _partition(leaf: Leaf, key: Sequence[str]) -> Obstacle | None:
+    """Return a problem if a partition's replica identity lacks a column of the key."""
     lacking = [name for name in key if name not in leaf.identity_columns]
     if not lacking:
         return None
@@ -213,6 +215,7 @@ def _partition(leaf: Leaf, key: Sequence[str]) -> Obstacle | None:
 
 
 def _whole_rows(table: SourceTable) -> Obstacle | None:
+    """Return a problem if replica identity FULL makes the server refuse changes."""
     whole = any(leaf.replica_identity == "full" for leaf in table.leaves)
     if not table.withheld or not (whole if table.leaves else table.replica_identity == "full"):
         return None
@@ -225,6 +228,7 @@ def _whole_rows(table: SourceTable) -> Obstacle | None:
 
 
 def _another_identity(table: SourceTable, key: Sequence[str]) -> Obstacle | None:
+    """Return a problem if the log does not identify deleted rows by the lake's key."""
     if table.logs_whole_rows or set(key) <= set(table.identity_columns):
         return None
     columns, relation = ", ".join(table.identity_columns), table.table.relation

@@ -6,9 +6,9 @@ OLDEST = 13
 _WHOLE_SINCE = {13: 21, 14: 18, 15: 13, 16: 9, 17: 5}
 """By major version, the minor version from which changed publications reach the log's readers.
 
-Until then the server's reader of the log could look up a table in a publication as of a transaction
-from before the table joined. It kept that result for all later transactions, so their changes were
-left out. Later major versions never did that.
+In an earlier minor version, the server could look up a table in a publication as of a transaction
+from before the table joined. The server then kept that result, and left out the table's changes in
+all later transactions. Major versions that are not listed here never did that.
 """
 
 
