@@ -1,8 +1,8 @@
 """Points the names of lake tables in a Hive Metastore at their published generations.
 
 The metastore stores a table's path in three places: the table's location, a property of its serde,
-and the location of each partition. Different engines read different places. So all three change in
-one step or not at all.
+and the location of each partition. Engines differ in the place that they read. So all three places
+change together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NEXT, _FORMER = "__next", "__former"
-"""Suffixes of the second and the former name while a table's name is replaced."""
+"""Suffixes of the names of the new and of the former entry while a table's entry is replaced."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class CatalogEntry:
     """A lake table's entry in the metastore.
 
     Args:
-        database: The entry's database, which is created if it is missing.
+        database: The entry's database. It is created if it is missing.
         name: The entry's name.
         table_base: Folder of the table, which holds all its generations.
         path: Base path of the published generation's Hudi table.
@@ -51,7 +51,7 @@ class CatalogEntry:
 
 
 def reach(spark: SparkSession, metastore: str) -> int:
-    """Query the metastore for its number of databases.
+    """Return the metastore's number of databases, which proves that the metastore answers.
 
     Raises:
         LakeError: The metastore cannot be reached, or refuses.
@@ -63,10 +63,10 @@ def reach(spark: SparkSession, metastore: str) -> int:
 def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     """Point a table's name at a path, and update the name's columns and partitions.
 
-    If the name points at another generation, one step of the metastore replaces it. Two renames
-    replace the name of a table with partitions, and of a table with a new column type that the
-    metastore refuses. Between the two renames, for milliseconds, the name is missing. If a process
-    dies there, the next call finishes the replacement.
+    If the name points at another generation, a new entry replaces the name's entry. Usually the
+    metastore does this in one step. Two renames do it for a table with partitions, and for a new
+    column type that the metastore refuses in one step. Between the two renames, for milliseconds,
+    the name is missing. If a process dies there, the next call finishes the replacement.
 
     Args:
         spark: The session, whose JVM has the clients.
@@ -91,7 +91,7 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
 
 
 def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
-    """Remove the name from the metastore; the data stays.
+    """Remove a table's name from the metastore. The table's data stays.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
@@ -114,6 +114,7 @@ def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
+    """Replace the entry of a table's name by the new entry, in one step or by two renames."""
     if not entry.partition_by:
         # Without partitions, one object of the metastore describes the whole table.
         table = client.getTable(entry.database, entry.name + _NEXT)
@@ -138,7 +139,7 @@ def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
 
 
 def _drop(client: Any, entry: CatalogEntry, suffix: str) -> None:
-    """Drop a name of the table; its data stays."""
+    """Drop a name of the table. The table's data stays."""
     client.dropTable(entry.database, entry.name + suffix, False, True)
 
 
@@ -164,7 +165,7 @@ def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) 
 
 
 def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: str) -> None:
-    """Create the name, or update its columns and partitions, with Hudi's own tool."""
+    """Create a name for the table, or update the name's columns and partitions, by Hudi's tool."""
     properties = java_class(spark, "java.util.Properties")()
     kind = "MultiPartKeysValueExtractor" if entry.partition_by else "NonPartitionedExtractor"
     for key, value in {

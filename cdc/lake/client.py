@@ -1,12 +1,13 @@
 """Hudi's write client with a guard of each commit and with instants above the table's newest one.
 
-Hudi's bulk insert takes no pre-commit function, but calls a method of its client before each
-commit.
+Hudi does not offer two things that a commit needs here:
 
-Hudi takes a commit's instant from the clock, and each instant must be greater than the one before.
-After a commit from a machine whose clock is ahead, no commit succeeds until the local clock reaches
-that commit's instant. Hudi remembers its last instant per process. Raising it there would make all
-other tables wait.
+- A guard of a bulk insert. Hudi's bulk insert takes no pre-commit function, but it calls a method
+  of its client before each commit.
+- An instant that does not depend on the clock. Each instant must be greater than the one before.
+  After a commit from a machine whose clock is ahead, no commit succeeds until the local clock
+  reaches that commit's instant. Hudi remembers its last instant per process, for all tables. A
+  greater value there would make all other tables wait.
 
 So this module subclasses Hudi's client. Spark's Java compiler compiles the class from the lines
 below.
@@ -75,7 +76,7 @@ def guarded_client(
 ) -> Any:
     """Return Hudi's write client for one commit that the guard can refuse.
 
-    The commit's instant is greater than all instants of the timeline.
+    The client gives the commit an instant that is greater than all instants of the timeline.
 
     Args:
         spark: The session.

@@ -24,10 +24,10 @@ COMMIT_PREFIX = "tributary."
 """Prefix of every key that this product puts into a commit's extra metadata."""
 
 COMMIT_KEY = COMMIT_PREFIX + "commit"
-"""Key of the JSON document."""
+"""Key of the commit's record, a JSON document."""
 
 INDEX_KEY = COMMIT_PREFIX + "index"
-"""Key of the index that the table is written with."""
+"""Key of the index with which the commit was written, a JSON document."""
 
 
 def _tool_version() -> str:
@@ -47,14 +47,14 @@ def _user() -> str:
 
 @dataclass(frozen=True)
 class ShardAccount(Part):
-    """One shard's state, which every commit of a shared table copies from the commit before.
+    """One shard's state. Every commit of a shared table copies it from the commit before.
 
     Args:
-        text: The shard's last :class:`CommitRecord`, as JSON text. As text, it is parsed only when
-            the shard itself is read.
+        text: The shard's last :class:`CommitRecord`, as JSON text. It stays text here, so that it
+            is parsed only for a reader of this shard.
         readers_keep_s: How long the shard's readers may keep files open, in seconds.
-        instant: Instant of the commit that wrote the record; None if that is the commit that
-            carries this account.
+        instant: Instant of the commit that wrote the record; None if it is the commit in which this
+            account is.
     """
 
     text: str
@@ -91,8 +91,8 @@ class SharedState(Part):
 
     Args:
         types: Spark SQL types of the table's columns by name, without the shard column.
-        accounts: The last account of each shard, by shard name. They are compressed, since
-            each commit has the accounts of all shards.
+        accounts: The last account of each shard, by shard name. The document has them as compressed
+            text, since each commit has the accounts of all shards.
     """
 
     types: Mapping[str, str]
@@ -103,7 +103,7 @@ class SharedState(Part):
 
 @dataclass(frozen=True)
 class CommitRecord(Part):
-    """The content of one commit as a document. The document is stored in the commit.
+    """The document about one commit's content. It is stored in the commit itself.
 
     Args:
         kind: ``chunk`` (snapshot rows), ``handoff`` (the end of a snapshot) or ``run`` (changes).
@@ -112,16 +112,18 @@ class CommitRecord(Part):
         generation: Generation of the table, from 1.
         start_offsets: First offset per partition that this commit applies; empty for chunks.
         offsets: Next offset to read per partition after this commit; empty for chunks.
-        epochs: By partition, epoch of the leader at a time when the log had reached ``offsets``.
+        epochs: Epoch of each partition's leader at a time when its log had reached ``offsets``.
         topic: Data topic.
         topic_id: UUID of the topic, so that a recreated topic is noticed.
-        position: Source position, as text, up to which the lake has all transactions of the table.
+        position: The source's log position up to which the lake has all transactions of the table,
+            as text.
         watermark: Event time up to which the table is complete, aware UTC.
         counts: Number of records by operation, including tombstones. ``quarantined`` counts the
             records that were left out. A replay has only ``replayed``, the records it applied.
         lacks: Number of records below ``offsets`` that were left out and are still not applied.
         schema_ids: Registry ids of the writer schemas of the events.
-        last_event: Binlog position of the last event; None unless the table is a log from a binlog.
+        last_event: The place that the log has reached in the binlog, as text
+            (`cdc.rows.log_rows.ReachedPlace`); None unless the table is a log from a binlog.
         chunk_ids: Snapshot chunks that this commit holds.
         handoff: The table's handoff with the schema that the lake follows; None before the end of a
             snapshot.
@@ -169,7 +171,7 @@ class CommitRecord(Part):
         return {} if self.shared is None else self.shared.accounts
 
     def require_handoff(self) -> Handoff:
-        """Return the handoff of this commit. Each commit of the stream should carry one.
+        """Return the handoff of this commit. Each commit after the copy should carry one.
 
         Raises:
             LakeError: This commit carries no handoff.
@@ -183,7 +185,7 @@ class CommitRecord(Part):
         return self.handoff
 
     def to_json(self) -> str:
-        """The record as one line of JSON."""
+        """Return the record as one line of JSON."""
         return _CODEC.write(self)
 
     @classmethod

@@ -1,7 +1,7 @@
 """Classifies the folders of a table: serving, building, former, or abandoned.
 
-The classes depend on three facts: the existing folders, the pointer for readers, and the attempts
-that the state store continues.
+A folder's class follows from three facts: the folders that exist, the pointer for readers, and the
+attempts that the state store's records continue.
 """
 
 from __future__ import annotations
@@ -60,11 +60,12 @@ class Generation:
 def generations(
     folders: Mapping[str, int], pointer: Pointer | None, records: Iterable[TableRecord]
 ) -> list[Generation]:
-    """Return the folders of a table: published ones first, newest first, then the others.
+    """Return the folders of a table: the published ones, newest first, and then the others.
 
     Args:
-        folders: Bytes in the folder of each attempt. Read them before the other two arguments: an
-            attempt is recorded before it has a folder, so a folder without a record is abandoned.
+        folders: Bytes in the folder of each attempt. The caller must list them before it reads the
+            other two arguments. An attempt is recorded before it has a folder, so a folder without
+            a record is abandoned.
         pointer: The pointer for readers; None if nothing is published.
         records: The table's own record, and the record of its next generation if there is one.
     """
@@ -99,12 +100,12 @@ def generations(
 def superfluous(
     found: Sequence[Generation], retain: int, *, keep: timedelta, now: datetime
 ) -> list[Generation]:
-    """Return the superfluous folders: old former generations, and abandoned attempts.
+    """Return the folders that can be deleted: old former generations, and abandoned attempts.
 
     Args:
         found: The folders in the order of :func:`generations`.
-        retain: Number of former generations to retain.
-        keep: Minimum time for which a generation is retained after its replacement.
+        retain: Number of former generations that are retained, whatever their age.
+        keep: Time for which every generation is retained after its replacement.
         now: The current time, aware UTC.
     """
     published = [one for one in found if one.kind in (FolderKind.SERVING, FolderKind.FORMER)]
@@ -117,7 +118,12 @@ def superfluous(
 
 
 def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list[Generation]]:
-    """Return the generations for each name: a generation's number or the beginning of a UUID."""
+    """Return the generations that each name can mean.
+
+    Args:
+        found: The generations.
+        names: Numbers of generations, or beginnings of the UUIDs of attempts.
+    """
     listed = list(found)
     return {
         name: [one for one in listed if name == str(one.number)]
@@ -127,4 +133,4 @@ def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list
 
 
 _SHORTEST = 4
-"""Minimum number of characters of a UUID that name an attempt."""
+"""Minimum length of the beginning of a UUID that names an attempt."""

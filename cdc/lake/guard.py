@@ -1,4 +1,4 @@
-"""Runs a check inside Hudi's commit, right before the commit completes. The check can refuse it."""
+"""Runs a check in Hudi's commit just before the commit completes. The check can refuse it."""
 
 from __future__ import annotations
 
@@ -19,30 +19,34 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Guard = Callable[[Timeline], None]
-"""Raises :class:`~cdc.errors.FencedError` to refuse the commit that is about to complete."""
+"""A check of a commit that is about to complete. It raises an error, such as
+:class:`~cdc.errors.FencedError`, to refuse the commit.
+"""
 
 
 class CommitGuard:
-    """Hudi's pre-commit function (a Java ``BiConsumer``), implemented by a Python check.
+    """A Python check as Hudi's pre-commit function, which is a Java ``BiConsumer``.
 
     Args:
         spark: The session.
         path: Base path of the table.
-        check: Called with the table's timeline, fresh from storage.
+        check: The caller's check. It gets the table's timeline as just read from storage.
         began: Instants of the commits that were complete when this writer began to read the table.
         passed: Called after all checks have passed.
 
     Hudi calls the guard after all data files are written and before the commit file is written. If
-    the check raises an error, Hudi fails the commit, and :attr:`refusal` is the original exception.
-    :attr:`instant` is the commit's instant after Hudi has called the guard.
+    a check raises an error, Hudi fails the commit, and :attr:`refusal` is the original exception.
+    :attr:`instant` is the commit's instant. It is None until Hudi has called the guard.
 
-    Besides the caller's check, the guard refuses a commit
+    The guard itself refuses a commit
 
-    * that is not the only pending commit: a newer writer has rolled it back, or writes at the same
-    time; * that began before another commit completed: a clustering may have replaced the files
-    that it changed; * whose instant is not above all completed instants (a clock went backwards),
-    since instants order offsets; * that lacks rows, since Hudi only counts rows that it cannot
-    write.
+    - that is not the only pending commit: a newer writer has rolled it back, or writes at the same
+      time;
+    - during which another commit completed: a clustering may have replaced the files that the
+      commit changed;
+    - whose instant is not above all completed instants, since instants order offsets: a clock went
+      backwards;
+    - that lacks rows: Hudi counts the rows that it cannot write, and would commit the others.
     """
 
     class Java:
@@ -71,7 +75,7 @@ class CommitGuard:
         self._stats: Any = ()
 
     def accept(self, _meta_client: Any, metadata: Any) -> None:
-        """Run the check; called by the JVM."""
+        """Run all checks. The JVM calls this method."""
         self.called = True
         self._stats = metadata.getWriteStats()
         try:
@@ -120,6 +124,7 @@ class CommitGuard:
             _log.warning("files of a refused commit of %s stay: %s", self._path, error)
 
     def _require_alone(self, timeline: Timeline) -> None:
+        """Refuse the commit if another one is pending or was completed meanwhile."""
         pending = timeline.pending_instants()
         strange = sorted(timeline.completed_instants() - self.began)
         if len(pending) == 1 and not strange:
@@ -134,6 +139,7 @@ class CommitGuard:
         )
 
     def _require_newest(self, timeline: Timeline) -> None:
+        """Refuse the commit if its instant is not above all completed instants."""
         newest = timeline.newest_instant()
         if self.instant is not None and newest is not None and self.instant <= newest:
             raise FencedError(
@@ -145,6 +151,7 @@ class CommitGuard:
             )
 
     def _require_whole(self, unwritten: int) -> None:
+        """Refuse the commit if Hudi could not write some of its rows."""
         if unwritten:
             raise LakeError(
                 f"{unwritten} rows of commit {self.instant} to the lake table at {self._path} could"

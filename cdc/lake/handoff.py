@@ -37,17 +37,17 @@ class LakeColumn(Part):
 
     Args:
         name: The column's name.
-        source: The column's type as the source prints it; ``DROPPED`` if only the lake still has
+        source: The column's type as the source prints it; ``DROPPED`` if the source no longer has
             the column.
         lake: The column's Spark SQL type in the lake.
-        read_by_key: Whether the column's values are read from the source by key.
-        hide: ``hash`` or ``mask`` if the lake has a hash or a mask in place of the values; empty
-            otherwise.
-        plain: The Spark SQL type of the hidden values; empty if they are not hidden.
+        read_by_key: Whether runs read the column's values from the source by key, not from events.
+        hide: ``hash`` or ``mask`` if the lake has a hash or a mask in place of the values, else
+            empty.
+        plain: The Spark SQL type of the values that are hidden; empty if no values are hidden.
         late: Whether the column is new, so that the next events may lack it.
         added: Whether the column was added after the copy, so that replayed events may lack it.
         fill: Spark SQL of the column's value in rows and events from before the column was added;
-            None if they have no value.
+            None if the value is NULL there.
         renamed: Whether the next events may have the column under a former name.
         former: The column's former names, newest first.
     """
@@ -66,12 +66,12 @@ class LakeColumn(Part):
 
     @property
     def dropped(self) -> bool:
-        """Whether only the lake still has the column."""
+        """Whether the source no longer has the column."""
         return self.source == DROPPED
 
     @classmethod
     def of(cls, column: Column) -> LakeColumn:
-        """Return the lake column of a column that is copied."""
+        """Return the lake column for a source column that a copy has just read."""
         return cls(
             column.name,
             column.source_type,
@@ -82,12 +82,12 @@ class LakeColumn(Part):
         )
 
     def with_name(self, change: RenameColumn) -> LakeColumn:
-        """Return the column with its new name and unchanged ``late``, ``added`` and ``fill``."""
+        """Return the column after a rename. ``late``, ``added`` and ``fill`` do not change."""
         former = (*change.former, *self.former)
         return replace(self, name=change.to, renamed=True, former=former)
 
     def as_in(self, column: Column) -> LakeColumn:
-        """Return the column with the source's types, and with its other fields unchanged."""
+        """Return the column with name, types and hiding of ``column``, and its own history."""
         return replace(
             LakeColumn.of(column),
             late=self.late,
@@ -98,7 +98,7 @@ class LakeColumn(Part):
         )
 
     def as_dropped(self) -> LakeColumn:
-        """Return the column as one that only the lake still has."""
+        """Return the column as one that the source no longer has."""
         return LakeColumn(self.name, DROPPED, self.lake)
 
 
@@ -127,7 +127,7 @@ class Handoff(Part):
         start_offsets: O, the first offset per partition that the stream applies.
         handoff_offsets: H, the offset per partition at which everything up to R was captured.
         reads_upto: R, an upper bound of the log position that the copy contains, as text.
-        x0: The transaction id x0, or the id of a marker: proof that no transaction is captured only
+        x0: The transaction id x0, or the id of a marker. It proves that no transaction is captured
             in part.
         marker_id: Identity of M, the marker row that the copy's view contains.
         topic_id: UUID of the topic.
@@ -136,11 +136,11 @@ class Handoff(Part):
         statements_topic_id: UUID of the topic of DDL statements; None without such a topic.
         view: The view of the source that was copied.
         fingerprint: The facts of the catalog that the columns were derived from.
-        columns: The lake's columns. The source's columns come first.
+        columns: The lake's columns: the source's columns, and then those that it no longer has.
         key: Names of the columns that identify a row; empty for a log.
         key_text: Form of the record key's text (`cdc.lake.key_text.FORM`); None if Hudi renders the
             key.
-        hash_key: Identity of the key of hashes; None if no column is hashed.
+        hash_key: Identity of the secret key that hashes columns; None if no column is hashed.
         schema: The newest schema change that the lake has followed; None if there is none.
     """
 
@@ -219,12 +219,12 @@ class Handoff(Part):
         )
 
     def lake_schema(self, table: TableId) -> TableSchema:
-        """Return the lake's columns with their lake types."""
+        """Return the lake's columns as a schema that has their lake types only."""
         columns = (Column(one.name, one.lake, one.lake) for one in self.columns)
         return TableSchema(table, tuple(columns), self.key)
 
     def carried(self, schema: TableSchema) -> TableSchema:
-        """Return the source's columns followed by the columns that only the lake still has."""
+        """Return the source's columns, followed by the lake's columns that it no longer has."""
         names = {column.name for column in schema.columns}
         kept = (
             Column(one.name, DROPPED, one.lake) for one in self.columns if one.name not in names
@@ -234,7 +234,7 @@ class Handoff(Part):
     def next_schema(
         self, changes: Sequence[Change], *, at: datetime, schema_ids: Sequence[int]
     ) -> FollowedSchema:
-        """Return the next version of the schema.
+        """Return the next version of the schema that the lake follows.
 
         Args:
             changes: The changes from this version to the next one.
@@ -258,14 +258,14 @@ class Handoff(Part):
 
         A new column is ``late`` until all events of a batch have it. Older events lack the column
         and get the value of old rows. The column remains ``added``, since replayed events may lack
-        it. A ``renamed`` column works in the same way: events may have it under one of its
-        ``former`` names.
+        it. A column is ``renamed`` until all events of a batch have it under its new name. Older
+        events have it under one of its ``former`` names.
 
         Args:
             wanted: The columns that the settings replicate.
             changes: The differences of the source from the lake.
             fingerprint: The current facts of the catalog.
-            fills: Spark SQL of the value in old rows, by new column.
+            fills: Spark SQL of a new column's value in old rows, by the column's name.
             schema: The next version of the schema, from :meth:`next_schema`.
             hash_key: The result of :func:`hash_key_of`.
         """
@@ -287,9 +287,9 @@ class Handoff(Part):
         )
 
     def without_late_columns(self, written: Mapping[int, DebeziumSchema]) -> Handoff:
-        """Return the handoff after a batch: columns that all events have are no longer late.
+        """Return the handoff after a batch. A column in all events of the batch is no longer late.
 
-        This also ends ``renamed`` of a column that all events have under its new name.
+        Such a column is no longer ``renamed`` either, since the events have it under its new name.
 
         Args:
             written: The writers' schemas of the batch, by registry id.
@@ -308,14 +308,14 @@ class Handoff(Part):
 
 
 def renames(changes: Iterable[Change]) -> Iterator[RenameColumn]:
-    """Yield the renames for which the lake moves a column's values to its new name."""
+    """Yield the renames that the lake follows: it moves a column's values to the new name."""
     for change in changes:
         if isinstance(change, RenameColumn) and change.verdict is Verdict.FILL:
             yield change
 
 
 def hash_key_of(columns: Iterable[Column], config: LakeConfig) -> str | None:
-    """Return the identity of the key of hashes; None if no column is hashed.
+    """Return the identity of the secret key that hashes columns; None if no column is hashed.
 
     Raises:
         SecretError: The key cannot be read.

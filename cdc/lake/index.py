@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from cdc.lake.layout import RowLayout
 
 BUCKET_BYTES = 64 * MIB
-"""Source bytes per bucket when the number of buckets is chosen."""
+"""Size of a table in the source for each bucket that is chosen for it."""
 OUTGROWN_BUCKET_BYTES = 256 * MIB
-"""Size of a bucket's file above which an automatically chosen bucket index is given up."""
+"""Size of a bucket's file above which a bloom index replaces an automatic bucket index."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class IndexLayout(Part):
     Args:
         kind: ``bucket``, ``bloom`` or ``simple``.
         buckets: Number of buckets, for ``bucket``.
-        automatic: Whether the index was chosen by size. It is then replaced if the table outgrows
-            it.
+        automatic: Whether the index was chosen by size. An automatic index is replaced if the table
+            outgrows it.
         format: Version of this document.
     """
 
@@ -62,9 +62,9 @@ class IndexLayout(Part):
     ) -> IndexLayout:
         """Choose the index of a table that does not exist yet.
 
-        A bucket index needs no look-up and is the cheapest for tables of few files. But each bucket
-        takes only one bulk insert, and only the rows of one partition. So three kinds of tables get
-        bloom filters, which prune by key ranges: a log, a table whose snapshot takes several
+        A bucket index needs no look-up and is the cheapest for tables of few files. But a bucket
+        takes a single bulk insert, and has rows of a single partition. So three kinds of tables get
+        bloom filters, which prune files by key ranges: a log, a table whose snapshot takes several
         commits, and a table whose rows move between partitions.
 
         Args:
@@ -101,7 +101,7 @@ class IndexLayout(Part):
 
     @property
     def filter_options(self) -> dict[str, str]:
-        """Hudi's settings for bloom filters, which affect only cost.
+        """Hudi's settings for bloom filters. They change the cost of look-ups, not the results.
 
         Hudi writes bloom filters with every index.
         """
@@ -118,11 +118,11 @@ class IndexLayout(Part):
         return {"hoodie.index.bloom.fpp": "0.0001"}
 
     def options(self, *, global_index: bool) -> dict[str, str]:
-        """Hudi's settings for this index.
+        """Return Hudi's settings for this index.
 
         Args:
-            global_index: Whether a row's partition can change, so that Hudi searches all
-                partitions.
+            global_index: Whether Hudi must search all partitions, since a row's partition can
+                change.
         """
         if self.is_bucket:
             return {

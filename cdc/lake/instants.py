@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 
 def time_of(instant: str) -> datetime:
-    """The time in an instant, ``yyyyMMddHHmmssSSS`` in UTC."""
+    """Return the time in an instant, whose form is ``yyyyMMddHHmmssSSS`` in UTC."""
     return datetime.strptime(f"{instant[:17]}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)
 
 

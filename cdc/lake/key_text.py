@@ -1,9 +1,9 @@
-"""The record key as one text: different keys have different texts, and no code splits a text.
+"""The record key as one text. Different keys have different texts, and no code splits a text.
 
-Hudi's bucket index parses a record key with a comma and a colon into columns, and for some values
-its parser never ends. So the text of a key has no comma.
+Hudi's bucket index parses a record key that has a comma and a colon, and for some values its parser
+never ends. So the text of a key has no comma.
 
-Two keys are equal if the source says so: 0.0 equals -0.0, and NaN equals NaN.
+Two keys that are equal in the source have the same text: 0.0 equals -0.0, and NaN equals NaN.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _REAL = ("float", "double")
 def is_natural(column: Column) -> bool:
     """Whether Hudi's key generators render the column's values correctly.
 
-    Integers and UUIDs contain none of the generators' separators. Text may contain them, or be
-    empty, which the generators render as ``__empty__``. Dates, timestamps and decimals render
-    differently in bulk insert and upsert.
+    Integers and UUIDs contain none of the generators' separators. Text may contain them. Text may
+    also be empty, which the generators render as ``__empty__``. Bulk insert and upsert render
+    dates, timestamps and decimals differently.
     """
     return column.lake_type in _NATURAL_TYPES or column.source_type == "uuid"
 
@@ -52,7 +52,7 @@ def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
 
 
 def key_text(key: Iterable[Column]) -> SparkColumn:
-    """Return the text of a key, never empty and never one of Hudi's words for an empty key."""
+    """Return the Spark column of a key's text. Hudi never takes the text for an empty key."""
     parts = (
         _text(F.col(quoted(column.name)).cast(column.lake_type), column.lake_type) for column in key
     )
@@ -60,6 +60,7 @@ def key_text(key: Iterable[Column]) -> SparkColumn:
 
 
 def _text(value: SparkColumn, kind: str) -> SparkColumn:
+    """Return one value's part of the key's text, with escapes and a text for NULL."""
     text = F.hex(value) if kind == "binary" else value.cast("string")
     if kind in _REAL:
         text = F.when(value == 0, F.lit("0.0")).otherwise(text)

@@ -1,9 +1,9 @@
-"""Deletes the files that a writer adds after another writer has rolled its commit back.
+"""Deletes the files that a writer adds after another writer has rolled the first one's commit back.
 
 A rollback deletes the files that exist at that time. A writer that still runs, or resumes later,
-adds more files. The writer's commit is refused, but these files remain. Hudi counts a file as
-committed if its instant is below the first commit of the active timeline. So these files are
-deleted before archiving moves the first commit above their instant.
+adds more files. The writer's commit is refused, but these late files remain. Hudi counts a file as
+committed if its instant is below the first commit of the active timeline. So late files are deleted
+before archiving moves that first commit above their instant.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _SPECIAL = re.compile(r"[\\\[\]{}*?]")
 
 
 def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_columns: int) -> None:
-    """Delete all files of rolled back commits above the first commit of the active timeline.
+    """Delete the files of rolled back commits that are newer than the active timeline's first one.
 
-    If there is such a commit, each partition is listed once. Otherwise nothing is listed.
+    If there is such a commit, each partition is listed once. If there is none, nothing is listed.
 
     Args:
         spark: The session whose file systems are used.
@@ -75,5 +75,5 @@ def _delete(files: Any, paths: Iterable[Any]) -> None:
 
 
 def _instant(file: str) -> str:
-    """The instant in the name of a data file, ``<file id>_<write token>_<instant>.parquet``."""
+    """Return a data file's instant by its name, ``<file id>_<write token>_<instant>.parquet``."""
     return file.rpartition("_")[2].partition(".")[0]

@@ -25,12 +25,12 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 class RowLayout:
     """The layout of a table's rows in the lake.
 
-    A table without a key is a log: its rows have the column `ROW`, and no row is ever replaced.
+    A table without a key is a log. Its rows have the column `ROW`, and no row is ever replaced.
 
     Args:
-        schema: The table.
-        partition_by: Lake partition columns; empty for an unpartitioned table.
-        soft_delete: Whether deleted rows stay, with ``DELETED`` set.
+        schema: The table's columns and key.
+        partition_by: The partition columns in the lake; empty for a table without partitions.
+        soft_delete: Whether deleted rows stay in the lake, with the column `DELETED` set.
 
     Raises:
         SchemaError: A column name is reserved, invalid or equal to another name in lower case, or
@@ -67,7 +67,7 @@ class RowLayout:
 
     @property
     def needs_key_column(self) -> bool:
-        """Whether the record key is the column ``KEY``; False for keys of integers and UUIDs."""
+        """Whether the record key is the column `KEY`; False for a log and for natural keys."""
         return not all(map(is_natural, self._key))
 
     @property
@@ -92,7 +92,7 @@ class RowLayout:
 
     @property
     def input_columns(self) -> tuple[tuple[str, str], ...]:
-        """Name and Spark type of each column of the rows to write."""
+        """Name and Spark type of each column that rows have before `project`."""
         source = ((column.name, column.lake_type) for column in self.schema.columns)
         return (*self._meta, *source)
 
@@ -109,7 +109,7 @@ class RowLayout:
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
-        """Name and Spark type of every lake column, in order."""
+        """Name and Spark type of every column of the lake table, in order."""
         return (
             *self._meta,
             *(((DELETED, "boolean"),) if self.soft_delete else ()),
@@ -145,7 +145,7 @@ class RowLayout:
         )
 
     def _cell(self, name: str, lake_type: str) -> SparkColumn:
-        """Return a column's value; fail at a text for which Hudi's readers would see NULL."""
+        """Return a column's value. A partition's text that readers take for NULL is an error."""
         cell = column(name).cast(lake_type)
         partitions = {one.lower() for one in self.partition_by}
         if lake_type != "string" or name.lower() not in partitions:
@@ -161,7 +161,7 @@ class RowLayout:
 
 
 def column(name: str) -> SparkColumn:
-    """Return the column of exactly this name, which may have any characters."""
+    """Return the Spark column of exactly this name. The name may have any characters."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 

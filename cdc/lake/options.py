@@ -85,7 +85,7 @@ _DEFAULTS = {
     "hoodie.embed.timeline.server": "false",
     "hoodie.write.markers.type": "DIRECT",
 }
-"""Settings that affect only cost; ``hudi:`` of a table may change them."""
+"""Settings that change costs, not results. A table's ``hudi:`` may change them."""
 
 _OWNED = (
     "hoodie.table.",
@@ -140,7 +140,7 @@ _OWNED = (
     "hoodie.heartbeat.",
     "hoodie.client.heartbeat.",
 )
-"""Prefixes of settings that this module decides, or that one of the table's settings controls."""
+"""Prefixes of settings that ``hudi:`` may not have. This module or other settings decide them."""
 
 _SECRET = re.compile(r"passw|secret|token|credential|access.?key|private.?key", re.IGNORECASE)
 
@@ -151,10 +151,10 @@ def table_options(
     """Return all of Hudi's options for one write.
 
     Args:
-        layout: Columns, key and partitions.
-        index: How rows are found by key.
-        overrides: The table's checked ``hudi`` settings.
-        operation: Hudi's name of the operation.
+        layout: The table's columns, key and partitions.
+        index: The index by which Hudi finds rows.
+        overrides: The table's ``hudi`` settings, as :func:`check_overrides` returns them.
+        operation: Hudi's name of the write operation.
     """
     table = layout.schema.table
     return {
@@ -182,10 +182,10 @@ def table_options(
 
 
 def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
-    """Refuse a table without a key, unless its settings say that it is a log.
+    """Refuse a table that has no key and is not a log by its settings.
 
     Raises:
-        SchemaError: The table has no key, and its settings do not say that it is a log.
+        SchemaError: The table has no key, and its settings do not have ``mode: append``.
     """
     if not schema.key and not settings.appends:
         raise SchemaError(
@@ -200,8 +200,8 @@ def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str
     """Return the table's ``hudi`` settings as text, after a check.
 
     Raises:
-        ConfigError: A setting would break the lake's guarantees, is not a Hudi setting, or is a
-            secret.
+        ConfigError: A setting would break the lake's guarantees, is not Hudi's, is a secret, or has
+            a value that does not work.
     """
     for key, value in overrides.items():
         if not key.startswith("hoodie."):

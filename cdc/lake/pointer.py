@@ -14,7 +14,7 @@ from cdc.errors import LakeError, ReplacedGenerationError
 from cdc.store.documents import Codec, Part
 
 POINTER = "_current.json"
-"""Name of the file."""
+"""Name of the pointer's file."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _LOCAL = re.compile(r"file:(?://(?=/)|(?=/[^/]))")
@@ -62,7 +62,7 @@ class Pointer(Published):
         return Published(self.path, self.generation, self.attempt, self.published_at)
 
     def to_json(self) -> str:
-        """The text of the file."""
+        """Return the text of the pointer's file."""
         return _CODEC.write(self, indent=2)
 
     @classmethod
@@ -88,11 +88,11 @@ _CODEC = Codec(
 
 
 def moved(pointer: Pointer | None, to: Published) -> Pointer:
-    """Return the pointer that names a generation. The same generation may be published again.
+    """Return the pointer after a generation is published, which may be the current one already.
 
     Raises:
-        ReplacedGenerationError: The generation was published before, and another one has replaced
-            it. Readers would see an older state.
+        ReplacedGenerationError: The generation was published before, and another generation has
+            replaced it. Readers would see an older state.
     """
     if pointer is None:
         return Pointer.of(to)
@@ -111,7 +111,7 @@ def moved(pointer: Pointer | None, to: Published) -> Pointer:
 
 
 def local_folder(url: str) -> Path | None:
-    """Return the local folder of a URL; None if the URL is of another file system.
+    """Return the local folder of a URL or path; None for a URL of another file system.
 
     The text after ``file:`` is a literal path without escapes, as in Hadoop.
     """
@@ -140,7 +140,7 @@ def read_local(folder: Path) -> Pointer | None:
 
 
 def replace_local(folder: Path, text: str) -> None:
-    """Write a pointer into a local folder, in one step that survives a loss of power.
+    """Replace the pointer in a local folder in one step. The step survives a loss of power.
 
     Raises:
         LakeError: The folder cannot be written.

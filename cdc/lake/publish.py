@@ -51,20 +51,20 @@ def write_pointer(
     attempt: str,
     check: Callable[[], None] | None = None,
 ) -> Pointer:
-    """Publish a generation in one step: readers see either the former pointer or the new one.
+    """Publish a generation in one step. Readers see the former pointer or the new one.
 
     Args:
         spark: The session whose file systems are used.
         table_base: Folder of the table, which holds all its generations.
         path: Base path of the generation's Hudi table.
-        generation: Its number.
-        attempt: UUID of its bootstrap attempt.
-        check: Called right before and right after the write; raises FencedError when this process
-            no longer holds the table.
+        generation: The generation's number.
+        attempt: UUID of the generation's bootstrap attempt.
+        check: Called just before and just after the write. It raises FencedError if this process no
+            longer holds the table.
 
     Raises:
-        FencedError: This process no longer holds the table. If the pointer is already replaced, the
-            table's next run stops, since its record and the pointer do not agree.
+        FencedError: This process no longer holds the table. If the pointer was already replaced,
+            the table's next run stops, since the table's record does not agree with the pointer.
         ReplacedGenerationError: Another generation has replaced this one.
         LakeError: The file cannot be written.
     """
@@ -114,12 +114,12 @@ def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
 
 
 def list_files(spark: SparkSession, path: str, *, recursive: bool) -> Iterator[tuple[str, int]]:
-    """Yield path below a folder and size in bytes of each file; nothing without such a folder.
+    """Yield each file's path below the folder and its size in bytes; nothing without a folder.
 
     Args:
         spark: The session whose file systems are used.
         path: The folder.
-        recursive: Whether the files of its folders are listed, too.
+        recursive: Whether the files of the folders in it are listed, too.
 
     Raises:
         LakeError: The folder cannot be read.
@@ -143,8 +143,7 @@ def current_path(table_base: str, spark: SparkSession | None = None) -> str | No
         spark: A session whose file systems reach the folder; not needed for a local folder.
 
     Raises:
-        LakeError: The pointer cannot be read, or the folder is on another machine and there is no
-            session.
+        LakeError: The pointer cannot be read. Or the folder is not local and no session is given.
     """
     if spark is not None:
         pointer = read_pointer(spark, table_base)
@@ -178,7 +177,7 @@ def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
 
 
 def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> list[str]:
-    """Return the given attempts that have a folder; the folders' content is not read.
+    """Return those of the given attempts that have a folder, without a look into the folders.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -223,10 +222,11 @@ def delete_path(spark: SparkSession, path: str) -> bool:
 
 
 def has_commit(spark: SparkSession, path: str, instant: str) -> bool:
-    """Whether a Hudi table has a completed commit.
+    """Whether the commit of an instant is complete in a Hudi table.
 
-    A commit older than the active timeline counts as completed: it is archived. This happens to the
-    newest commit of an idle shard. The timeline is listed only if the commit's file is missing.
+    A commit that is older than the active timeline is archived, and counts as complete. The newest
+    commit of an idle shard can be that old. The timeline is listed only if the commit's file is
+    missing.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -244,7 +244,7 @@ def has_commit(spark: SparkSession, path: str, instant: str) -> bool:
 
 
 def probe(spark: SparkSession, url: str) -> None:
-    """Write and remove a file under ``url``.
+    """Check that files can be written and removed under ``url``, by doing so.
 
     Raises:
         LakeError: Files cannot be written or removed there.
@@ -257,7 +257,7 @@ def probe(spark: SparkSession, url: str) -> None:
 
 @contextmanager
 def _files(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
-    """Yield the Hadoop file system of ``path`` and the path; raise Java errors as LakeError."""
+    """Yield Hadoop's file system of ``path`` and Hadoop's path; Java errors become LakeErrors."""
     try:
         folder = _path(spark, path)
         yield folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), folder
@@ -277,8 +277,9 @@ def _child(spark: SparkSession, folder: Any, name: str) -> Any:
 def _replace(spark: SparkSession, files: Any, folder: Any, text: str) -> None:
     """Replace the pointer file in one step, so that readers never find it missing.
 
-    - On a local disk the operating system renames a new file over the old one.
-    - On HDFS Hadoop does. Elsewhere Hadoop's rename over a file is a delete and a rename.
+    - On a local disk, the operating system renames a new file over the old one.
+    - On HDFS, Hadoop renames a new file over the old one in one step. On other file systems,
+      Hadoop's rename over a file is a delete and then a rename.
     - Object stores show a file only after its last byte is written, so the file is written in
       place. Azure's store (abfs) is an exception: readers may find an empty file for a moment.
     """

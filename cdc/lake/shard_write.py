@@ -28,13 +28,13 @@ class ShardWrite:
     Args:
         shard: The shard.
         schema: The shard's columns in the lake, without the shard column.
-        settings: The table's settings.
-        rows: Meta and source columns; None commits the record without rows.
-        commit: The shard's record; None removes the shard from the table.
-        guard: Called right before the commit completes, with the shard's timeline; raises an error
+        settings: The settings of the shard's source table.
+        rows: The rows to write, with meta and source columns; None for a commit without rows.
+        commit: The shard's record for the commit; None removes the shard from the shared table.
+        guard: Called with the shard's timeline just before the commit completes. It raises an error
             to refuse the commit.
         replaces: Whether the rows replace all rows of the shard.
-        size: Size of the rows, for the choice of a new table's index.
+        size: Size of the shard's snapshot, by which the index of a new table is chosen.
     """
 
     shard: Shard
@@ -55,7 +55,7 @@ class ShardWrite:
 
 
 def carried(latest: Committed | None) -> dict[str, ShardAccount]:
-    """Return the accounts of all shards for the next commit."""
+    """Return the accounts of all shards as the next commit repeats them, with their instants."""
     if latest is None:
         return {}
     return {
@@ -69,7 +69,7 @@ def record_of(
     entries: Mapping[str, ShardAccount],
     types: Mapping[str, str],
 ) -> CommitRecord:
-    """Return the record of a joint commit of some shards, with the accounts of all shards."""
+    """Return the record of a commit for some shards. It has the accounts of all shards."""
     shards = dict(entries)
     for one in wanted:
         shards.pop(one.shard.name, None)
@@ -86,13 +86,13 @@ def record_of(
 
 
 def types_before(latest: Committed | None) -> dict[str, str]:
-    """Return the columns in the shared table's newest commit, without the shard column."""
+    """Return the columns' types in the shared table's newest commit, without the shard column."""
     shared = latest.record.shared if latest is not None else None
     return dict(shared.types) if shared is not None else {}
 
 
 def types_of(before: Mapping[str, str], wanted: Sequence[ShardWrite]) -> dict[str, str]:
-    """Return the columns of the shared table and of the shards, each with its widest type.
+    """Return the types of the columns of the table and of the shards. The widest type counts.
 
     Raises:
         SchemaError: The type of a shard's column cannot be merged with the table's.
@@ -108,8 +108,8 @@ def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
     """Refuse to write shards together if their settings define different row layouts.
 
     Raises:
-        ConfigError: A layout setting differs between two shards. If a shard's layout differs only
-            from the existing table, the write itself refuses it.
+        ConfigError: A layout setting differs between two of these shards. A difference from the
+            existing table is not found here: the write itself refuses it.
     """
     first = wanted[0]
     for one in wanted:
@@ -146,7 +146,7 @@ def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAcc
 def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount]) -> TableSettings:
     """Return the settings of the shared table, in which each shard has its own partitions.
 
-    Old files are retained for readers for the longest time in any shard's settings.
+    The time for which old files are retained for readers is the longest of all shards.
     """
     first = wanted[0]
     kept = {name: account.readers_keep_s for name, account in entries.items()}
@@ -174,6 +174,6 @@ def schema_of(wanted: ShardWrite, types: Mapping[str, str]) -> TableSchema:
 
 
 def _table(shard: Shard) -> TableId:
-    """Return the name of a shared table in errors and in Hudi's properties."""
+    """Return a shared table's identity, for errors and for Hudi's properties."""
     schema, _, name = shard.of.rpartition(".")
     return TableId("lake", schema or "shared", name)

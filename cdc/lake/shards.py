@@ -1,12 +1,12 @@
 """One Hudi table with the rows of several source tables.
 
-Each source table is a shard. A shard is copied, followed and committed like a separate table. Its
-rows have its name in the shard column. Each commit's metadata repeats the last CommitRecord of
-every shard, so the newest commit has every shard's offsets.
+Each source table is a shard. A shard is copied, followed and committed like a separate table. The
+shard's rows have its name in the shard column. Each commit's metadata repeats the last CommitRecord
+of every shard, so the newest commit has every shard's offsets.
 
 Hudi lets one writer commit at a time. So shards that are ready together share a commit: the first
-thread commits for all that wait. If the joint commit fails, each shard is tried alone, so that only
-the shard whose rows cannot be written stops.
+thread commits for all threads that wait. If the joint commit fails, each shard is tried alone. Then
+no shard stops except the one whose rows cannot be written.
 """
 
 from __future__ import annotations
@@ -56,13 +56,14 @@ _log = logging.getLogger(__name__)
 _TURN_S = 900.0
 """Bound of the wait for another process that commits to the same table, in seconds."""
 _LAST_OFFSET = 2**63 - 1
-"""The offset of a delete that wins over any offset of the row."""
+"""The offset of a delete that must win over every other event of its row."""
 
 
 class ShardTimeline(Timeline):
     """The commits of one shard in a shared table.
 
-    A commit may occur several times, since commits of other shards repeat the shard's record.
+    The same commit may occur several times, since commits of other shards repeat the shard's
+    record.
 
     Args:
         spark: The session whose JVM and file systems are used.
@@ -85,18 +86,18 @@ class ShardTimeline(Timeline):
 
 
 def shared_path(spark: SparkSession, shard: Shard) -> str:
-    """Return the base path of the Hudi table for a shard's rows; the path never changes."""
+    """Return the base path of the shared Hudi table of a shard. The path never changes."""
     there = current_path(shard.base_path, spark)
     return there or attempt_path(shard.base_path, identity_of(shard))
 
 
 def identity_of(shard: Shard) -> uuid.UUID:
-    """Return a shared table's UUID, which takes the place of an attempt's UUID in its path."""
+    """Return a shared table's UUID. In its path, it takes the place of an attempt's UUID."""
     return uuid.uuid5(uuid.NAMESPACE_URL, shard.base_path)
 
 
 def timeline_of(spark: SparkSession, attempt: Attempt) -> Timeline:
-    """Return the commits of an attempt's Hudi table; for a shard, only its own commits."""
+    """Return the timeline of an attempt's Hudi table, or of the attempt's shard in that table."""
     if attempt.shard is None:
         return Timeline(spark, attempt.path)
     return ShardTimeline(spark, attempt.path, attempt.shard)
@@ -130,7 +131,7 @@ class SharedTable:
             yield lease
 
     def write(self, wanted: ShardWrite) -> str:
-        """Commit a shard's request, together with the requests that wait at that time.
+        """Commit a shard's request, together with the other requests that wait at that time.
 
         Returns:
             The commit's instant.
@@ -139,7 +140,7 @@ class SharedTable:
             SchemaError: The shard's columns or key are incompatible with those of the others.
             FencedError: The guard refused, or another writer has taken the table over.
             LakeError: The rows cannot be written. No row of the shard was committed.
-            LeaseHeldError: Another process commits to the table for too long.
+            LeaseHeldError: Another process holds the table's lease for too long.
         """
         with self._lock:
             self._waiting.append(wanted)
@@ -158,7 +159,7 @@ class SharedTable:
         return wanted.instant or ""
 
     def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> None:
-        """Remove a shard and its rows from the table; do nothing if the table lacks the shard."""
+        """Remove a shard and its rows from the table, if the table has the shard."""
         spark = self._spark()
         entries = carried(Timeline(spark, self.path).latest())
         if shard.name not in entries:
@@ -169,6 +170,7 @@ class SharedTable:
         self.write(ShardWrite(shard, schema, settings, none, None, guard, replaces=True))
 
     def _commit_all(self, wanted: Sequence[ShardWrite]) -> None:
+        """Commit requests: first jointly, then alone each one that is not done yet."""
         joint = [one for one in wanted if not one.replaces]
         if len(joint) > 1:
             error = self._try(joint)
@@ -182,7 +184,10 @@ class SharedTable:
                 one.error = self._try([one])
 
     def _try(self, wanted: Sequence[ShardWrite]) -> Exception | None:
-        """Commit; return the error if nothing was committed, and log an error after the commit."""
+        """Commit requests together; return the error if nothing was committed.
+
+        An error after the commit is only logged.
+        """
         try:
             self._commit(wanted)
         except Exception as error:  # noqa: BLE001 - raised where the shards wait for it
@@ -193,6 +198,7 @@ class SharedTable:
         return None
 
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:
+        """Commit requests together under the table's lease, and set their instant."""
         spark = self._spark()
         with self.hold_lease() as lease, ExitStack() as held:
             timeline = Timeline(spark, self.path)
@@ -275,13 +281,13 @@ class SharedTable:
 class ShardTable:
     """A shard's part of a shared Hudi table, with the operations of a `FollowedTable`.
 
-    This class is not a `LakeTable`: `SharedTable.write` does every write, under the shared lease.
+    `SharedTable.write` does each of its writes, under the lease of the shared table.
 
     Args:
         spark: The session.
         path: Base path of the shared table.
         schema: The shard's columns, without the shard column.
-        settings: The table's settings.
+        settings: The settings of the shard's source table.
         shard: The shard.
         shared: The writer of the shared table.
     """
@@ -325,7 +331,7 @@ class ShardTable:
         return False
 
     def timeline(self) -> Timeline:
-        """The shard's own commits, as of now."""
+        """Return the shard's own commits, as of now."""
         return ShardTimeline(self._spark, self.path, self._shard.name)
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
@@ -333,7 +339,7 @@ class ShardTable:
         return self._write(rows, commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add rows by key in one commit, as `upsert` does: shards share the commit."""
+        """Add rows in one commit, in the same way as `upsert`, since shards share the commit."""
         return self._write(rows, commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
@@ -360,7 +366,7 @@ class ShardTable:
 
 @contextmanager
 def _read(rows: DataFrame) -> Iterator[DataFrame]:
-    """Read the rows now, and keep them for the length of a block."""
+    """Compute the rows now, and keep the result for the length of a block."""
     kept = rows.persist()
     try:
         kept.count()
@@ -370,7 +376,7 @@ def _read(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
-    """Return a shard's rows with all columns of the shared table."""
+    """Return a request's rows with all input columns of the shared table."""
     if wanted.rows is None:
         raise AssertionError("a write without rows has no frame")
     name = F.lit(wanted.shard.name).alias(wanted.shard.column)

@@ -35,7 +35,7 @@ def measure(spark: SparkSession, table_base: str, attempt: str) -> LakeSize:
 
 
 def _image_bytes(spark: SparkSession, path: str) -> int:
-    """Size of the files that a reader of the newest commit opens, in bytes."""
+    """Return the size of the files that a reader of the newest commit opens, in bytes."""
     timeline = Timeline(spark, path)
     if not timeline.exists:
         return 0

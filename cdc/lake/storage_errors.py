@@ -1,4 +1,4 @@
-"""Remedies for a lake's storage that refuses or does not answer, by the reason that it gives."""
+"""Remedies for a lake's storage that refuses or does not answer, by the text of its error."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _OTHERWISE = "Check the lake's URL, its credentials (lake.hadoop) and its permis
 
 
 def storage_remedy(reason: str) -> str:
-    """The remedy for an error of the lake's file system.
+    """Return the remedy for an error of the lake's file system.
 
     Args:
         reason: The text of the error, as Java gives it.
@@ -70,7 +70,7 @@ def storage_remedy(reason: str) -> str:
 
 
 def known_remedy(reason: str) -> str | None:
-    """The remedy for an error whose cause is the storage; None if the reason shows another cause.
+    """Return the remedy for an error whose cause in the storage is known, else None.
 
     Args:
         reason: The text of the error, as Java gives it.
@@ -79,7 +79,7 @@ def known_remedy(reason: str) -> str | None:
 
 
 def storage_error(what: str, reason: str, *, path: str) -> LakeError:
-    """The error of a place in the lake that cannot be used.
+    """Return the error for a place in the lake that cannot be used.
 
     Args:
         what: The place, and what cannot be done there.

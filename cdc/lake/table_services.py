@@ -1,8 +1,8 @@
 """Hudi's settings for the services after a commit: cleaning, archiving and clustering.
 
-Hudi itself starts none of these services, neither in a commit nor asynchronously: a service that
-writes to the timeline by itself is a second writer. :mod:`cdc.lake.upkeep` runs the services under
-the table's lease.
+By these settings, Hudi itself starts none of these services, neither in a commit nor
+asynchronously. A service that writes to the timeline by itself would be a second writer.
+:mod:`cdc.lake.upkeep` runs the services under the table's lease.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ CLUSTER_EVERY_COMMITS = 20
 CLUSTERING_KEY = "hoodie.clustering.inline.max.commits"
 """Hudi's setting for the commits between clusterings; ``hudi:`` of a table may change it."""
 MOST_BETWEEN_CLUSTERINGS = 1000
-"""The limit of that setting. Hudi counts in the active timeline, and every commit reads that."""
+"""Maximum of that setting. Hudi counts commits in the active timeline, which each commit reads."""
 MIB = 1024 * 1024
 SMALL_FILE_BYTES = 32 * MIB
-"""New rows are packed into files below this size, and only such files are clustered."""
+"""Size below which a file is small. Small files take new rows, and clustering merges them."""
 TARGET_FILE_BYTES = 128 * MIB
 CLUSTER_AT_ONCE_BYTES = 512 * MIB
-"""The most bytes that one clustering may rewrite."""
+"""Maximum number of bytes that one clustering rewrites."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """The newest commits, whose files are retained for readers.
+    """The number of newest commits whose files are retained for readers.
 
     Args:
-        commits: Number of these commits.
+        commits: The number of these commits.
     """
 
     commits: int
 
     @classmethod
     def of(cls, instants: Collection[str], keep_s: float, now: datetime) -> Retention:
-        """Return the commits that readers from the last ``keep_s`` seconds may have open.
+        """Return the retention for readers that began in the last ``keep_s`` seconds.
 
         Args:
             instants: Instants of the table's completed commits.
-            keep_s: How long a reader may take, in seconds.
+            keep_s: Time for which a reader may keep files open, in seconds.
             now: The current time, aware UTC.
         """
         first = f"{now - timedelta(seconds=keep_s):%Y%m%d%H%M%S%f}"[:17]
@@ -57,11 +57,11 @@ class Retention:
         return max(UPKEEP_EVERY_COMMITS, self.commits // 10)
 
     def options(self, *, cluster_every: int = 0) -> dict[str, str]:
-        """Hudi's settings for this retention.
+        """Return Hudi's settings for this retention.
 
         Args:
-            cluster_every: Number of commits between clusterings. The active timeline keeps at least
-                so many commits, since Hudi counts them there.
+            cluster_every: Number of commits between clusterings; 0 without clusterings. The active
+                timeline keeps more commits than this number, since Hudi counts them there.
         """
         least = max(KEPT_COMMITS, self.commits + 1, cluster_every + 1)
         return {
@@ -75,11 +75,12 @@ class Retention:
 
 
 def service_options(*, clustered: bool, sort_columns: tuple[str, ...]) -> dict[str, str]:
-    """Hudi's settings for the services of one table.
+    """Return Hudi's settings for the services of one table.
 
     Args:
         clustered: Whether small files are merged. False for bucket indexes, whose files are fixed.
-        sort_columns: Columns that order the rows of clustered files, so that key ranges are narrow.
+        sort_columns: Columns that order the rows of merged files. Each file's key range is then
+            narrow.
     """
     options = {
         "hoodie.clean.async.enabled": "false",

@@ -34,9 +34,9 @@ class Committed:
     Args:
         instant: Hudi's instant time, which orders commits of a table.
         action: ``commit``, ``deltacommit`` or ``replacecommit``.
-        record: The commit's record. Every later commit repeats the handoff, so that archiving
-            cannot lose it.
-        index: The index of the write.
+        record: The commit's record. Every later commit repeats the record's handoff, so that
+            archiving cannot lose the handoff.
+        index: The index with which the commit was written; None if the commit does not name one.
     """
 
     instant: str
@@ -51,13 +51,13 @@ class Committed:
 
 
 class Timeline:
-    """The completed commits of one lake table, read through Hudi's meta client without a Spark job.
+    """The commits of one lake table, read through Hudi's meta client without a Spark job.
+
+    The object has the commits as of its construction, or as of the last :meth:`reload`.
 
     Args:
         spark: The session whose JVM and file systems are used.
         path: Base path of the Hudi table.
-
-    The object has the commits as of its construction or of the last :meth:`reload`.
 
     Raises:
         LakeError: The path exists, but is not a readable Hudi table.
@@ -98,7 +98,7 @@ class Timeline:
         return list(self._newest_first())[::-1]
 
     def latest(self) -> Committed | None:
-        """Return the newest commit with a record, of any kind.
+        """Return the newest commit with a record, whatever its kind, or None.
 
         A chunk commit that was rolled back while it completed is skipped. Its chunks are copied
         again.
@@ -120,7 +120,7 @@ class Timeline:
         )
 
     def latest_offsets(self) -> Committed | None:
-        """Return the newest commit with stream offsets.
+        """Return the newest commit with stream offsets, or None.
 
         The guard refuses a commit whose instant is below a completed one (see
         :mod:`cdc.lake.guard`). So the commit with the greatest instant has the greatest offsets.
@@ -140,13 +140,14 @@ class Timeline:
         return None
 
     def handoff(self) -> Committed | None:
-        """Return the newest commit with a handoff."""
+        """Return the newest commit with a handoff, or None."""
         return next((c for c in self._newest_first() if c.record.handoff is not None), None)
 
     def chunks(self, attempt: str) -> frozenset[int]:
-        """Return the ids of the snapshot chunks in the active timeline's commits of ``attempt``.
+        """Return the ids of the snapshot chunks that an attempt's commits have written.
 
-        A commit that completed while it was rolled back does not count.
+        Commits that are archived do not count. Nor does a commit that was rolled back while it
+        completed.
         """
         undone = self.undone()
         return frozenset(
@@ -158,7 +159,7 @@ class Timeline:
         )
 
     def completed_instants(self) -> frozenset[str]:
-        """Return the instants of all completed commits, including clusterings."""
+        """Return the instants of the active timeline's completed commits and clusterings."""
         return frozenset(instant for instant, _ in self._listed())
 
     def commits_since_clustering(self) -> int:
@@ -173,7 +174,7 @@ class Timeline:
         return len(listed)
 
     def newest_instant(self) -> str | None:
-        """Return the greatest instant of a completed commit; None for an empty timeline."""
+        """Return the greatest instant of a completed commit; None if there is no such commit."""
         return max(self.completed_instants(), default=None)
 
     def last_instant(self) -> str | None:
@@ -191,7 +192,7 @@ class Timeline:
         return sorted({str(one.requestedTime()) for one in pending.getInstants()})
 
     def undone(self) -> frozenset[str]:
-        """Return the instants of commits that a rollback in the active timeline names."""
+        """Return the instants of the commits that were, or are being, rolled back."""
         if self._meta is None:
             return frozenset()
         timeline = self._meta.getActiveTimeline()
@@ -206,7 +207,7 @@ class Timeline:
         return frozenset(undone)
 
     def pending_clusterings(self) -> list[str]:
-        """Return the instants of clusterings that are planned and not completed."""
+        """Return the instants of clusterings that are planned or begun, and not completed."""
         if self._meta is None:
             return []
         clustering = java_class(self._spark, "org.apache.hudi.common.util.ClusteringUtils")
@@ -224,7 +225,7 @@ class Timeline:
         return files
 
     def largest_file_bytes(self, committed: Committed) -> int:
-        """Return the size of the largest file of a commit, in bytes."""
+        """Return the size of the largest file that a commit wrote, in bytes."""
         for place, (instant, _) in enumerate(self._listed()):
             if instant == committed.instant:
                 stats = self._metadata(instant, self._completed().get(place)).getWriteStats()
@@ -232,6 +233,7 @@ class Timeline:
         return 0
 
     def _newest_first(self) -> Iterator[Committed]:
+        """Yield the active timeline's commits that have a record, newest first."""
         listed = self._listed()
         for place in reversed(range(len(listed))):
             committed = self._committed_at(listed[place][0], place)
@@ -239,6 +241,7 @@ class Timeline:
                 yield committed
 
     def _committed_at(self, instant: str, place: int) -> Committed | None:
+        """Return the commit at a place of the list of completed commits, read at most once."""
         if instant not in self._read:
             self._read[instant] = self._committed(instant, self._completed().get(place))
         return self._read[instant]
@@ -260,34 +263,37 @@ class Timeline:
         )
 
     def _completed(self) -> Any:
-        """Hudi's list of the completed commits, oldest first."""
+        """Return Hudi's list of the completed commits, oldest first."""
         if self._instants is None:
             commits = self._meta.getActiveTimeline().getCommitsTimeline()
             self._instants = commits.filterCompletedInstants().getInstants()
         return self._instants
 
     def _listed(self) -> list[tuple[str, str]]:
-        """Instant and action of the completed commits, oldest first, in one call to the JVM."""
+        """Return instant and action of each completed commit, oldest first, by one call to Java."""
         if self._meta is None:
             return []
         return _INSTANT.findall(str(self._completed().toString()))
 
     def _metadata(self, time: str, instant: Any) -> Any:
-        """Hudi's metadata of a commit. The last one is kept: each read is two calls to a store."""
+        """Return Hudi's metadata of a commit. The last one read is kept.
+
+        Each read is two calls to the lake's storage.
+        """
         if self._last is None or self._last[0] != time:
             utils = java_class(self._spark, "org.apache.hudi.common.table.timeline.TimelineUtils")
             self._last = time, utils.getCommitMetadata(instant, self._meta.getActiveTimeline())
         return self._last[1]
 
     def _whole(self, committed: Committed | None) -> Committed | None:
-        """Return the commit; raise an error if a rollback names this commit or a clustering.
+        """Return the commit, unless it or any completed clustering or overwrite was rolled back.
 
-        A writer may be suspended right before its last step, and resume while the next writer rolls
+        A writer may be suspended just before its last step, and resume while the next writer rolls
         its commit back. The suspended writer may then complete a commit whose files are gone. The
         offsets of such a commit must not count. If the commit was a clustering, rows are gone.
 
         Raises:
-            LostHistoryError: A rollback names one of these commits.
+            LostHistoryError: One of these commits was rolled back.
         """
         if committed is None:
             return None

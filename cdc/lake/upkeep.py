@@ -1,8 +1,8 @@
 """Maintains a lake table between commits: cleaning, archiving, and merging small files.
 
 Each step writes to the timeline, so each step runs under the table's lease. A clustering replaces
-files, so the guard of a run also checks its commit. An overwrite in Hudi does not replace the files
-of a planned clustering. So the next writer drops an interrupted clustering before its own write.
+files, so its commit has a guard like the commit of a run. Hudi's overwrite does not replace the
+files of a planned clustering. So the next writer drops an interrupted clustering before it writes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Upkeep:
         spark: The session.
         path: Base path of the Hudi table.
         options: Hudi's settings of the table.
-        check: Raises :class:`~cdc.errors.FencedError` when this process no longer holds the table.
+        check: Raises :class:`~cdc.errors.FencedError` if this process no longer holds the table.
         clusters: Whether small files are merged. False for a bucket index.
     """
 
@@ -74,14 +74,14 @@ class Upkeep:
                 step()
 
     def _delete_late_files(self) -> None:
-        """Delete files of rolled back commits, which readers would see after archiving."""
+        """Delete the late files of rolled back commits. After archiving, readers would see them."""
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0
         timeline = Timeline(self._spark, self._path)
         delete_late_files(self._spark, timeline, partition_columns=partition_columns)
 
     def _cluster(self, client: Any) -> None:
-        """Merge small files in a commit that the guard can refuse."""
+        """Merge small files, if this is due, in a commit that the guard can refuse."""
         timeline = Timeline(self._spark, self._path)
         often = self._options.get(CLUSTERING_KEY)
         if not self._clusters or often is None or timeline.commits_since_clustering() < int(often):
@@ -125,11 +125,11 @@ class Upkeep:
 
 
 def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[str, str]) -> None:
-    """Undo clusterings that are planned or begun and not completed. Their writer is gone.
+    """Undo the clusterings that are planned or begun, and not completed. Their writer is gone.
 
     Args:
         spark: The session.
-        timeline: The table's commits; reloaded if a clustering was undone.
+        timeline: The table's commits. They are reloaded if a clustering is undone.
         options: Hudi's settings of the table.
 
     Raises:
@@ -158,7 +158,7 @@ def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[s
 
 @contextmanager
 def _client(spark: SparkSession, path: str, options: Mapping[str, str]) -> Iterator[Any]:
-    """Hudi's write client for a table."""
+    """Yield Hudi's write client for a table, and close it after the block."""
     tools: Any = getattr(java_class(spark, "org.apache.hudi.HoodieCLIUtils$"), "MODULE$")
     maps = java_class(spark, "org.apache.spark.api.python.PythonUtils")
     none = getattr(java_class(spark, "scala.None$"), "MODULE$")

@@ -48,25 +48,25 @@ class FollowedTable(Protocol):
     layout: RowLayout
 
     def read(self) -> DataFrame:
-        """The rows as of the last commit."""
+        """Return the rows as of the last commit."""
 
     def timeline(self) -> Timeline:
-        """The table's commits."""
+        """Return the table's commits."""
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Apply changes."""
+        """Apply changes in one commit, and return its instant."""
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add rows that are not there yet."""
+        """Add rows that are not there yet, in one commit, and return its instant."""
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace all rows."""
+        """Replace all rows in one commit, and return its instant."""
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record without rows."""
+        """Commit a record without rows, and return the commit's instant."""
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Do the upkeep that is due after a commit."""
+        """Do the upkeep that is due after a commit; return whether it was done."""
 
 
 class LakeTable:
@@ -80,7 +80,8 @@ class LakeTable:
 
     Raises:
         ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
-        SchemaError: The table's columns do not make valid lake rows.
+        SchemaError: The table's columns do not make valid lake rows, or the table lacks a key and
+            is not a log.
     """
 
     def __init__(
@@ -101,9 +102,9 @@ class LakeTable:
         Args:
             rows: Meta and source columns.
             commit: The commit's record. A resumed copy skips the chunks that the record names.
-            guard: As for `upsert`.
+            guard: The same as in `upsert`.
             size: Planned size of the whole snapshot, by which the first commit chooses the table's
-                index. None means a snapshot of unknown size in several commits.
+                index; None for a snapshot of unknown size that takes several commits.
 
         Returns:
             The commit's instant.
@@ -140,9 +141,9 @@ class LakeTable:
         In soft delete mode, rows with ``OP = 'd'`` stay, with ``DELETED`` set.
 
         Args:
-            rows: Meta and source columns, at most one row per key. Evaluated once.
+            rows: Rows with meta and source columns, at most one per key. They are computed once.
             commit: The commit's record.
-            guard: Called right before the commit completes, after all files are written; raises
+            guard: Called after all files are written, just before the commit completes. It raises
                 FencedError to refuse the commit.
 
         Returns:
@@ -156,28 +157,28 @@ class LakeTable:
         return self._write_if_current(rows, "upsert", commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add rows that are not in the table yet, without a look-up; otherwise like `upsert`."""
+        """Add rows that are not in the table yet, without a look-up. In all else like `upsert`."""
         return self._write_if_current(rows, "insert", commit, guard)
 
     def fill(self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize) -> str:
-        """Create the table with ``rows``; ``size`` decides its index. Otherwise like `upsert`."""
+        """Create the table with ``rows`` and the index for ``size``. In all else like `upsert`."""
         index = IndexLayout.choose(self._settings, self.layout, size)
         check = self._guard(self.timeline(), commit, guard)
         operation = "upsert" if index.is_bucket else "insert"
         return self._write(rows, operation, commit, index, check)
 
     def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace the partitions for which ``rows`` has rows; otherwise like `upsert`."""
+        """Replace each partition for which ``rows`` has a row. In all else like `upsert`."""
         return self._write_if_current(rows, "insert_overwrite", commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace all rows of the table by ``rows``, in one commit; otherwise like `upsert`."""
+        """Replace all rows of the table by ``rows``. In all else like `upsert`."""
         return self._write_if_current(
             live_rows(rows, self.layout), "insert_overwrite_table", commit, guard
         )
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record without rows: offsets or a handoff; otherwise like `upsert`."""
+        """Commit a record without rows, for its offsets or handoff. In all else like `upsert`."""
         columns = [F.lit(None).cast(kind).alias(name) for name, kind in self.layout.input_columns]
         no_rows = self._spark.range(0).select(*columns).where("false")
         # An insert needs no look-up in the index.
@@ -186,15 +187,15 @@ class LakeTable:
     def keep_up(self, check: Callable[[], None]) -> bool:
         """Clean, archive, and merge small files, if this is due after a commit.
 
-        A failure is only logged, since the commit before the upkeep remains valid. The upkeep is
-        due again later.
+        A failure is logged and not raised, since the commit before the upkeep remains valid. The
+        upkeep is due again after later commits.
 
         Args:
-            check: Raises FencedError if this process no longer holds the table. Called before each
-                step, and right before the commit of a clustering completes.
+            check: Raises FencedError if this process no longer holds the table. It is called before
+                each step, and just before the commit of a clustering completes.
 
         Returns:
-            Whether the upkeep was due and done.
+            Whether the upkeep was due and was done.
 
         Raises:
             FencedError: This process no longer holds the table.
@@ -228,6 +229,7 @@ class LakeTable:
         return True
 
     def _is_due(self, instants: frozenset[str]) -> bool:
+        """Whether upkeep is due after the last of these commits."""
         return len(instants) % self._retention(instants).every == 0
 
     def _retention(self, instants: frozenset[str]) -> Retention:
@@ -239,12 +241,13 @@ class LakeTable:
         return read_table(self._spark, self.path)
 
     def timeline(self) -> Timeline:
-        """The table's commits, as of now."""
+        """Return the table's commits, as of now."""
         return Timeline(self._spark, self.path)
 
     def _write_if_current(
         self, rows: DataFrame, operation: str, commit: CommitRecord, guard: Guard
     ) -> str:
+        """Write rows, unless ``delete_mode`` has changed since the table was created."""
         timeline = self.timeline()
         if timeline.exists and timeline.deletes_rows == self.layout.soft_delete:
             raise ConfigError(
@@ -262,6 +265,7 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def _guard(self, timeline: Timeline, commit: CommitRecord, guard: Guard) -> CommitGuard:
+        """Return the guard of a commit that begins with this timeline."""
         return CommitGuard(
             self._spark,
             self.path,
@@ -271,6 +275,7 @@ class LakeTable:
         )
 
     def _index(self, timeline: Timeline, previous: Committed | None) -> IndexLayout:
+        """Return the table's index; choose it for a new table and for an outgrown bucket index."""
         if previous is None or previous.index is None:
             return IndexLayout.choose(self._settings, self.layout, None)
         index = previous.index
@@ -291,6 +296,7 @@ class LakeTable:
         index: IndexLayout,
         guard: CommitGuard,
     ) -> str:
+        """Write rows with a record in one commit that the guard can refuse; return its instant."""
         options = self._options(index, operation)
         self._commits = frozenset()
         options |= {COMMIT_KEY: commit.to_json(), INDEX_KEY: index.to_json(), "path": self.path}
@@ -340,7 +346,10 @@ class LakeTable:
     def _call_writer(
         self, rows: DataFrame, operation: str, options: dict[str, str], guard: CommitGuard
     ) -> str | None:
-        """Call the writer that ``df.write.format("hudi")`` calls, with the guard."""
+        """Call the writer of ``df.write.format("hudi")``, with the guard; return the instant.
+
+        The result is None if Hudi did not commit.
+        """
         none, some = getattr(self._java("scala.None$"), "MODULE$"), self._java("scala.Some")
         params, client = none, none
         if ahead := ahead_of_clock(max(guard.began, default=None)):

@@ -26,7 +26,7 @@ class BinlogPosition:
         offset: Bytes from the beginning of that file.
 
     Raises:
-        StateError: No file of a binlog has that name.
+        StateError: No file of a binlog has such a name, or the offset is negative.
     """
 
     file: str
@@ -76,13 +76,14 @@ class BinlogPosition:
         return self if self.reaches(other) else other
 
     def moved(self, by: int) -> BinlogPosition:
-        """Return the place ``by`` bytes further in the same file, and never before its start."""
+        """Return the place ``by`` bytes further in the same file, never before its start."""
         return BinlogPosition(self.file, max(0, self.offset + by))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.offset}"
 
     def _comparable(self, other: object) -> BinlogPosition:
+        """Return the other position if it is a place in this binlog, else raise an error."""
         if not isinstance(other, BinlogPosition):
             raise PositionError.of_kinds(self, other)
         if other.base != self.base:
@@ -98,10 +99,10 @@ class BinlogPosition:
 class StoredPosition:
     """Connect's stored position for a MySQL server, as GTIDs and as a place in the binlog.
 
-    The place is always right. The GTIDs are right only if the connector updates them. If a
-    connector started while the server did not use GTIDs but still had older ones, it repeats these
-    older GTIDs forever: they are too few, never too many. So the caller's position decides which of
-    the two terms is compared.
+    The place is always right. The GTIDs are right only if the connector updates them. A server that
+    no longer uses GTIDs can still have older ones. A connector that starts then repeats these older
+    GTIDs forever. They can lack transactions, but they never have too many. A caller's position is
+    either GTIDs or a place, and is compared with the same kind.
 
     Args:
         gtids: The transactions, if the connector names any.
@@ -120,7 +121,7 @@ class StoredPosition:
         return self.like(other).reaches(other)
 
     def joined(self, other: StoredPosition) -> StoredPosition:
-        """Return the later position, in each term that both positions have."""
+        """Return the later GTIDs and the later place; None where either position has none."""
         gtids, place = self.gtids, self.place
         return StoredPosition(
             None if gtids is None or other.gtids is None else gtids.joined(other.gtids),
@@ -128,7 +129,7 @@ class StoredPosition:
         )
 
     def like(self, other: LogPosition) -> LogPosition:
-        """Return the term of this position that has the other's kind.
+        """Return the GTIDs or the place of this position, whichever is of the other's kind.
 
         Raises:
             PositionError: The other is of a kind that the connector has not stored.

@@ -1,8 +1,8 @@
 """Sets of global transaction ids (GTIDs) of MySQL and MariaDB, as values.
 
-The fence, and each check whether capture has passed a position, compare two such sets. This module
-compares them instead of the server, since one of the sets often comes from Connect's stored
-offsets, from the state store or from a lake commit.
+The fence compares two such sets. So does each check whether capture has passed a position. The
+comparison is made here and not by the server, since one of the sets often comes from Connect's
+stored offsets, from the state store or from a lake commit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Set = TypeVar("_Set", bound="GtidSet")
 
 
 class GtidSet(LogPosition, Protocol):
-    """A set of transactions. Sets of one kind of server compare; others raise `PositionError`."""
+    """A set of transactions. A comparison with another kind of set raises `PositionError`."""
 
     def without(self: _Set, other: _Set) -> _Set:
         """Return the transactions of this set that are not in the other."""
@@ -77,7 +77,7 @@ class MysqlGtidSet:
         return not _same_kind(self, other).without(self)
 
     def joined(self, other: MysqlGtidSet) -> MysqlGtidSet:
-        """Return the transactions of both sets."""
+        """Return the union of both sets."""
         theirs = _same_kind(self, other).intervals
         return MysqlGtidSet(
             {
@@ -110,10 +110,13 @@ class MysqlGtidSet:
 
 @dataclass(frozen=True)
 class MariadbGtidSet:
-    """A position of MariaDB, as in ``0-1-270,1-5-3``: all transactions up to it, by domain.
+    """A position of MariaDB, as in ``0-1-270,1-5-3``. It has a last transaction for each domain.
+
+    The set has all transactions of a domain up to the last one.
 
     Within a domain, numbers rise in the order of the binlog, regardless of the server that assigned
-    them; ``gtid_strict_mode`` ensures this. So containment is a comparison per domain.
+    them; ``gtid_strict_mode`` ensures this. So one set contains another set if it is as far or
+    further in each domain.
 
     Args:
         last: Server and number of the last transaction of each domain.
@@ -141,12 +144,12 @@ class MariadbGtidSet:
         return not _same_kind(self, other).without(self)
 
     def joined(self, other: MariadbGtidSet) -> MariadbGtidSet:
-        """Return the further position of each domain."""
+        """Return the later of the two positions in each domain."""
         ahead = _same_kind(self, other).without(self)
         return MariadbGtidSet(dict(sorted({**self.last, **ahead.last}.items())))
 
     def without(self, other: MariadbGtidSet) -> MariadbGtidSet:
-        """Return the domains in which this set goes further than the other, with its positions."""
+        """Return this set's positions, in the domains in which it is ahead of the other set."""
         theirs = _same_kind(self, other).last
         return MariadbGtidSet(
             {
@@ -169,7 +172,7 @@ class MariadbGtidSet:
 
 
 def mariadb_numbers(text: str) -> list[tuple[int, int, int]]:
-    """Parse GTIDs of MariaDB: domain, server and number of each.
+    """Parse GTIDs of MariaDB; return domain, server and number of each.
 
     Raises:
         StateError: The text is not of that form.
@@ -196,6 +199,7 @@ def _joined(ranges: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def _difference(ranges: Iterable[Interval], removed: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Return the numbers that are in no removed range, which are in ascending order."""
     result = []
     for first, last in ranges:
         at = first
@@ -211,7 +215,7 @@ def _difference(ranges: Iterable[Interval], removed: Iterable[Interval]) -> tupl
 
 
 def _same_kind(mine: _Set, other: object) -> _Set:
-    """Return the other set if it is of this kind; a position of another kind raises an error."""
+    """Return ``other`` if it is of the same kind as ``mine``, else raise an error."""
     if not isinstance(other, type(mine)):
         raise PositionError.of_kinds(mine, other)
     return other

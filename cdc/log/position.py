@@ -32,7 +32,7 @@ class LogPosition(Protocol):
 
 
 def shortfall(seen: _Position | None, upto: _Position) -> str:
-    """Return a message if a capture has not reached a position; empty if it has.
+    """Return a message if a capture has not reached a position, or an empty text if it has.
 
     Args:
         seen: The captured position; None if nothing is captured.

@@ -1,4 +1,4 @@
-"""Reads values for which the connectors of MySQL and MariaDB differ from PostgreSQL's connector.
+"""Reads values that the connectors of MySQL and MariaDB send differently from PostgreSQL's.
 
 The events do not mark these differences. Like `cdc.rows.semantic_types`, this module writes Spark
 SQL over ``from_avro``.
@@ -27,9 +27,9 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """Return the value of a type that other connectors send in another form, or None.
+    """Return the lake's value of a type that only these connectors send in this form, or None.
 
-    The column's type on the source decides.
+    The type of the column on the source decides whether the value has such a form.
     """
     name, kind = field.connect_name or "", field.avro_type
     if name.endswith("time.Year") and lake == "int":
@@ -56,7 +56,7 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
 
 
 def _ewkb(raw: str) -> LakeValue:
-    """Return a geometry that includes its SRID if the SRID is not 0."""
+    """Return a geometry as WKB, or as EWKB with its SRID if the SRID is not 0."""
     number = f"right(concat('0000000', hex({raw}.srid)), 8)"
     srid = ", ".join(f"substring({number}, {place}, 2)" for place in (7, 5, 3, 1))
     head, rest = f"substring({raw}.wkb, 1, 4)", f"substring({raw}.wkb, 6)"
@@ -68,14 +68,15 @@ def _ewkb(raw: str) -> LakeValue:
 
 
 def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchema) -> str | None:
-    """Spark SQL that is true if a binlog event may have another value than the source.
+    """Return Spark SQL that is true where an event's value may differ from the source's value.
 
     Args:
         raw: The field, in Spark SQL.
         field: The field as the writer declared it.
         column: The lake's column.
-        table: The lake's columns and key. Without a key, an empty JSON object is taken as it is:
-            the row cannot be read from the source, and a new row rarely has the other meaning.
+        table: The lake's columns and key. In a table without a key, an empty JSON object is never
+            in doubt. Its row could not be read from the source, and a new row's empty object rarely
+            replaces another document.
 
     Returns:
         The expression; None if values of this type are always certain.
@@ -91,14 +92,15 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
 
 
 def zero_date_test(raw: str, field: DebeziumField) -> str | None:
-    """Spark SQL that is true where a binlog's date may be a zero date, which no calendar has.
+    """Return Spark SQL that is true where an event's value may replace a zero date.
 
-    In a NOT NULL column, the connectors of MySQL and MariaDB send the start of 1970 or the column's
-    default for a zero date. MariaDB's connector does this in every timestamp column, and its text
-    has the column's number of fractional digits. Text with a nonzero fraction is a real value.
+    A zero date is in no calendar. In a NOT NULL column, the connectors of MySQL and MariaDB send
+    the start of 1970 or the column's default instead of it. MariaDB's connector does this in every
+    timestamp column, and its text has the column's number of fractional digits. Text with a nonzero
+    fraction is a real value.
 
     Returns:
-        The expression, or None when the value is not a date.
+        The expression, or None if the value is neither a date nor a time with a date.
     """
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp"):
@@ -111,7 +113,7 @@ def zero_date_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def binlog_position(source: str) -> str:
-    """Spark SQL of an event's place in the binlog, as text that sorts as the binlog does."""
+    """Return Spark SQL of an event's place in the binlog. The texts sort in the binlog's order."""
     parts = (
         f"lpad(regexp_extract({source}.file, '[0-9]+$', 0), 10, '0')",
         f"lpad({source}.pos, 20, '0')",
@@ -121,7 +123,7 @@ def binlog_position(source: str) -> str:
 
 
 def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
-    """Spark SQL of an event's number among the table's events in its transaction, from 1.
+    """Return Spark SQL of an event's number among its transaction's events of the table, from 1.
 
     The number is 0 if the connector does not send it.
     """
@@ -130,16 +132,17 @@ def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
 
 
 def is_tagged(source: str, schema: DebeziumSchema) -> str:
-    """Spark SQL that is true of an event whose transaction has a tag in its GTID (uuid:tag:3).
+    """Return Spark SQL that is true for an event whose GTID has a tag (uuid:tag:3).
 
-    MySQL's connector sends such a transaction again after it lost its connection. The repeated
-    events come after those of later transactions, so an older row would replace a newer one.
+    MySQL's connector sends a transaction with a tag again after it lost its connection. The
+    repeated events come after those of later transactions, so an older row would replace a newer
+    one.
     """
     return f"coalesce({source}.gtid LIKE '%:%:%', FALSE)" if _has_gtid(schema) else "FALSE"
 
 
 def transaction_number(source: str, schema: DebeziumSchema) -> str:
-    """Spark SQL of a number that distinguishes transactions, in a binlog by GTID (0 without)."""
+    """Return Spark SQL of a number for each transaction; 0 for a binlog without GTIDs."""
     if not schema.from_binlog:
         return f"{source}.txId"
     return f"xxhash64({source}.gtid)" if _has_gtid(schema) else "0"
@@ -150,14 +153,15 @@ def _has_gtid(schema: DebeziumSchema) -> bool:
 
 
 def not_of_a_log(lacking: str, *, from_binlog: bool) -> str:
-    """Branches of a Spark SQL CASE: the reasons why a table without a key cannot apply an event.
+    """Return branches of a Spark SQL CASE: why a table without a key cannot apply an event.
 
     A row without a key cannot be found again, neither for a change nor for a read from the source.
 
     Args:
-        lacking: Names of the columns whose value is not certain, an array or NULL.
-        from_binlog: Whether the connector sends all changes of a table. Updates and deletes are
-            then not a problem: the log takes the inserts only.
+        lacking: Spark SQL of the names of the columns whose value is not certain: an array, or
+            NULL.
+        from_binlog: Whether a connector of MySQL or MariaDB sent the events. It sends all changes
+            of a table. So updates and deletes are expected, and the log leaves them out.
     """
     unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
         THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL or an'

@@ -7,7 +7,7 @@ The others exist only between the decoder and the writer.
 from __future__ import annotations
 
 PREFIX = "_cdc_"
-"""Prefix of every name below."""
+"""Prefix of the name of every column of this module."""
 
 RESERVED_PREFIXES = (PREFIX, "_hoodie_")
 """No source column may have a name that begins with one of these, in upper or lower case."""
@@ -16,8 +16,8 @@ RESERVED_PREFIXES = (PREFIX, "_hoodie_")
 
 OP = "_cdc_op"
 """Operation that made the row: ``r`` (copied), ``c`` (inserted), ``u`` (updated) or, where deletes
-are soft, ``d`` (deleted). An event can also have ``t`` (TRUNCATE), or NULL if it cannot be
-applied."""
+are soft, ``d`` (deleted). A decoded record can also have ``t`` (TRUNCATE) or ``tombstone``. A
+record that cannot be applied has NULL."""
 
 SOURCE_TS = "_cdc_source_ts"
 """Time of the change on the source, UTC; for a copied row, the time at which its view was taken."""
@@ -29,7 +29,7 @@ OFFSET = "_cdc_offset"
 """Offset of the event in its topic; the ordering field of upserts."""
 
 SCHEMA_ID = "_cdc_schema_id"
-"""Registry id of the schema that the event was written with; NULL for a copied row."""
+"""Registry id of the schema with which the event was written; NULL for a copied row."""
 
 INGESTED_AT = "_cdc_ingested_at"
 """Time of the run or of the copy that wrote the row, UTC."""
@@ -57,11 +57,11 @@ KEY = "_cdc_key"
 """Record key as one text. It exists only where Hudi's own key generators do not build the key."""
 
 SNAPSHOT_OFFSET = -1
-""":data:`OFFSET` of a copied row: it sorts before every event."""
+"""The :data:`OFFSET` of a copied row, so that the row sorts before every event."""
 
 SNAPSHOT_POSITION = "0"
-""":data:`POSITION` of a copied row: it sorts before every position. It is short, since each row of
-a copy has it."""
+"""The :data:`POSITION` of a copied row, which sorts before every position of the log. The text is
+short, since each row of a copy has it."""
 
 # Columns of decoded events, which the lake does not have.
 
@@ -72,15 +72,16 @@ TRANSACTION = "_cdc_transaction"
 """Number of the event's transaction on the source, a bigint."""
 
 ORDER = "_cdc_order"
-"""Number of the event among its table's in its transaction, a bigint; only without a key."""
+"""Number of the event among the table's events in its transaction, a bigint. Only the events of a
+table without a key have this column."""
 
 UNAVAILABLE = "_cdc_unavailable"
 """Names of the columns whose value the connector did not have, an array; NULL if it had all."""
 
 UNCLEAR = "_cdc_unclear"
-"""Whether a column of :data:`UNAVAILABLE` may have changed, a boolean. It may if its value can be a
-NULL that was sent as the column's default, a value that a binlog event does not show clearly, or a
-column that is always read from the source."""
+"""Whether a column of :data:`UNAVAILABLE` may have changed, a boolean. An unavailable column may
+have changed in three cases: the sent value may replace a NULL, a binlog event does not show the
+value clearly, or the column is always read from the source."""
 
 PROBLEM = "_cdc_problem"
 """The reason why the record cannot be applied, a string; NULL if it can be applied."""
@@ -90,11 +91,11 @@ DECODED_ONLY = (PARTITION, TRANSACTION, ORDER, UNAVAILABLE, UNCLEAR, PROBLEM)
 # Columns of folded rows, which the lake does not have.
 
 MISSING = "_cdc_missing"
-"""Names of the columns whose value the batch does not have, an array; NULL if it has all."""
+"""Names of the columns whose value in this row the batch lacks, an array; NULL if it lacks none."""
 
 MOVED = "_cdc_moved"
-"""Whether the row got its key within the batch, a boolean. The lake's row with that key is then
-another row."""
+"""Whether the row got its key within the batch, a boolean. If so, a row of the lake with that key
+is another row."""
 
 
 def scratch(name: str) -> str:
@@ -103,5 +104,5 @@ def scratch(name: str) -> str:
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a source column of that name could collide with ours or with Hudi's."""
+    """Return whether a source column's name has a prefix of this product or of Hudi."""
     return name.lower().startswith(RESERVED_PREFIXES)

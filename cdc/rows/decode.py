@@ -1,9 +1,9 @@
 """Decodes Kafka records in the JVM, by their schema id, into changes in one normal form.
 
-The normal form has one row per record, or two if an update changed a key (see
-:class:`EventRules`). A row has the lake's meta columns, the table's columns in lake types, and
-columns that never reach the lake (:data:`cdc.rows.columns.DECODED_ONLY`). A record with a
-``PROBLEM`` does not have an ``OP``.
+The normal form has one row per record, or two rows if an update changed a key (see
+:class:`EventRules`). A row has the lake's meta columns, the table's columns in lake types, and the
+columns of :data:`cdc.rows.columns.DECODED_ONLY`, which never reach the lake. If a record has a
+``PROBLEM``, its ``OP`` is NULL.
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ def decode(
     *,
     ingested_at: datetime,
 ) -> DataFrame:
-    """Decode records into normal form, each with the schema that it was written with.
+    """Decode records into normal form. Each record is read by the schema that its id names.
 
-    No record is dropped, and no record raises an error: a record that cannot be read has a
-    ``PROBLEM``. If ``schemas`` lacks the record's schema, this is :data:`UNKNOWN_SCHEMA`. Bytes
-    after the Avro body are a problem, too, although Avro's decoders ignore them: they occur if the
-    schema id now belongs to another schema.
+    No record is dropped, and no record raises an error. A record that cannot be read has a
+    ``PROBLEM``. If ``schemas`` lacks the record's schema, the problem is :data:`UNKNOWN_SCHEMA`.
+    Bytes after the Avro body are a problem, too, although Avro's decoders ignore them. Such bytes
+    occur if the schema id now belongs to another schema.
 
     Args:
         records: Rows with Kafka's ``value``, ``partition`` and ``offset``.
         schemas: The writers' schemas by id.
         table: The lake's columns and key. Fields that are not among these columns are ignored.
-        rules: The decisions that the events themselves leave open.
+        rules: The facts and settings without which the events cannot be read.
         ingested_at: Time of the run, for ``INGESTED_AT``.
 
     Raises:
@@ -102,7 +102,7 @@ def decode(
 
 
 def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFrame:
-    """Decode the body of each record into the column of its own schema."""
+    """Decode each record's body into a column of its own schema. Each schema has one column."""
     value = F.col("value")
     headed = records.select(
         F.col("partition").alias(PARTITION),
@@ -157,6 +157,7 @@ def _hex(schema_id: int) -> str:
 def _in_lake_columns(
     events: DataFrame, plans: Mapping[int, EventPlan], table: TableSchema, ingested_at: datetime
 ) -> DataFrame:
+    """Return the decoded records in normal form, each with its key before an update."""
     # A separate column records whether a value was sent, so that no value is computed twice.
     checked = {
         column: f"_given_{place}"
@@ -238,7 +239,7 @@ def _flat(
 def _problem(
     plans: Mapping[int, EventPlan], table: TableSchema, checked: Mapping[Column, str]
 ) -> str:
-    """Spark SQL of the reason why a record cannot be applied."""
+    """Return Spark SQL of the reason why a record cannot be applied, or NULL."""
     known = ", ".join(f"'{_hex(schema_id)}'" for schema_id in plans) or "NULL"
     without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
     rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))
@@ -270,7 +271,7 @@ def _problem(
 
 
 def constant(value: SparkColumn) -> SparkColumn:
-    """Return a constant that is not part of the code that Spark generates: an element of an array.
+    """Return a constant, as an element of an array. The code that Spark generates does not have it.
 
     With a literal in the generated code, Spark would compile each batch's projection again.
     """

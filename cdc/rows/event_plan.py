@@ -42,22 +42,22 @@ class EventRules:
 
     Args:
         placeholder: The value that the connector sends instead of an unchanged value that the log
-            lacks.
-        absent: By column, Spark SQL of the column's value in the row of an event that lacks the
-            column. The value is NULL for a column that is not listed.
-        former: By column, other names that an event may have for the column.
+            does not have.
+        absent: By column, Spark SQL of the column's value for an event that lacks the column. For a
+            column that is not listed, the value is NULL.
+        former: By column, former names that an event may have for the column.
         nulls_are_kept: Whether the converter sends a NULL as NULL. If not, a value that equals its
             column's default may be a NULL. Such a value is unavailable, and its event is
             ``UNCLEAR``.
         own_key: Whether the key of the lake table may differ from the connector's key. The
-            connector sends an update of the connector's key as a delete and an insert, and an
-            update of any other key as one event. This one event becomes a delete of the former key
-            and an insert.
-        identity: Names of the columns of an old row that the log has; None if the log has whole
-            rows.
+            connector sends an update of its own key as a delete and an insert. It sends an update
+            of any other key as one event, which is split into a delete of the former key and an
+            insert.
+        identity: Names of the columns that the log has of a row before a change; None if the log
+            has the whole row.
         nullable: Columns that may be NULL on the source although the connector may take them for
-            NOT NULL, and then sends a stand-in for a NULL. A value that may be a stand-in is
-            unavailable, and its event is ``UNCLEAR``.
+            NOT NULL. In such a column, the connector sends another value instead of a NULL. A value
+            that may replace a NULL is unavailable, and its event is ``UNCLEAR``.
     """
 
     placeholder: str
@@ -85,13 +85,13 @@ class EventPlan:
         tagged: Whether MySQL's connector may send the transaction again, since its GTID has a tag.
         values: By column, the value in the lake type.
         given: By column, whether a value was sent. Only columns whose lake type may be unable to
-            hold a sent value are listed. For a decimal type that the settings chose, the expression
-            returns the start of the value, unless the column is secret.
+            hold a sent value are listed. If the settings chose a decimal type for the column, the
+            expression is the start of the value instead, unless the column is secret.
         unavailable: Names of the columns whose values the connector did not have.
         unclear: Whether the value of an unavailable column may have changed.
         garbled: Names of the columns whose text is not UTF-8.
         doubted: Names of the key columns whose sent value may differ from the source's value.
-        former: The key before an update that changed the key.
+        former: The key before an update that changed the key; null for any other event.
         keyless: Whether the row before the change lacks the key.
     """
 
@@ -121,7 +121,7 @@ def event_plan(
 
     Args:
         record: The column of the decoded records: a struct of ``event`` and ``mark``.
-        schema: The writers' schema.
+        schema: The schema with which the events were written.
         table: The lake's columns and key.
         rules: The facts and settings without which the events cannot be read.
 
@@ -189,6 +189,7 @@ class _ColumnSql:
 def _column(
     event: str, column: Column, schema: DebeziumSchema, table: TableSchema, rules: EventRules
 ) -> _ColumnSql:
+    """Plan how to read one column from the events of one schema."""
     if column.read_by_key:
         has_row = f"{event}.after IS NOT NULL"
         return _ColumnSql("NULL", lacked=has_row, unclear=has_row)
@@ -230,7 +231,7 @@ def _column(
 
 
 def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRules) -> str:
-    """Return a key column from the row after the change, or from the row before it.
+    """Return Spark SQL of a key column, from the row after the change or from the row before it.
 
     A delete has no row after the change. In an update, a key value that PostgreSQL stores out of
     line may be unavailable in the row after the change. The row before the change always has the
@@ -244,8 +245,8 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
 def _given(raw: str, lacked: str | None, column: Column) -> str:
     """Return Spark SQL that is true if a value was sent.
 
-    For a column that is not secret, and for which the settings chose a decimal type, the SQL
-    returns the start of the value. An error message shows it to a person.
+    If the settings chose a decimal type for a column that is not secret, the SQL returns the start
+    of the value instead. An error message shows it to a person.
     """
     real = f"{raw} IS NOT NULL" + (f" AND NOT {lacked}" if lacked is not None else "")
     if column.decimal and not column.secret:
@@ -254,6 +255,7 @@ def _given(raw: str, lacked: str | None, column: Column) -> str:
 
 
 def _either_condition(one: str | None, other: str | None) -> str | None:
+    """Return SQL that is true if one of two conditions is. None is never true."""
     if one is None or other is None:
         return one or other
     return f"({one} OR {other})"

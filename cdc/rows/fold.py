@@ -1,7 +1,8 @@
 """Turns changes into rows: summarizes a batch, takes each key's last image, fills missing values.
 
-The functions work on the normal form of :mod:`cdc.rows.decode`, in the order of the log (the Kafka
-offset). They return lazy frames, except :func:`summarize` and :func:`problems`, which run a job.
+The functions work on the normal form of :mod:`cdc.rows.decode`. Kafka's offsets give the order of
+the changes. :func:`summarize` and :func:`problems` run a Spark job. The other functions return lazy
+frames.
 """
 
 from __future__ import annotations
@@ -57,21 +58,22 @@ class Summary:
     """The content of a batch.
 
     Args:
-        counts: Records by operation, tombstones as ``tombstone``. Records that cannot be applied
-            are not counted here.
+        counts: Number of records by operation, which is ``tombstone`` for tombstones. Records that
+            cannot be applied are not counted here.
         schema_ids: Ids of the schemas of the records that can be applied.
         unknown_schemas: Ids of schemas that :func:`cdc.rows.decode.decode` was not given.
         problems: Number of records that cannot be applied, including those of unknown schemas.
         unavailable: Columns whose value some record lacks.
-        unclear: Whether such a value may have changed, so that an earlier value cannot be used.
-        moved: Number of inserts and snapshot reads that lack a value: rows that were moved to
+        unclear: Whether a value that a record lacks may have changed. An earlier value can then not
+            be used.
+        moved: Number of inserts and snapshot reads that lack a value. Such a row was moved to
             another key.
         source_ts: Latest source time per partition.
         position: Position of the last event in the log.
         first_truncate: Offset of the first TRUNCATE, or None.
         last_truncate: Offset of the last TRUNCATE, or None.
-        first_unseen: Offset of the first record of such a transaction, or None.
-        unseen: Transactions of the batch's records that the reading of the catalog does not show.
+        first_unseen: Offset of the first record of a transaction in ``unseen``, or None.
+        unseen: Transactions of the batch that the reading of the catalog does not show.
     """
 
     counts: Mapping[str, int]
@@ -99,7 +101,8 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
 
     Args:
         changes: The batch in normal form. A caller that reads it again should persist it first.
-        reading: The reading of the source's catalog; None if it shows all of the batch.
+        reading: The reading of the source's catalog; None if it shows all transactions of the
+            batch.
     """
     early = is_not_visible(reading or Reading())
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
@@ -129,6 +132,7 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
 
 
 def _summary(rows: Sequence[Any]) -> Summary:
+    """Return the summary of a batch from its groups by operation and partition."""
     counts: dict[str, int] = {}
     times: dict[int, int] = {}
     for row in rows:
@@ -175,8 +179,8 @@ def problems(
 
     Args:
         changes: The batch in normal form.
-        limit: The largest number of records to return.
-        schema_id: Return only records of this schema.
+        limit: Maximum number of records to return.
+        schema_id: The schema whose records are returned; None for the records of all schemas.
     """
     found = changes.filter(F.col(PROBLEM).isNotNull())
     if schema_id is not None:
@@ -207,13 +211,13 @@ def fold(
         unavailable: Columns whose value some record lacks; see :class:`Summary`.
         soft_delete: Whether a deleted row keeps its values. A delete event has no values, so all
             its columns count as lacking.
-        after_offset: Leave out changes up to this offset, which are those before a TRUNCATE.
-        gaps: Whether events may be missing, or values unclear. Values are then not taken from
-            earlier events, except for deleted rows.
+        after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
+        gaps: Whether events may be missing, or values unclear. If so, only deleted rows take values
+            from earlier events.
 
     Returns:
-        One row per key in normal form, with ``MISSING`` and ``MOVED`` in place of the decoder's
-        own columns. The decoder's column of the transaction stays.
+        One row per key in normal form. ``MISSING`` and ``MOVED`` replace the columns of the decoder
+        that never reach the lake, except ``TRANSACTION``, which stays.
     """
     rows = changes.filter(F.col(OP).isin("c", "r", "u", "d"))
     if after_offset is not None:
@@ -240,6 +244,7 @@ def _fold_lives(
     soft_delete: bool,
     gaps: bool,
 ) -> DataFrame:
+    """Return the last image of each key, with values from earlier events of the same life."""
     order = Window.partitionBy(*keys).orderBy(OFFSET)
     until_here = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     before = order.rowsBetween(Window.unboundedPreceding, -1)
@@ -305,13 +310,13 @@ def fill(
 
     Args:
         folded: The result of :func:`fold`.
-        rows: Key columns and ``columns``, one row per key: the lake's table, or rows that were read
-            from the source.
+        rows: Rows of the lake, or rows that were read from the source. They have the key columns
+            and ``columns``, one row per key.
         table: The table.
         columns: Columns whose values ``rows`` has.
-        moved: Whether ``rows`` are also valid for rows that were moved to their key in this batch.
-            False for the lake's rows, since the lake may still have another row with that key.
-        absent_is_deleted: Whether a key that is missing in ``rows`` was deleted later.
+        moved: Whether ``rows`` may fill a row that was moved to its key in this batch. False for
+            the lake's rows, since the lake may still have another row with that key.
+        absent_is_deleted: Whether a key that ``rows`` lacks was deleted after the batch.
     """
     wanted = F.col(MISSING).isNotNull()
     if not moved:

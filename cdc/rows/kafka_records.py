@@ -46,10 +46,10 @@ def read_changes(
         spark: The session.
         java_config: Settings of the Java client: servers and security.
         topic: The topic.
-        piece: What to read.
-        tasks: The number of pieces to read in; at least one per partition is used.
+        piece: The offsets to read.
+        tasks: Number of Spark tasks that read the records. Each partition has at least one task.
         inserts_only: Whether to leave out the insert of a key update. The connector sends an update
-            of its key as a delete and an insert, and marks the insert with a header.
+            of its key as a delete and an insert. A header marks the insert.
 
     Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
     """

@@ -1,6 +1,6 @@
 """Splits an update of a table's key into two rows, if the table's key is not the connector's key.
 
-For its own key, the connector itself sends such an update as a delete and an insert.
+The connector itself sends an update of its own key as a delete and an insert.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ FORMER, _GONE = "_former", "_gone"
 
 
 def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]) -> str:
-    """Spark SQL of the key before an update that changed it, a struct; null for other events.
+    """Return Spark SQL of the key before an update that changed it, a struct; else null.
 
     Args:
         event: The decoded event.
-        former: By key column, in the order of the key, Spark SQL of its value before the change.
-        values: By column, Spark SQL of its value after the change.
+        former: By key column, Spark SQL of the value before the change, in the order of the key.
+        values: By column, Spark SQL of the value after the change.
     """
     differs = " OR ".join(f"{sql} <> {values[name]}" for name, sql in former.items())
     return (
@@ -36,13 +36,13 @@ def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]
 
 
 def key_type(table: TableSchema) -> str:
-    """Return the type of the key, a struct of the lake types of its columns."""
+    """Return the Spark SQL type of the key: a struct with the lake types of the key's columns."""
     parts = (f"k{n}: {table.column(name).lake_type}" for n, name in enumerate(table.key))
     return f"STRUCT<{', '.join(parts)}>" if table.key else "STRUCT<k: INT>"
 
 
 def split(changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Split each update that changed the key into two rows."""
+    """Split each update that changed the key into a delete of the former key and an insert."""
     moved = F.col(FORMER).isNotNull() & F.col(PROBLEM).isNull()
     halves = F.when(moved, F.array(F.lit(True), F.lit(False))).otherwise(F.array(F.lit(False)))
     gone = F.col(_GONE)

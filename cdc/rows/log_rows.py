@@ -1,4 +1,4 @@
-"""Takes the rows of a table without a key from its events, each inserted row once."""
+"""Takes the inserted rows of a table without a key from its events. Each row is taken once."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ def inserted(
     from_binlog: bool = False,
     beyond: ReachedPlace | None = None,
 ) -> DataFrame:
-    """Return the rows that a batch of a log inserts, each with a place that identifies it.
+    """Return the rows that a batch of an append table inserts. Each row has a place as its key.
 
-    The place is a partition and an offset of the topic; for a binlog, it is the place in the
-    binlog. Offsets would not identify rows of a binlog: a connector that lost its connection within
-    a transaction reads the transaction again, and sends its first rows twice. :func:`reached`
-    proves that the places identify the rows.
+    Usually the place is a partition and an offset of the topic. If the changes are from a binlog,
+    the place is the place in the binlog. Offsets would not identify such rows: a connector that
+    lost its connection within a transaction reads the transaction again, and sends its first rows
+    twice. :func:`reached` proves that places in the binlog identify the rows.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
-        after_offset: Leave out changes up to this offset, which are those before a TRUNCATE.
+        after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
         from_binlog: Whether the changes are from a binlog.
-        beyond: The place that the earlier batches have reached in the binlog.
+        beyond: The place that the earlier batches have reached in the binlog. Events up to this
+            place are repeated ones.
     """
     rows = changes.filter(F.col(OP).isin("c", "r"))
     if after_offset is not None:
@@ -63,18 +64,18 @@ def inserted(
 
 @dataclass(frozen=True)
 class ReachedPlace:
-    """The place that a log has reached in the binlog, by which repeated events are recognized.
+    """The place in the binlog that an append table has reached. It shows which events are repeated.
 
-    - A connector that lost its connection within a transaction reads the transaction again: places
-      and numbers of its events start again.
-    - A restarted connector continues within the transaction: places continue, and numbers start
+    - A connector that lost its connection within a transaction reads the transaction again. Places
+      and numbers of the transaction's events start again.
+    - A restarted connector continues within the transaction. Places continue, and numbers start
       again. So the same event may later have another number.
 
-    So an event is a repeated one if its place is not after the furthest place, regardless of its
-    number.
+    So an event is a repeated one if its place is not after the furthest place. Its number does not
+    count.
 
     Args:
-        transaction: Number of the last transaction, from :func:`cdc.rows.decode.decode`.
+        transaction: Number of the last event's transaction, from :func:`cdc.rows.decode.decode`.
         furthest: The furthest place of this transaction's events.
         last: The place of the event that was read last.
         order: The number of that event.
@@ -103,7 +104,7 @@ def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> 
     Args:
         changes: The batch in normal form.
         before: The place that the earlier batches have reached.
-        table: The table, for messages.
+        table: The table, for the error.
 
     Raises:
         LostHistoryError: The places of a transaction's events are not in the order of their
@@ -151,6 +152,7 @@ def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId
 
 
 def _without_repeated(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
+    """Return each row once, with its place; leave out the rows of earlier batches."""
     if beyond is not None:
         again = (F.col(TRANSACTION) == beyond.transaction) & (F.col(POSITION) <= beyond.furthest)
         rows = rows.filter(~again)

@@ -1,7 +1,8 @@
 """Replaces the values of hashed and masked columns.
 
-One function hides values, in their lake types, for all readers: the copy, the stream, rows that are
-read by key, and both sides of verify. So all of them return the same text for the same value.
+All code that reads values calls the same function to hide them: the copy, the stream, the reads by
+key, and both sides of verify. The function takes values in their lake types. So the same value
+always has the same text.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _INNER, _OUTER = scratch("inner_key"), scratch("outer_key")
 
 
 def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame:
-    """Return the frame with each hidden value replaced by its mask or hash; NULL stays NULL.
+    """Return the frame with a mask or a hash for each value of a hidden column; NULL stays NULL.
 
     Args:
-        frame: The table's columns as ``schema.shown()`` has them, possibly with others.
+        frame: The table's columns as in ``schema.shown()``. It may have more columns.
         schema: The table.
-        lake: The settings with the key of hashes.
+        lake: The settings with the secret key that hashes values.
 
     Raises:
         ConfigError: A column is to be hashed, and there is no key.
@@ -62,7 +63,7 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
 
 
 def key_check(lake: LakeConfig) -> str | None:
-    """Return a text that identifies the key of hashes and does not reveal it; None without a key.
+    """Return a text that identifies the secret key of hashes without revealing it, or None.
 
     Raises:
         SecretError: The key cannot be read.
@@ -78,7 +79,10 @@ def _masked(column: Column) -> SparkColumn:
 
 
 def _hashed(column: Column) -> SparkColumn:
-    """Return HMAC-SHA-256 (RFC 2104) in lower hexadecimal, of the bytes or of the value as text."""
+    """Return a value's HMAC-SHA-256 (RFC 2104) in lower hexadecimal.
+
+    The hash is of a binary value's bytes, or of any other value's text.
+    """
     value = F.col(quoted(column.name))
     if column.plain != "binary":
         value = value.cast("string").cast("binary")
@@ -87,6 +91,7 @@ def _hashed(column: Column) -> SparkColumn:
 
 
 def _keys(schema: TableSchema, lake: LakeConfig) -> tuple[bytearray, bytearray]:
+    """Return the inner and the outer key of HMAC, made from the secret key."""
     if lake.hash_key is None:
         raise ConfigError(
             f"the settings of table {schema.table} hash columns, and lake.hash_key is not set",

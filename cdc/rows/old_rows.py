@@ -1,8 +1,9 @@
-"""Old rows of PostgreSQL's log that lack the key of the table.
+"""Finds events of PostgreSQL whose old row lacks the key of the table.
 
-The log has the columns of the replica identity from an old row. For each other column the connector
-sends a stand-in. While an index without the key is the identity (REPLICA IDENTITY USING INDEX), the
-key itself is a stand-in: a delete of some row looks like one of the row whose key is 0.
+The log has only the columns of the replica identity from a row before a change. For each other
+column the connector sends a stand-in. The identity can be an index without the key (REPLICA
+IDENTITY USING INDEX). Then the key in the event is a stand-in: the delete of any row looks like the
+delete of the row whose key is 0.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ def lacks_key(
 ) -> str:
     """Return Spark SQL that is true if an event's old row lacks the key of the table.
 
-    It does if each column of the key is a stand-in, and a column that is not of the replica
-    identity has a value. A row whose key really is 0 has stand-ins in all other columns.
+    The old row lacks the key if each column of the key is a stand-in, and a column that is neither
+    of the key nor of the replica identity has a value. If the key really is 0, all these other
+    columns are stand-ins.
 
     Args:
         event: The decoded event.
-        schema: The writers' schema.
+        schema: The schema with which the event was written.
         key: The columns of the table's key.
         identity: The columns that the log has of an old row.
     """
@@ -43,5 +45,6 @@ def lacks_key(
 
 
 def _stand_in(raw: str, field: DebeziumField) -> str | None:
+    """Return Spark SQL of whether an old value is NULL or a stand-in; None if not known."""
     test = stand_in_test(raw, field)
     return None if test is None else f"({raw} IS NULL OR {test})"

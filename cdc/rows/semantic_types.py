@@ -1,7 +1,7 @@
 """Converts decoded values of events to lake values, as Spark SQL expressions over ``from_avro``.
 
-The writer's schema has the meaning of a value (Debezium's semantic type), and the table's schema
-has the lake's type. If the two do not fit, the column has changed its type, and the table stops.
+The writer's schema has the meaning of a value (Debezium's semantic type). The table's schema has
+the lake's type. If the two do not fit, the column has changed its type, and the table stops.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class LakeValue:
     """An expression for a lake value.
 
     Args:
-        sql: Spark SQL; null for a null.
-        total: Whether only a null becomes null. If False, a value that the lake's type cannot
-            represent exactly also becomes null.
+        sql: Spark SQL of the lake's value. It is null if the event's value is null.
+        total: Whether every other value of an event has a value in the lake. If False, ``sql`` is
+            also null for a value that the lake's type cannot represent exactly.
     """
 
     sql: str
@@ -46,7 +46,7 @@ class LakeValue:
 
 
 def quoted(name: str) -> str:
-    """Quote a column name for Spark SQL, with any characters."""
+    """Quote a column's name for Spark SQL. The name may have any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -81,15 +81,15 @@ def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -
 
 
 def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | None:
-    """Spark SQL that is true for the placeholder that the connector sends for an unchanged value.
+    """Return Spark SQL that is true for the placeholder of an unchanged value.
 
-    A stored value that equals the placeholder is treated as the placeholder, since the event does
-    not distinguish the two. It is then filled from the lake or the source. This is wrong only if
-    the update itself has set the value, so the placeholder is a text that no application stores.
-    Numbers, dates and booleans have no placeholder.
+    The connector sends the placeholder. A stored value that equals the placeholder is treated as
+    the placeholder, since the event does not distinguish the two. It is then filled from the lake
+    or the source. This is wrong only if the update itself has set the value, so the placeholder is
+    a text that no application stores. Numbers, dates and booleans have no placeholder.
 
     Returns:
-        The expression, or None when the type does not have a placeholder.
+        The expression, or None if the type does not have a placeholder.
     """
     data = placeholder.encode()
     if field.avro_type == "string":
@@ -118,12 +118,12 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
 
 
 def default_test(raw: str, field: DebeziumField) -> str | None:
-    """Spark SQL that is true where a converter may have replaced a NULL by the column's default.
+    """Return Spark SQL that is true where the converter may have sent a default for a NULL.
 
     Source: https://github.com/confluentinc/schema-registry/issues/2314
 
     Returns:
-        The expression, or None if that cannot happen: the column is NOT NULL or has no default.
+        The expression, or None if the column is NOT NULL or has no default.
     """
     default = field.default
     if not field.nullable or default is None:
@@ -138,10 +138,10 @@ def default_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def garbled_test(raw: str, field: DebeziumField) -> str | None:
-    """Spark SQL that is true for text that is not UTF-8. Readers of the lake fail at such text.
+    """Return Spark SQL that is true for text that is not UTF-8. Readers of the lake fail at it.
 
     Returns:
-        The expression, or None when the value is not a text or an array of texts.
+        The expression, or None if the value is neither a text nor an array of texts.
     """
     if field.avro_type == "string":
         return f"CAST({raw} AS BINARY) <> encode({raw}, 'UTF-8')"
@@ -156,8 +156,8 @@ def inexact(column: Column, given: str) -> str:
 
     Args:
         column: The lake's column.
-        given: Spark SQL of whether a value was sent. For a decimal type that the settings chose,
-            and that is not secret, it is the value itself.
+        given: Spark SQL of whether a value was sent. If the settings chose a decimal type for a
+            column that is not secret, it is the start of the value instead.
     """
     name, lost = literal(column.name), f"{quoted(column.name)} IS NULL"
     if not column.decimal:
@@ -176,6 +176,7 @@ def _name_uuid(data: bytes) -> uuid.UUID:
 
 
 def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
+    """Return the lake's value of a field that is no array, or None if the types do not fit."""
     name, kind = field.connect_name or "", field.avro_type
     cast = f"TRY_CAST({raw} AS {lake.upper()})"
     if lake in _INTEGERS:
@@ -216,10 +217,10 @@ def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def _interval(raw: str) -> str:
-    """Return an interval with the seconds of the source, which has microseconds.
+    """Return Spark SQL of an interval whose seconds are rounded to microseconds, as in the source.
 
-    In the connector the seconds pass through a double, cut off at nine digits: 1.785319 becomes
-    1.785318999.
+    The connector converts the seconds to a double and cuts them off at nine digits: 1.785319
+    becomes 1.785318999.
     """
     seconds = f"CAST(regexp_extract({raw}, 'M(-?[0-9]+[.][0-9]+)S$', 1) AS DECIMAL(20,9))"
     rounded = f"regexp_replace(CAST(round({seconds}, 6) AS STRING), '[.]?0+$', '')"
@@ -228,6 +229,7 @@ def _interval(raw: str) -> str:
 
 
 def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> LakeValue | None:
+    """Return the lake's decimal of a field, or None if the field is of another kind."""
     kind = f"DECIMAL({precision},{scale})"
     if field.avro_type in ("int", "long") and not field.connect_name:
         return LakeValue(f"TRY_CAST({raw} AS {kind})", total=False)
@@ -247,6 +249,7 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
 
 
 def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
+    """Return the lake's time of a field, or None if the field is of another kind."""
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp") and lake == "timestamp":
         # The value is always UTC, and a year of four digits is one of 1 to 9999. Without the zone's
@@ -274,6 +277,7 @@ def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
+    """Return the lake's array of a field, or None if the types do not fit."""
     match = _ARRAY.fullmatch(lake)
     if match is None or field.avro_type != "array" or field.element is None:
         return None
@@ -292,7 +296,7 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def names_where(conditions: Sequence[tuple[str, str]]) -> str:
-    """Spark SQL of the names whose condition is true, an array; null (and cheap) if none is."""
+    """Return Spark SQL of an array of the names whose condition is true; null if none is true."""
     if not conditions:
         return "NULL"
     anywhere = " OR ".join(condition for _, condition in conditions)
@@ -301,7 +305,7 @@ def names_where(conditions: Sequence[tuple[str, str]]) -> str:
 
 
 def position(sequence: str) -> str:
-    """Spark SQL of an event's position in the log, as text. The texts sort in the log's order.
+    """Return Spark SQL of an event's position in PostgreSQL's log. The texts sort in its order.
 
     Debezium's ``source.sequence`` is a JSON array of two decimal strings. The first string is null
     until the connector has read a commit. The null becomes 0, which sorts first.

@@ -1,7 +1,7 @@
-"""Values that PostgreSQL's connector sends in place of a value that it lacks.
+"""Stand-ins: values that PostgreSQL's connector sends in place of a value that it lacks.
 
-If the connector takes a column for NOT NULL, it sends the column's default instead of a NULL; a
-column without a default gets 0, FALSE, the start of 1970, an empty text or an empty array.
+If the connector takes a column for NOT NULL, it sends the column's default instead of a NULL. For a
+column without a default, it sends 0, FALSE, the start of 1970, an empty text or an empty array.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from schemas.avro import DebeziumField
 
 _ZERO_TEXT = "^(|0([.]0+)?|[{][}]|P0Y0M0DT0H0M0S|(1970-01-01T)?00:00:00([.]0+)?Z)$"
-"""What the connector sends for a text, and for a number, interval or time that it sends as text."""
+"""Pattern of the stand-in for a text, and for a number, interval or time that is sent as text."""
 _ZEROES = {
     "boolean": "= FALSE",
     "int": "= 0",
@@ -48,7 +48,9 @@ def stand_in_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def replaces_null_test(raw: str, field: DebeziumField) -> str:
-    """Return Spark SQL of whether a value may replace a NULL. A NULL does not replace another one.
+    """Return Spark SQL of whether a value may replace a NULL.
+
+    If the stand-in of the value's type is not known, every value except NULL may replace a NULL.
 
     Args:
         raw: Spark SQL of the decoded value.

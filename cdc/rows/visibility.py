@@ -1,4 +1,4 @@
-"""Finds the events whose transactions are not visible in a snapshot of the source."""
+"""Finds the events whose transactions are not visible in a reading of the source's catalog."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Reading:
     """The transactions that a reading of the source's catalog shows.
 
     Args:
-        snapshot: The text of its ``pg_snapshot``; empty if it shows all transactions of the log,
-            as for a source whose log contains all DDL statements.
-        still_open: The transactions, as in events, that had not ended before the reading and after
-            the last event; None if that is not known.
+        snapshot: The text of the reading's ``pg_snapshot``. It is empty if the reading counts as
+            showing all transactions, as for a source whose log contains all DDL statements.
+        still_open: The transactions that were still open at a time after the batch's last event and
+            before the reading, by their ids in events; None if they are not known.
     """
 
     snapshot: str = ""
@@ -33,11 +33,11 @@ class Reading:
 
 
 def is_not_visible(reading: Reading) -> SparkColumn:
-    """Return whether an event's transaction is not visible in a reading of the catalog.
+    """Return the Spark condition of an event whose transaction a reading does not show.
 
-    Events have the lower 32 bits of a transaction's id, which the server orders in a circle. So a
-    transaction of more than 2^31 ids ago looks like one that began later. Only the transactions
-    that were still open distinguish the two.
+    Events have the lower 32 bits of a transaction's id. The server orders these numbers in a
+    circle, so a transaction of more than 2^31 ids ago looks like one that began later. Only the
+    list of transactions that were still open distinguishes the two.
     """
     if not reading.snapshot:
         return F.lit(False)

@@ -1,4 +1,4 @@
-"""The incremental run: from a table's topic to its lake table, one commit at a time."""
+"""The incremental run: it applies the records of a table's topic to its lake table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One batch: a range of a topic becomes one lake commit."""
+"""Applies one batch: a range of a topic becomes one lake commit."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Replayed:
     """The result of a replay of quarantined records.
 
     Args:
-        applied: The commit.
+        applied: The result of the replay's commit.
         records: Number of quarantined records that were applied.
         left_out: The records that still cannot be applied.
     """
@@ -133,13 +133,16 @@ class BatchWriter:
     ) -> Applied:
         """Read, decode, fold, fill and commit one range.
 
+        The commit may have a part of the range: it ends before a TRUNCATE at which the table must
+        pause, and before a transaction that the catalog does not show yet.
+
         Args:
             piece: The range to read.
             previous: The lake's newest commit with offsets. Its handoff has the snapshot of the
                 newest reading of the source's catalog.
-            guard: Called right before the commit completes; raises an error to refuse the commit.
-            still_open: The transactions of the range that had not ended before that reading; None
-                if they are not known.
+            guard: Called just before the commit completes. It raises an error to refuse the commit.
+            still_open: The transactions that may be in the range and were still open just before
+                that reading; None if they are not known.
 
         Raises:
             DecodeError: A record cannot be applied, and the settings do not allow to leave it out.
@@ -173,7 +176,7 @@ class BatchWriter:
             self._held.drop_all()
 
     def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
-        """Apply a range up to the lake's offsets again, with its quarantined records.
+        """Apply a range that ends at the lake's offsets again, with its quarantined records.
 
         All changes since the first quarantined record are folded again. So the last change of each
         key wins, and a quarantined record never replaces a later change.
@@ -181,7 +184,7 @@ class BatchWriter:
         Args:
             piece: The range from a quarantined record to the lake's offsets.
             previous: The lake's newest commit with offsets.
-            guard: Called right before the commit completes; raises an error to refuse the commit.
+            guard: Called just before the commit completes. It raises an error to refuse the commit.
 
         Raises:
             DecodeError: No quarantined record can be read, or a record that was applied before
@@ -215,7 +218,7 @@ class BatchWriter:
             self._held.drop_all()
 
     def _read_seen(self, piece: Range, tolerated: int) -> Batch:
-        """Read a range, or its part before the first transaction that the catalog may not show."""
+        """Read a range, or its part before the first transaction that the catalog does not show."""
         try:
             return self._reader.read(piece, tolerated=tolerated)
         except UnseenError as early:
@@ -259,9 +262,9 @@ class BatchWriter:
         Args:
             batch: The batch.
             commit: The record that the commit carries.
-            guard: Called right before the commit completes; raises an error to refuse the commit.
-            gaps: Whether the lake lacks changes of rows that the batch changes.
-            beyond: How far earlier batches of a log read the binlog.
+            guard: Called just before the commit completes. It raises an error to refuse the commit.
+            gaps: Whether the lake may lack changes of rows that the batch changes.
+            beyond: The place in the binlog that earlier batches of a log have reached.
             again: Whether the lake may already have some of the rows.
         """
         summary = batch.summary
@@ -304,6 +307,7 @@ class BatchWriter:
     def _commit_record(
         self, batch: Batch, previous: CommitRecord, left_out: LeftOut
     ) -> CommitRecord:
+        """Return the record for a batch's commit, which continues the previous commit's."""
         piece, summary = batch.piece, batch.summary
         counts = dict(summary.counts)
         if batch.left_out:
@@ -333,15 +337,15 @@ class BatchWriter:
         )
 
     def _filled(self, rows: DataFrame, *, from_lake: bool, gaps: bool) -> DataFrame:
-        """Fill every value that can be known, without a placeholder or a silent NULL.
+        """Fill every missing value that can be known, so that no placeholder or NULL replaces it.
 
         Missing values come from three places, in this order: the batch itself (the fold fills
         those), the lake's row with the same key, the source's current row. The source's row may be
         newer than the batch. The change that made the row newer is then still in the log, and
         applying that change gives the same value.
 
-        With ``gaps``, the lake may lack the change that set a value. So only values of deleted rows
-        then come from the lake.
+        With ``gaps``, the lake may lack the change that set a value. Then the lake's values fill
+        deleted rows and no other rows.
         """
         rows = self._held.hold(rows)
         missing = _missing(rows)
@@ -362,6 +366,7 @@ class BatchWriter:
         return self._from_source(rows, missing) if missing else rows
 
     def _from_lake(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
+        """Return the rows with their missing values from the lake's rows."""
         key = [quoted(name) for name in self._schema.key]
         wanted = rows.filter(F.col(MISSING).isNotNull()).select(*key)
         # The lake may be large and the keys are few: the join drops its rows where they are read.
@@ -373,6 +378,7 @@ class BatchWriter:
         return fill(rows, known, self._schema, missing, moved=False, absent_is_deleted=False)
 
     def _from_source(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
+        """Return the rows with their missing values from the source's current rows."""
         known = Asked(
             spark=self._context.spark,
             source=self._context.sources[self._schema.table.source],
@@ -386,9 +392,13 @@ class BatchWriter:
         return fill(rows, found, self._schema, missing, moved=True, absent_is_deleted=True)
 
     def _position(self, previous: str | None, last: str | None) -> str | None:
-        """The log position up to which the lake has all transactions of the table.
+        """Return the log position up to which the lake has all transactions of the table.
 
         In the log, an event follows all events of the transactions that committed before its own.
+
+        Args:
+            previous: That position before the batch, as text.
+            last: Position of the batch's last event, as text.
         """
         source = self._context.sources[self._schema.table.source]
         found = source.commit_position(last) if last is not None else None
@@ -397,7 +407,7 @@ class BatchWriter:
         return str(source.position(found).joined(source.position(previous)))
 
     def _last_event(self, batch: Batch, previous: CommitRecord) -> str | None:
-        """The binlog position of the last event; None unless the table is a log from a binlog."""
+        """Return the place that a log has reached in the binlog; None for any other table."""
         if not (self._from_binlog and self._lake.layout.is_log):
             return None
         found = reached(batch.changes, _reached_place(previous), self._schema.table)
@@ -405,15 +415,16 @@ class BatchWriter:
 
 
 def _up_to(piece: Range, offset: int) -> Range:
-    """The part of a range before an offset."""
+    """Return the part of a range before an offset."""
     return replace(piece, end={partition: min(at, offset) for partition, at in piece.end.items()})
 
 
 def _missing(rows: DataFrame) -> tuple[str, ...]:
-    """Columns whose value is missing in some row."""
+    """Return the columns whose value is missing in some row."""
     found = rows.agg(F.flatten(F.collect_set(MISSING))).first()
     return tuple(sorted(set(found[0]))) if found is not None else ()
 
 
 def _reached_place(record: CommitRecord) -> ReachedPlace | None:
+    """Return the place that a log had reached in the binlog at a commit, or None."""
     return None if record.last_event is None else ReachedPlace.parse(record.last_event)

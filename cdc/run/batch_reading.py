@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """A range of a topic, read and ready to be applied.
+    """The records of a range of a topic, ready to be applied.
 
     Args:
         piece: The range.
@@ -58,7 +58,7 @@ class RawRecord:
 
 
 class HeldFrames:
-    """The data frames that stay in memory until a batch is done."""
+    """The data frames that a batch keeps in memory until it is done."""
 
     def __init__(self) -> None:
         self._held: list[DataFrame] = []
@@ -86,8 +86,9 @@ class BatchReader:
         context: The runs' context.
         schema: The lake table's columns.
         topic: The topic.
-        rules: How to read the topic's events. Each batch adds its own late columns.
-        quarantines: Whether the settings allow to quarantine records.
+        rules: The rules by which the topic's events are read. Each batch adds its late columns.
+        quarantines: Whether the settings allow to quarantine records. It changes the remedy of
+            errors.
         held: Keeps the rows of batches in memory.
     """
 
@@ -119,8 +120,8 @@ class BatchReader:
 
         Args:
             schema_ids: Ids of the schemas that the batch most likely needs.
-            late: Columns that events of the batch may lack or have under another name.
-            reading: The reading of the source's catalog; None if it is known to show all
+            late: Columns that events of the batch may lack, or have under another name.
+            reading: The reading of the source's catalog; None if the catalog is known to show all
                 transactions of the batch.
         """
         self._reading = reading or Reading()
@@ -134,10 +135,10 @@ class BatchReader:
         return {n: known[n] for n in summary.schema_ids if n in known}
 
     def read(self, piece: Range, *, tolerated: int = 0) -> Batch:
-        """Read a batch into normal form, keep it in memory and summarize it; one pass over Kafka.
+        """Read a batch into normal form, keep it in memory and summarize it.
 
-        The batch is decoded with the schemas that are known so far. Each record names its schema's
-        id, so only a batch with a new schema is read twice.
+        The batch is decoded with the schemas that are known so far. Usually it is read from Kafka
+        once. It is read again if its records name a schema that is not known yet.
 
         Args:
             piece: The range to read.
@@ -187,14 +188,16 @@ class BatchReader:
         return Batch(piece, changes, summary, tuple(left_out))
 
     def _decoded(self, records: DataFrame, schema: TableSchema, rules: EventRules) -> DataFrame:
+        """Return records in normal form, decoded with the schemas that are known so far."""
         now = datetime.now(timezone.utc)
         return decode(records, self._writers.known, schema, rules, ingested_at=now)
 
     def _require_seen(self, summary: Summary) -> None:
         """Refuse a batch with events of a transaction that the catalog's snapshot did not show.
 
-        While a commit waits for a synchronous standby, it is in the log and not yet visible. Its
-        events already have the columns that its transaction added, and the catalog does not.
+        While a commit waits for a synchronous standby, it is in the log and not yet visible. Events
+        of its transaction already have the columns that the transaction added. The catalog does not
+        show these columns yet.
         """
         if summary.first_unseen is None:
             return
@@ -215,7 +218,7 @@ class BatchReader:
         """Return records of the table's topic as raw bytes, in the order of ``places``.
 
         Args:
-            places: Partition and offset of each record, and its problem.
+            places: The records, each by its partition and offset, with its problem.
             max_bytes: Bound of a record's key and value together, in bytes.
 
         Raises:
@@ -266,7 +269,14 @@ class BatchReader:
         )
 
     def _learn(self, changes: DataFrame, schema_ids: Sequence[int], tolerated: int) -> bool:
-        """Fetch the schemas that the batch's records name; return whether one was fetched."""
+        """Fetch schemas that the batch's records name; return whether the batch must be read again.
+
+        Args:
+            changes: The batch in normal form, for errors.
+            schema_ids: Ids of the schemas.
+            tolerated: Number of records that may be left out. The search ends after more schemas
+                than this were refused.
+        """
         learned = refused = 0
         for schema_id in schema_ids:
             if refused > tolerated:
@@ -298,7 +308,7 @@ class BatchReader:
         Args:
             first: The first bad record, which the error names.
             count: Number of bad records.
-            tolerated: Number of them that could be quarantined.
+            tolerated: Number of bad records that could be quarantined.
         """
         table = self._schema.table
         others = f"; {count - 1:,} more records cannot be applied either" if count > 1 else ""

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def keep_name(context: RunContext, record: TableRecord) -> TableRecord:
-    """Point the table's name in the catalog at its published attempt; do nothing without a catalog.
+    """Point a table's name in the catalog at its published attempt, if there is a catalog.
 
     Returns:
         The stored record, which notes where the name points.
@@ -46,13 +46,13 @@ def keep_name(context: RunContext, record: TableRecord) -> TableRecord:
 
 
 def follow_name(context: RunContext, record: TableRecord) -> None:
-    """Update the table's name in the catalog after a run, unless another process holds the table.
+    """Update a table's name in the catalog after a run, unless another process holds the table.
 
-    This function takes the table's lease. Without the lease, it could overwrite the name of a
-    generation that another process publishes meanwhile.
+    This function takes the table's lease. Without the lease, the name of a generation that another
+    process publishes meanwhile could be overwritten.
 
     Raises:
-        LakeError: As for :func:`keep_name`.
+        LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
         StateError: The state store cannot be reached.
     """
     if context.config.catalog is None:
@@ -67,11 +67,12 @@ def follow_name(context: RunContext, record: TableRecord) -> None:
 
 
 def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Set the names that do not point at the published attempt as far as the state store knows.
+    """Set the names that do not point at the published attempt by the state store's records.
 
-    A publication continues without the metastore, and so does a run. This function sets the name of
-    a table that has no new changes. It stops at the first error, since a metastore that does not
-    answer would delay the run once per table. The next look begins with another table.
+    A publication or a run succeeds even if the metastore does not answer, so a name may be out of
+    date. This function updates it for a table that has no new changes. It stops at the first error
+    of the metastore, since a metastore that does not answer would delay the run once per table. The
+    order of the tables is random, so the next look begins with another table.
 
     Args:
         context: The runs' context.
@@ -91,7 +92,7 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
 
 
 def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
-    """Remove the table's name from the catalog; its data stays.
+    """Remove a table's name from the catalog. The table's data stays.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
@@ -102,6 +103,7 @@ def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
 
 
 def _is_noted(config: Config, record: TableRecord) -> bool:
+    """Whether the record notes that the table's name is up to date, or there is no catalog."""
     entry, catalog = _entry(config, record), config.catalog
     return entry is None or catalog is None or record.named == _noted(catalog.metastore, entry)
 
@@ -111,6 +113,7 @@ def _noted(metastore: str, entry: CatalogEntry) -> str:
 
 
 def _entry(config: Config, record: TableRecord) -> CatalogEntry | None:
+    """Return a table's entry for the catalog; None if it has no name there or no attempt."""
     shard = record.shard
     name = config.catalog_name(record.table, shard)
     if name is None or record.attempt is None:

@@ -1,4 +1,4 @@
-"""The guard of a run's commits, and what the state store keeps of commits and runs."""
+"""The guard of a run's commits, and the facts about commits and runs for the state store."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TOLD_FROM = timedelta(seconds=5)
-"""Smaller differences between clocks cause no warning."""
+"""Smallest difference between clocks that causes a warning."""
 
 
 def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
-    """Return a run's guard, which refuses a commit if the lease is lost or another run committed.
+    """Return a run's guard. It refuses a commit if the lease is lost or another run has committed.
 
-    The guard compares instants. Offsets would not show that another run has followed a schema
-    change, since such a commit does not change the offsets.
+    The guard compares the newest commit's instant with ``newest``. Offsets would not show that
+    another run has followed a schema change, since such a commit does not change the offsets.
     """
 
     def guard(timeline: Timeline) -> None:
@@ -54,7 +54,7 @@ def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[T
 
 
 def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
-    """Return a warning for readers by time, if the newest commit is ahead of the clock."""
+    """Return a warning if the newest commit is ahead of the clock, else nothing."""
     ahead = ahead_of_clock(newest.instant)
     if ahead < _TOLD_FROM:
         return ()
@@ -67,7 +67,7 @@ def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
 
 
 def behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
-    """Return a warning, if the lake lacks the newest commit that the state store knows."""
+    """Return a warning if the lake lacks the newest commit that the state store knows."""
     known = record.last_commit
     if known is None or known.instant <= newest.instant:
         return ()
@@ -110,7 +110,7 @@ def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
 
 
 def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRecord:
-    """Measure the size of a table in the lake and store it; a failed measurement changes nothing.
+    """Measure the size of a table in the lake and store it. A failure is only logged.
 
     Returns:
         The table's current record. The record of a shard has no size.

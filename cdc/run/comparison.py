@@ -1,7 +1,7 @@
-"""Compares the columns of a lake table with those of its source and its settings.
+"""Compares the columns of a lake table with the columns of its source and its settings.
 
-The lake's newest commit records its columns and the fingerprint of the catalog that the columns
-were derived from. One commit changes both, so a crash cannot separate them.
+The lake's newest commit records the lake's columns, and the fingerprint of the catalog from which
+the columns were derived. One commit changes both, so a crash cannot separate them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Comparison:
         lake: The lake's columns.
         changes: The differences of source and settings from the lake.
         ignored: Columns that are not replicated because the table is frozen.
-        statements: Number of statements that the log has after the catalog that the lake follows.
+        statements: Number of the table's DDL statements in the log since the catalog that the lake
+            follows; 0 if the log does not have such statements.
     """
 
     source_table: SourceTable
@@ -75,7 +76,7 @@ def compare(
         look: The table in the source's catalog, and its fingerprint.
         settings: The table's settings.
         handoff: The handoff in the lake's newest commit.
-        config: The lake's settings, with the key of hashes.
+        config: The lake's settings, with the secret key of hashes.
         truncates: The TRUNCATE events in the topic. They are read only if all partitions of the
             table were truncated.
 
@@ -127,10 +128,10 @@ def _truncated(
     now: Catalog,
     truncates: Truncates,
 ) -> frozenset[int]:
-    """Return the partitions that may have been truncated by name, which sends no event.
+    """Return the partitions that may have been truncated by name. Such a TRUNCATE sends no event.
 
-    All partitions may have new files from one transaction that has sent a TRUNCATE event. Then the
-    whole table was truncated, and the result is empty.
+    If one transaction gave new files to all partitions and sent a TRUNCATE event, the whole table
+    was truncated. The result is then empty.
     """
     kept = {name: one.number for name, one in now.partitions.items() if name in before.partitions}
     renewed = {
@@ -163,7 +164,7 @@ def _another_key(
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return a change of the key, if the text form of its values differs from the lake's form."""
+    """Return a change of the key, if the key's text must have another form than the lake's."""
     key = [column for column in wanted if column.name in handoff.key]
     had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
     if form in (None, had):
@@ -180,7 +181,7 @@ def _another_hash_key(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Return the hashed columns as changed, if the key of hashes differs from the lake's."""
+    """Return each hashed column as changed, if the secret key of hashes differs from the lake's."""
     had = handoff.hash_key
     types = {one.name: str(one.type) for one in source_table.columns}
     hashed = [one.name for one in wanted if one.hide == "hash"]
@@ -194,7 +195,7 @@ def _another_hash_key(
 
 
 def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
-    """Return a digest of the settings and the key of hashes that determine a lake table's rows.
+    """Return a digest of all settings that determine a lake table's rows, and of the hash key.
 
     Raises:
         SecretError: The key of hashes cannot be read.
@@ -242,7 +243,7 @@ def frozen(
     lake: LakeColumns,
     renamed: Collection[str] = (),
 ) -> TableSettings:
-    """Return a table's settings; for a frozen table, they name only the lake's columns.
+    """Return a table's settings. If the table is frozen, they include no column but the lake's.
 
     Args:
         settings: The table's settings.
@@ -264,7 +265,7 @@ def frozen(
 
 
 def fill_value(text: str | None, rule: TypeRule) -> str:
-    """Return Spark SQL of a value from the text that the source returned for ``read_sql``."""
+    """Return Spark SQL of the lake's value for a text of the source, by the rule of its type."""
     if text is None:
         return f"CAST(NULL AS {rule.lake_type})"
     read = f"unhex({literal(text)})" if rule.read_type == "binary" else literal(text)

@@ -1,4 +1,4 @@
-"""The configuration and clients of a run, and the result of a run."""
+"""The configuration and clients of a run, and the run's result for a table."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class RunContext:
     Args:
         config: The configuration.
         session: The Spark session.
-        store: States and history.
-        kafka: Topics and offsets.
-        registry: The writers' schemas.
+        store: The state store, with states and history.
+        kafka: The client of Kafka, for topics and offsets.
+        registry: The schema registry, with the writers' schemas.
         sources: Source databases by name.
         leases: Leases that allow one writer per table.
         progress: Shows work that takes long.
         run_id: Identity of this run, recorded in commits and history.
         connect: Kafka Connect, for the checks of capture; None skips these checks.
-        interrupted: Set when the command ends and interrupts its work in progress.
-        captured_looks: By table, the digest of its catalog at a look of this command. Every change
-            of the source before that look is captured.
+        interrupted: Set if the command ends and interrupts its work in progress.
+        captured_looks: By table, the digest of its catalog when this command looked at it. Every
+            change of the source before that look is captured.
     """
 
     config: Config
@@ -88,7 +88,7 @@ class RunContext:
 
     @property
     def spark(self) -> SparkSession:
-        """The session, set as the current one of the calling thread."""
+        """The session. It becomes the current session of the calling thread."""
         return in_this_thread(self.session)
 
     @property
@@ -97,10 +97,10 @@ class RunContext:
         return was_killed() or self.interrupted.is_set()
 
     def settings(self, record: TableRecord) -> TableSettings:
-        """Return the settings of a table with its recorded tier.
+        """Return a table's settings, for the tier in its record.
 
         Raises:
-            ConfigError: The settings no longer fit the table's tier or shard.
+            ConfigError: The settings no longer fit the tier or the shard in the table's record.
         """
         self.config.require_shard(record.table, record.shard)
         return self.config.settings_on_plan(record.table, record.tier)
@@ -119,7 +119,7 @@ class RunContext:
         return self.connect
 
     def timeline(self, attempt: Attempt) -> Timeline:
-        """The commits of an attempt."""
+        """Return the commits of an attempt."""
         return timeline_of(self.spark, attempt)
 
     def lake(
@@ -147,7 +147,7 @@ class RunContext:
     def copied(
         self, record: TableRecord, schema: TableSchema, settings: TableSettings
     ) -> LakeTable:
-        """Return the lake table that a record's attempt copies into; no other table shares it.
+        """Return the lake table into which a record's attempt copies. No other table shares it.
 
         Raises:
             ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
@@ -156,7 +156,7 @@ class RunContext:
         return LakeTable(self.spark, _attempt(record).path, schema, settings)
 
     def shared(self, path: str) -> SharedTable:
-        """Return this process's only writer of a lake table that several shards share."""
+        """Return the writer of a lake table that several shards share; one writer per process."""
         with self._lock:
             if path not in self._shared:
                 self._shared[path] = SharedTable(lambda: self.spark, self.leases, path)
@@ -170,19 +170,19 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Turn:
-    """A table's turn among others, at whose end a run stops before its end offsets.
+    """A table's turn among other tables. Its end stops a run that has more changes to apply.
 
-    The run stops after the commit in which its time is over, or in which another process begins to
-    wait for the table. The next run takes the remaining changes.
+    A run with a turn stops after the first commit at which the turn's time is over, or at which
+    another process waits for the table. The next run takes the remaining changes.
 
     Args:
-        seconds: The time; None does not limit it.
+        seconds: The turn's time; None does not limit the time.
     """
 
     seconds: float | None = None
 
     def is_over(self, after_s: float) -> bool:
-        """Whether the time is over after a number of seconds."""
+        """Whether the turn's time is over after a number of seconds."""
         return self.seconds is not None and after_s >= self.seconds
 
 
@@ -193,8 +193,8 @@ class RunResult:
     Args:
         table: The table.
         state: Its state after the run.
-        commits: Commits made.
-        events: Changes applied.
+        commits: Number of commits that the run made.
+        events: Number of changes that the run applied.
         counts: Number of records by operation, including tombstones.
         offsets: Next offset to read per partition.
         watermark: Event time up to which the lake is complete.
@@ -220,7 +220,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain values for JSON output."""
+        """Return the result as plain values for JSON output."""
         return {
             "table": str(self.table),
             "state": self.state.value,

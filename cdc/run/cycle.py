@@ -41,7 +41,7 @@ TURN_S = 30.0
 _IDLE_LOOK_S = 60.0
 """Seconds between checks of the tables without new offsets."""
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
-"""States in which a table does not depend on its capture's past."""
+"""States in which a past loss of the table's capture does not matter to the table."""
 
 
 def run_tables(
@@ -54,20 +54,21 @@ def run_tables(
 ) -> list[RunResult]:
     """Run all tables that have work, several at a time.
 
-    A table without new offsets costs one entry in four calls to Kafka, and a check of its slot and
-    its catalog. The check is needed because a lost slot and a rewrite send no events. The failure
-    of one table does not stop the others. `cdc.capture.watch` reports a connector that stops.
+    A table without new offsets is one entry in each of four calls to Kafka, and costs a check of
+    its slot and its catalog. The check is needed because a lost slot and a rewrite send no events.
+    The failure of one table does not stop the others. `cdc.capture.watch` reports a connector that
+    stops.
 
     Args:
         context: The runs' context.
         records: The tables. Tables whose state does not allow a run are skipped.
         parallel: Number of tables at a time; None takes ``spark.parallel_tables``.
-        look_at_idle: Whether to do what needs no new offsets: check slot, catalog and topic
-            settings, also for tables whose state does not allow a run; remove former generations
-            whose retention time is over; set missing names in the catalog.
-        spaced: Whether this is one of many runs: a table that is not late waits for its
-            ``min_commit_interval``, and a table with a backlog leaves the rest of it to the next
-            run after `TURN_S`. Otherwise each table is run to the end that its topic has now.
+        look_at_idle: Whether to do the work that needs no new offsets, too: check catalogs, topic
+            settings, and captures (also of tables whose state does not allow a run); remove former
+            generations whose retention time is over; set missing names in the catalog.
+        spaced: Whether this is one of many runs. If so, a table that is not late waits for its
+            ``min_commit_interval``. After `TURN_S`, a table with a backlog leaves the rest to the
+            next run. If not, each table is run to the end that its topic has now.
 
     Returns:
         One result per table that had work, in the order given.
@@ -114,6 +115,7 @@ def _run_all(
     look_at_idle: bool,
     spaced: bool,
 ) -> list[RunResult]:
+    """Run the tables that have work, each to its end or for its turn."""
     now = datetime.now(timezone.utc)
     topics = topic_facts(context, [record.topic for record in wanted])
     if look_at_idle:
@@ -163,9 +165,9 @@ def _waits(
 def _changed_unseen(
     context: RunContext, captures: Captures, idle: Iterable[TableRecord]
 ) -> set[TableId]:
-    """Return the tables without new offsets that changed in a way that sends no events.
+    """Return those of the idle tables that changed in a way that sends no events.
 
-    The lake already has all events of these tables. So an unreachable source does not stop them.
+    The lake already has all events of idle tables. So an unreachable source does not stop them.
     """
     groups: dict[tuple[str, str], list[TableRecord]] = {}
     for record in idle:
@@ -206,7 +208,7 @@ def _has_statements(context: RunContext, captures: Captures, record: TableRecord
 
 
 def _edited(context: RunContext, record: TableRecord) -> bool:
-    """Whether the settings differ from those that produced the lake's rows."""
+    """Whether the settings may differ from those that produced the lake's rows."""
     known = record.attempt.settings_digest if record.attempt is not None else None
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)
@@ -219,7 +221,7 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
 
 
 def _capture_broken(context: RunContext, captures: Captures, record: TableRecord) -> bool:
-    """Whether the table's changes are no longer captured, so that its topic does not grow."""
+    """Whether the table's changes are no longer captured, or a loss of changes is on record."""
     evidence, source = captures.evidence(record), context.sources[record.table.source]
     rests = position_check.Rests.of(record)
     try:
@@ -239,6 +241,7 @@ def _run_due(
     captures: Captures,
     turn: Turn,
 ) -> RunResult:
+    """Run one table in this thread, and then update its name in the catalog."""
     # Tables share the cores fairly, each in its own pool; the property applies to this thread.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(record.table))
     result = run_table(context, record, captures=captures, topic=topic, turn=turn)
@@ -262,13 +265,15 @@ def run_continuously(
     report: Callable[[list[RunResult]], None] | None = None,
     watch: Callable[[], object] | None = None,
 ) -> None:
-    """Run the tables again and again until ``stop`` is set; a run in progress is finished.
+    """Run the tables again and again until ``stop`` is set. A run in progress is finished.
 
     If Kafka or the state store is unreachable, a run cannot begin and is tried again. The loop also
-    ends after a run whose Spark tasks hang and keep their cores
-    (`cdc.runtime.task_watch.held_cores`). Only a new process gets these cores back. Each new try of
-    the hanging table would take one more core from the other tables. If Spark itself has ended,
-    the loop ends, too, since a session cannot start Spark again.
+    ends in two other cases:
+
+    - After a run, Spark tasks hang and keep their cores (`cdc.runtime.task_watch.held_cores`). Only
+      a new process gets these cores back. Each new try of the hanging table would take one more
+      core from the other tables.
+    - Spark itself has ended. A session cannot start Spark again.
 
     Args:
         context: The runs' context.

@@ -1,4 +1,4 @@
-"""Reads a table's DDL statements from the log, if the catalog does not show every change."""
+"""Reads DDL statements from the log of a source whose catalog does not show every change."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def statement_effects(
     look: Look,
     changes: Iterable[DefinitionChange] = (),
 ) -> StatementEffects | None:
-    """Return what DDL statements did to a table since the catalog that the lake follows.
+    """Return the effects of a table's DDL statements since the catalog that the lake follows.
 
     Args:
         context: The runs' context.
@@ -49,7 +49,7 @@ def statement_effects(
         changes: The statements that the connector has reported so far.
 
     Returns:
-        The effects of the statements; None if the catalog shows every change.
+        The effects of the statements; None for a source whose catalog shows every change.
 
     Raises:
         CaptureError: The connector does not report in time every statement that was executed before
@@ -82,7 +82,7 @@ def statement_effects(
 def _require_known(
     context: RunContext, record: TableRecord, capture: CaptureNames, connect: ConnectClient
 ) -> None:
-    """Wait until the connector is up to date; check that it reads a table as the server defines it.
+    """Check that the connector, once it is up to date, reads a table by the server's definition.
 
     Raises:
         CaptureError: The connector is not up to date in time, or the table changes meanwhile.
@@ -110,13 +110,15 @@ def _require_known(
 def since(
     source: SourceLog, table: TableId, read_at: str, changes: Iterable[DefinitionChange]
 ) -> Iterator[DefinitionChange]:
-    """Yield the statements on a table that were not yet executed at a position.
+    """Yield the statements on a table that were executed after a position.
+
+    A statement that cannot be compared with the position is yielded, too.
 
     Args:
         source: The table's source, which parses positions.
         table: The table.
         read_at: The position, as text.
-        changes: Statements that the connector has reported, also on other tables.
+        changes: Statements that the connector has reported, on this and on other tables.
     """
     known = source.position(read_at)
     for change in StatementsByTable(changes).of(table):
@@ -125,7 +127,7 @@ def since(
 
 
 def _covers(known: LogPosition, source: SourceLog, change: DefinitionChange) -> bool:
-    """Whether a statement was executed at a position; False if the two cannot be compared."""
+    """Whether a position covers a statement; False if the two cannot be compared."""
     at = change.place if isinstance(known, BinlogPosition) else change.gtid
     try:
         return at is not None and known.reaches(source.position(at))
@@ -144,7 +146,7 @@ def _wait(
     """Wait until the connector has reported every statement from before the catalog was read.
 
     Raises:
-        CaptureError: The connector does not report them in time.
+        CaptureError: The connector does not report the statements in time.
         ConnectError: The connector has failed.
     """
     upto = source.position(read_at)

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LakeShape:
-    """A lake table with the source table that a run applies to it.
+    """A lake table, with the source table whose changes a run applies to it.
 
     Args:
         lake: The lake table with all its columns.
@@ -54,20 +54,21 @@ class LakeShape:
 def follow(
     context: RunContext, kept: TableRecord, latest: Committed, compared: Comparison, guard: Guard
 ) -> tuple[LakeShape, Committed]:
-    """Apply schema changes to the lake, and record the catalog that it follows, in one commit.
+    """Apply schema changes to the lake, and record the catalog that it now follows, in one commit.
 
-    The commit does not change the offsets. A run that dies before the commit has changed nothing,
-    and the next run starts again. After the commit, nothing is left to do.
+    There is no commit if nothing has changed since the catalog that the lake follows. The commit
+    does not change the offsets. A run that dies before the commit has changed nothing, and the next
+    run starts again. After the commit, nothing is left to do.
 
     Args:
         context: The runs' context.
         kept: The table's record in the state store.
         latest: The table's newest commit with offsets.
         compared: The comparison of the lake with its source. None of its changes needs a bootstrap.
-        guard: Called right before the commit completes; raises an error to refuse the commit.
+        guard: Called just before the commit completes. It raises an error to refuse the commit.
 
     Returns:
-        The lake table, and the newest commit with offsets, which this function may have made.
+        The lake table, and its newest commit with offsets: ``latest``, or this function's commit.
     """
     record = latest.record
     handoff = record.require_handoff()
@@ -112,10 +113,10 @@ def follow(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """Return the newest commit with the snapshot of a newer look at an unchanged catalog.
+    """Return the newest commit with another snapshot, from a newer look at an unchanged catalog.
 
-    The table's next commit records this snapshot (`SNAPSHOT`). A later comparison uses it to find
-    out whether a partition lost rows.
+    The lake's commit itself does not change. The table's next commit records the new snapshot
+    (`SNAPSHOT`). A later comparison uses it to find out whether a partition lost rows.
 
     Args:
         latest: The table's newest commit.
@@ -146,7 +147,7 @@ def _fills(
 
 
 def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
-    """Return the record of the next commit of a table, at the newest commit's offsets."""
+    """Return the record of a commit with another handoff, at the offsets of the newest commit."""
     return CommitRecord(
         kind="run",
         table=record.table,
@@ -170,11 +171,11 @@ def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord
 def _rewritten(
     lake: FollowedTable, fills: Mapping[str, str], renamed: Mapping[str, str], config: LakeConfig
 ) -> DataFrame:
-    """Return all rows of the lake with the lake's new columns.
+    """Return all rows of the lake table with its new and renamed columns.
 
     A deleted row that the lake keeps does not get the default of a new column. A renamed column
-    keeps its values, also in deleted rows. These values are not hidden again, since they are hidden
-    already.
+    keeps its values, also in deleted rows. Its values are not hidden again, since hidden values in
+    the lake are hidden already.
     """
     rows = lake.read()
     new = []

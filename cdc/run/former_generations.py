@@ -1,7 +1,7 @@
 """Removes former generations whose retention time is over, for INCREMENTAL tables.
 
-The end of a copy removes the superfluous generations that readers can no longer have open. This
-module removes the others later.
+At its end, a copy removes the superfluous generations whose retention time is over at that time.
+This module removes the other superfluous generations later.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Remove former generations that readers no longer need; a failure leaves them for a later run.
+    """Remove former generations that readers no longer need. A failure is only logged.
 
     The lake is read only if a table's pointer names more former generations than the settings
     retain, and the retention time of one is over.
@@ -50,6 +50,7 @@ def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
 
 
 def _remove_superfluous(context: RunContext, record: TableRecord, pointer: Pointer) -> None:
+    """Remove the former generations of one table, if one is removable now."""
     settings, attempts = context.settings(record), [one.attempt for one in pointer.former]
     if len(attempts) > settings.retain_generations:
         if not _over(pointer, attempts, settings):
@@ -76,7 +77,13 @@ def _remove_under_lease(
 
 
 def _over(pointer: Pointer, there: Collection[str], settings: TableSettings) -> list[Generation]:
-    """Return the former generations that still exist and whose retention time is over."""
+    """Return the former generations among ``there`` that can be removed now.
+
+    Args:
+        pointer: The table's pointer.
+        there: UUIDs of the former attempts that still have a folder.
+        settings: The table's settings.
+    """
     folders = dict.fromkeys((pointer.current.attempt, *there), 0)
     keep, now = timedelta(seconds=settings.readers_keep_s), datetime.now(timezone.utc)
     found = generations(folders, pointer, ())

@@ -20,14 +20,14 @@ class LateColumns:
 
     Args:
         absent: By column that an event may lack, the Spark SQL of its value in such events.
-        former: By renamed column, the former names that an event may have, newest first.
+        former: By renamed column, the former names that an event may have for it, newest first.
         new: Columns of ``absent`` whose first events may be in this batch.
-        known: Other names that an event may have: the source's current columns, and columns that
+        known: Other columns that an event may have: the source's current columns, and columns that
             the settings leave out.
         ordered: Whether the source never changes the order of its columns, and events have the same
             order.
-        numbered: Names of the source's columns in the order of their numbers, from the lake's
-            commit. A column that was added later has a higher number.
+        numbered: Names of the source's columns, in the order of their numbers in the catalog that
+            the lake follows. A column that was added later has a higher number.
     """
 
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +45,8 @@ class LateColumns:
 
         Args:
             handoff: The handoff of that commit.
-            known: Names of the source's current columns and of columns that the settings leave out.
+            known: Names of the source's current columns, and of columns that the settings leave
+                out.
             replayed: Whether events are read again. Such events may be older than any added column.
         """
         late = {one.name for one in handoff.columns if one.late and not replayed}
@@ -70,21 +71,21 @@ class LateColumns:
         )
 
     def require(self, schema: TableSchema, written: Mapping[int, DebeziumSchema]) -> None:
-        """Refuse events that lack a column which the table always had, or that may have it twice.
+        """Refuse events that lack a column which they must have, or that may have it twice.
 
         The catalog does not show these cases:
 
-        * A column had another name for a while. Its values from that time would become NULL. * A
-        new column was added under another name, which a later column may have now. * Before a
-        rename, another column had the new name and was dropped. Older events have both names, and
-        nothing shows which name is the renamed column's.
+        - A column had another name for a while. Its values from that time would become NULL.
+        - A new column was added under another name, which a later column may have now.
+        - Before a rename, another column had the new name and was dropped. Older events have both
+          names, and nothing shows which of them belongs to the renamed column.
 
         Args:
             schema: The lake's columns.
             written: The writers' schemas of a batch, by id.
 
         Raises:
-            SchemaChangeError: Names the schema and the column.
+            SchemaChangeError: Such events were found. The error names their schema and the column.
         """
         for schema_id, writer in written.items():
             self._require_order(schema, schema_id, writer)
@@ -137,7 +138,7 @@ class LateColumns:
     def _require_new(
         self, name: str, schema: TableSchema, schema_id: int, writer: DebeziumSchema
     ) -> None:
-        """Refuse events that lack a new column and have an unknown or a still newer column."""
+        """Refuse events that lack a new column and have an unknown column or a newer one."""
         former = {one for names in self.former.values() for one in names}
         known = {*self.known, *former, *(column.name for column in schema.columns)}
         expected = [writer.field(column) for column in known]

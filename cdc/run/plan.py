@@ -35,12 +35,13 @@ def runnable(record: TableRecord, now: datetime) -> bool:
 def due(
     records: Iterable[TableRecord], topics: Mapping[str, TopicFacts | KafkaError], now: datetime
 ) -> list[TableRecord]:
-    """Return the tables with work, in the given order.
+    """Return the tables that have work, in the given order.
 
     A table has no work if its topic ends at the offsets of the table's last commit. Any difference
     is work: also an earlier end, another number of partitions, or a topic that is deleted,
-    compacted, recreated or unreadable. The run itself determines what the difference means. A new
-    leader of a partition is not work; the check of idle tables handles new leaders.
+    compacted, recreated or unreadable. The run itself determines what the difference means. A
+    FAILED table whose retry is due has work, too. A new leader of a partition is not work. The
+    check of idle tables handles new leaders.
 
     Args:
         records: The tables.
@@ -70,7 +71,7 @@ def due(
 
 
 def waits_for_later_run(record: TableRecord, settings: TableSettings, now: datetime) -> bool:
-    """Whether a table with work waits for a later run, so that it makes fewer commits.
+    """Whether a table with work waits for a later run, so that the table has fewer commits.
 
     A late table never waits. A table is late if it is behind its freshness target, or if its last
     commit has no watermark.
@@ -85,14 +86,14 @@ def waits_for_later_run(record: TableRecord, settings: TableSettings, now: datet
 
 
 def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) -> Iterator[Range]:
-    """Cut the offsets to read into ranges of at most ``max_events``.
+    """Cut the offsets to read into ranges, and yield them in order.
 
     Args:
         start: First offset per partition.
         until: Offset to stop before, per partition. It has the same partitions as ``start``. Each
             offset is at least the partition's offset in ``start``.
-        max_events: Bound of one range in offsets. Each unfinished partition gets at least one
-            offset, even beyond this bound.
+        max_events: Maximum number of offsets in one range. A range can have more offsets than this,
+            since each unfinished partition gets at least one.
     """
     at = dict(start)
     while any(at[partition] < until[partition] for partition in at):
@@ -107,20 +108,20 @@ def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) 
 
 
 def tasks(events: int, parallelism: int) -> int:
-    """Return the number of Spark tasks for reading a batch."""
+    """Return the number of Spark tasks that read a batch of this many events."""
     return max(1, min(parallelism, -(-events // EVENTS_PER_TASK)))
 
 
 def watermark(
     previous: datetime | None, source_ts: Mapping[int, datetime], lateness_s: int
 ) -> datetime | None:
-    """Return the event time up to which the table is complete; it never decreases.
+    """Return the event time up to which a table is complete. This time never decreases.
 
     Args:
         previous: Watermark of the last commit.
         source_ts: Latest source time of each partition with events. A partition without events was
             read to its end and does not limit the watermark.
-        lateness_s: Seconds to subtract.
+        lateness_s: Seconds to subtract from the source time, for events that may arrive late.
     """
     if not source_ts:
         return previous
@@ -129,6 +130,6 @@ def watermark(
 
 
 def retry_at(failures: int, now: datetime) -> datetime:
-    """Return the time of the next try after a number of failures in a row."""
+    """Return the time at which a table is retried after a number of failures in a row."""
     wait = FIRST_RETRY * 2 ** min(failures - 1, 16) if failures > 0 else FIRST_RETRY
     return now + min(wait, LAST_RETRY)

@@ -28,22 +28,22 @@ _LOOK_S = 60.0
 
 
 class Served:
-    """The pointers and records of idle tables that agreed with the lake when this process looked.
+    """The results of this process's looks at pointers and newest commits in the lake.
 
-    A process looks at a record again only when the record changes. The results are kept in memory
-    only: the look detects a state store that was restored from a backup, so the state store cannot
-    hold them. 3,000 looks took 4 s on a local disk. An object store needs two reads of 0.1 s per
-    look, which makes 20 s.
+    A record that agreed with the lake is not looked at again until the record changes. The results
+    are kept in memory: a look detects a state store that was restored from a backup, so the state
+    store cannot keep them. 3,000 looks took 4 s on a local disk. An object store needs two reads of
+    0.1 s per look, which makes 20 s.
     """
 
     def __init__(self) -> None:
         self._agreed: dict[TableId, tuple[int, str]] = {}
         self._nothing_to_remove: dict[TableId, Pointer] = {}
         self.with_former: dict[TableId, Pointer] = {}
-        """By table, a pointer with former generations that may have to be removed."""
+        """By table, a pointer with former generations, some of which may be removable."""
 
     def note_pointer(self, record: TableRecord, pointer: Pointer | None) -> None:
-        """Remember a pointer that names former generations."""
+        """Remember a pointer in ``with_former``, unless it has no generation to remove."""
         self.with_former.pop(record.table, None)
         if (
             pointer is not None
@@ -63,7 +63,7 @@ class Served:
     def differing_from_lake(
         self, spark: Callable[[], SparkSession], records: Sequence[TableRecord]
     ) -> set[TableId]:
-        """Return the tables whose lake lacks the generation or the commit that their record names.
+        """Return the tables whose lake does not have the generation or commit of their record.
 
         A commit is missing if the lake was restored from a backup or lost its last writes. The
         table's next run then continues from the lake's newest commit. An unreachable lake does not
@@ -107,18 +107,20 @@ _LATE = LakeError(
 
 
 def _version(record: TableRecord) -> tuple[int, str]:
+    """Return the version of a record and the path of its attempt, which identify its state."""
     return record.version, record.attempt.path if record.attempt is not None else ""
 
 
 def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
-    """Refuse to continue a generation that the pointer does not name.
+    """Refuse to continue a generation that the pointer does not name as the current one.
 
     A state store that was restored from a backup may name a former generation. Readers would not
     see changes that are applied to a former generation.
 
     Args:
         spark: The session whose file systems are used.
-        record: The table's record. Without the state INCREMENTAL, the pointer is not read.
+        record: The table's record. The pointer is not read unless the record's state is
+            INCREMENTAL, or was INCREMENTAL before PAUSED or FAILED.
 
     Returns:
         The pointer in the table's own folder; None if it was not read, or if shards share the
@@ -166,8 +168,8 @@ def no_offsets(record: TableRecord, reason: str, *, gone: bool = False) -> LostH
     Args:
         record: The table.
         reason: What was found instead of the offsets.
-        gone: Whether the lake table is gone. A shard cannot recreate a lake table with rows of
-            other shards.
+        gone: Whether the lake table is gone. The remedy of a shard is then another one, since a
+            copy of one shard cannot restore the rows of other shards.
     """
     remedy = f"To copy the table again, {copy_lost(record.table)}."
     if gone and record.shard is not None:

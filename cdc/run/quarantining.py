@@ -1,8 +1,9 @@
 """Keeps the quarantine in step with commits that leave out or apply quarantined records.
 
 A record is put into quarantine before the commit that leaves it out. A record is removed from
-quarantine after the commit that applies it. A process that dies in between loses nothing: the next
-process reads the records again, and finds them in quarantine or applies them again.
+quarantine after the commit that applies it. A process that dies between the two steps loses
+nothing: the next process reads the records again. It finds them in quarantine, or applies them
+again.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Place = tuple[int, int]
-"""Partition and offset."""
+"""Partition and offset of a record."""
 
 
 def require_listed(store: Store, commit: CommitRecord) -> None:
     """Check that the state store lists all records that the lake's newest commit has left out.
 
     Raises:
-        LostHistoryError: The state store lists fewer records.
+        LostHistoryError: The state store lists fewer records, so it is not known which are missing.
     """
     if not commit.lacks:
         return
@@ -52,7 +53,7 @@ def require_listed(store: Store, commit: CommitRecord) -> None:
 
 
 class LeftOut:
-    """The quarantined records of one lake table, as of the beginning of a commit.
+    """The quarantined records that one lake table lacks before a commit.
 
     Args:
         context: The runs' context.
@@ -74,7 +75,10 @@ class LeftOut:
         return self._kept - self.within(piece)
 
     def within(self, piece: Range) -> set[Place]:
-        """Return the quarantined records of a range, also of a run that died before its commit."""
+        """Return the quarantined records of a range.
+
+        A run that died before its commit may have quarantined some of them.
+        """
         return {
             (partition, at)
             for partition, at in self._kept
@@ -82,11 +86,11 @@ class LeftOut:
         }
 
     def will_lack_records(self, batch: Batch) -> bool:
-        """Whether the table lacks records even after the batch is committed."""
+        """Whether the table will still lack records after the batch's commit."""
         return bool(self.outside(batch.piece) or batch.left_out)
 
     def lacking(self, batch: Batch) -> int:
-        """Count the records below the batch's end that the table lacks after the batch's commit."""
+        """Return how many records below the batch's end the table lacks after its commit."""
         end = batch.piece.end
         passed = [at for partition, at in self.outside(batch.piece) if at < end.get(partition, 0)]
         return len(passed) + len(batch.left_out)
@@ -98,7 +102,7 @@ class LeftOut:
         return max(0, self._settings.max_quarantined - len(self.outside(piece)))
 
     def keep(self, batch: Batch, reader: BatchReader) -> None:
-        """Quarantine the records that the batch leaves out."""
+        """Quarantine the records that the batch leaves out. Call this before the commit."""
         if not batch.left_out:
             return
         now, commit = datetime.now(timezone.utc), self._previous
@@ -135,7 +139,7 @@ class LeftOut:
         crash("quarantine.after_keep")
 
     def drop_applied(self, batch: Batch) -> None:
-        """Remove the applied records from the quarantine; call this after the commit."""
+        """Remove the records that the batch has applied. Call this after the commit."""
         if not self._kept and not batch.left_out:
             return
         self._quarantine.forget_range(

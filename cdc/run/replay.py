@@ -1,10 +1,10 @@
-"""Applies the quarantined records of a table once they can be read: exactly, or not at all.
+"""Applies the quarantined records of a table once they can be read.
 
 A quarantined record cannot be applied alone: the lake may already have a later change of its key,
 and a later delete leaves no trace in the lake. So a replay reads the topic again, from the first
 quarantined record to the lake's offsets, and folds these records as one batch. The last change of
-each key wins, which is the row that the lake must have at its offsets. If the topic lacks some of
-these records, the replay does nothing.
+each key wins. It gives the row that the lake must have at its offsets. If the topic lacks some of
+these records, the replay applies none.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def replay_table(
     Args:
         context: The runs' context.
         record: The table.
-        first: Apply only quarantined records from this offset on; earlier records stay in
-            quarantine.
+        first: Offset of the first quarantined record that is applied; earlier ones stay in
+            quarantine. None applies all quarantined records.
         lease_wait_s: Bound of the wait for another process's lease, in seconds.
 
     Raises:
@@ -71,6 +71,8 @@ def replay_table(
 
 
 class _QuarantineReplay:
+    """The replay of one table's quarantined records, under the table's lease."""
+
     def __init__(self, context: RunContext, record: TableRecord, lease: Lease) -> None:
         self._context = context
         self._record = record
@@ -79,6 +81,7 @@ class _QuarantineReplay:
         self._settings = context.settings(record)
 
     def run(self, first: int | None) -> Replayed:
+        """Apply the quarantined records from an offset on, and store the new commit."""
         attempt = self._attempt()
         check_serving(self._context.spark, self._record)
         latest = self._context.timeline(attempt).latest_offsets()
@@ -108,7 +111,7 @@ class _QuarantineReplay:
         return replayed
 
     def _attempt(self) -> Attempt:
-        """Return the attempt of a table that is INCREMENTAL, or FAILED from INCREMENTAL."""
+        """Return the attempt of a table that is INCREMENTAL, or was so before it FAILED."""
         record = self._record
         state = record.resume_to if record.state is State.FAILED else record.state
         if state is not State.INCREMENTAL or record.attempt is None:
@@ -139,6 +142,7 @@ class _QuarantineReplay:
     def _require_history(
         self, attempt: Attempt, latest: Committed, start: Mapping[int, int]
     ) -> None:
+        """Check that the topic still has all records from these offsets on."""
         topic = self._record.topic
         try:
             position_check.check_topic(
@@ -157,10 +161,10 @@ class _QuarantineReplay:
             ) from error
 
     def _shape(self, latest: Committed) -> tuple[LakeShape, Committed]:
-        """Return the lake table as the last run left it, and its newest commit.
+        """Return the lake table, and its newest commit.
 
-        A replay does not follow a schema change; only a run does. If the catalog differs without a
-        schema change, a commit records the new catalog.
+        A replay refuses to follow a schema change, which is left to a run. If the catalog differs
+        without a schema change, a commit records the new catalog.
         """
         source = self._context.sources[self._table.source]
         capture = source.capture(self._context.capture(self._record))

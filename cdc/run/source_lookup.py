@@ -1,4 +1,4 @@
-"""Reads from the source, by key, the values that the batch and the lake lack."""
+"""Reads values by key from the source. Neither the batch nor the lake has these values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ unreachable synchronous standby causes such a delay.
 
 @dataclass(frozen=True)
 class Asked:
-    """One table of the source, from which rows are read by key.
+    """The reader of one table's rows from the source, by key.
 
     Args:
         spark: The session.
@@ -43,7 +43,7 @@ class Asked:
         source_table: The table in the source's catalog.
         source_schema: The lake schema that follows from the source's catalog.
         kept: The lake table's columns.
-        lake: The lake's settings, with the key of hashes.
+        lake: The lake's settings, with the secret key of hashes.
         progress: Shows the wait.
     """
 
@@ -61,14 +61,14 @@ class Asked:
         missing: Sequence[str],
         hold: Callable[[DataFrame], DataFrame],
     ) -> DataFrame:
-        """Read the current rows of the primary by key.
+        """Return the primary's current rows for the keys that lack values.
 
-        A key that the primary lacks was deleted later, and the delete's event is still in the log.
-        A column that the primary has dropped is NULL in the result, and so in the lake.
+        A key that the primary does not have was deleted later, and the delete's event is still in
+        the log. A column that the primary has dropped is NULL in the result, and then in the lake.
 
         Args:
-            lacking: The last change of each key with a missing value, with the change's
-                transaction.
+            lacking: The last change of each key that lacks a value, with the transaction of that
+                change.
             missing: The columns to read.
             hold: Keeps a data frame in memory until the batch is done.
 
@@ -97,8 +97,8 @@ class Asked:
     def _wait(self, lacking: DataFrame) -> None:
         """Wait until the source shows the changes with missing values.
 
-        A commit is in the log before it is visible. A query in between would return the row without
-        the change that the batch applies.
+        A commit is in the log before it is visible. A query at that time would return the row
+        without the change that the batch applies.
         """
         found = lacking.agg(F.collect_set(TRANSACTION)).first()
         self.source.wait_until_visible(
@@ -106,7 +106,7 @@ class Asked:
         )
 
     def _keys(self, lacking: DataFrame) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the keys in lists of at most `_KEYS`."""
+        """Yield the keys of these changes, in lists of at most `_KEYS`."""
         keys = lacking.select(*(quoted(name) for name in self.kept.key))
         kinds = [self.kept.column(name).lake_type for name in self.kept.key]
         left = iter(keys.toLocalIterator())
@@ -118,7 +118,7 @@ class Asked:
 
 
 def _aware(value: Any, kind: str) -> Any:
-    """Return a key value; Spark's times, which are local and have no time zone, are made UTC."""
+    """Return a value of a key. Spark's times are local and without a time zone; they become UTC."""
     if kind == "timestamp" and isinstance(value, datetime):
         return value.astimezone(timezone.utc)
     return value

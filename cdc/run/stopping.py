@@ -23,10 +23,10 @@ RUN_STATES = frozenset({State.CATCHING_UP, State.INCREMENTAL})
 
 
 def stopped(record: TableRecord, error: TributaryError, *, at: datetime) -> TableRecord:
-    """Return the record of a table whose run an error has stopped.
+    """Return the record of a table after an error has stopped its run.
 
     Args:
-        record: The table's record. It stays as it is if its state does not allow a run any more.
+        record: The table's record. It does not change if its state no longer allows a run.
         error: The error.
         at: Now, in UTC.
     """
@@ -44,13 +44,13 @@ def stopped(record: TableRecord, error: TributaryError, *, at: datetime) -> Tabl
 
 
 def counts_as_loss(error: TributaryError, *, beside: bool) -> bool:
-    """Whether an error is counted as a loss of events, which all generations of a table must see.
+    """Whether an error counts as a loss of changes. All generations of a table see such a loss.
 
     Args:
         error: The error of a run.
-        beside: Whether the run is of a generation that is built beside the serving one. Such a
-            generation has its own offsets and its own lake. Records that only this generation
-            lacks are not lost for the serving one.
+        beside: Whether the run is of a generation that is built beside the serving one. That
+            generation has its own offsets and its own lake table. A record that it alone lacks is
+            not lost for the serving generation.
     """
     if beside:
         return isinstance(error, (LostEventsError, LostLogError, MissingTableError))
@@ -59,7 +59,7 @@ def counts_as_loss(error: TributaryError, *, beside: bool) -> bool:
 
 
 def unexpected(record: TableRecord, error: Exception) -> TributaryError:
-    """Return an unforeseen error of a table's run as a typed error."""
+    """Return an unforeseen error of a table's run as a LakeError with a remedy."""
     first = next(iter(str(error).splitlines()), "")
     return LakeError(
         f"the run of table {record.table} failed: {type(error).__name__}: {first}",

@@ -1,4 +1,4 @@
-"""One table's incremental run: it checks the table, then commits batches up to end offsets."""
+"""One table's incremental run: it checks the table, then commits batches up to its end offsets."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def run_table(
 ) -> RunResult:
     """Apply the new records of a table's topic to its lake table.
 
-    If the run of the table fails, no error is raised. The table moves to the state that the error
-    requires, and the result has the error.
+    This function raises no error if the table's run fails. The table moves to the state that the
+    error requires, and the result has the error.
 
     Args:
         context: The configuration and the clients that all runs share.
@@ -88,9 +88,9 @@ def run_table(
             one of these before.
         until: By partition, the first offset that is not applied; None takes the topic's last
             stable offsets.
-        captures: Evidence shared with the other tables of the run.
-        topic: The current facts of the topic, or the error of reading them; None reads them.
-        turn: When the run ends before its end offsets; None never does.
+        captures: The evidence of captures that the tables of a run share; None gathers it here.
+        topic: The current facts of the topic, or the error of reading them; None reads them here.
+        turn: The table's turn, which can end the run before its end offsets; None has no limit.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     try:
@@ -114,6 +114,8 @@ def run_table(
 
 
 class _TableRun:
+    """The run of one table, under the table's lease."""
+
     def __init__(
         self,
         context: RunContext,
@@ -140,7 +142,7 @@ class _TableRun:
         self.result = RunResult(record.table, self._record.state)
 
     def work(self, until: Mapping[int, int] | None, turn: Turn | None = None) -> None:
-        """Run. If an error stops the run, record the error in the table's state and the result."""
+        """Run the table. An error that stops the run goes into the table's state and the result."""
         self._turn = turn
         if self._state not in RUN_STATES:
             self.result = replace(
@@ -157,6 +159,7 @@ class _TableRun:
             self.result = replace(self.result, error=ErrorRecord.of(error))
 
     def _work(self, until: Mapping[int, int] | None) -> None:
+        """Run the table, and move it to the state that an error requires."""
         try:
             self._settings = self._context.settings(self._record)
             self._apply_seen(until)
@@ -174,10 +177,10 @@ class _TableRun:
         return self._record.resume_to if self._record.state is State.FAILED else self._record.state
 
     def _apply_seen(self, until: Mapping[int, int] | None) -> None:
-        """Apply all records; repeat if the catalog was read too early for a batch.
+        """Apply all records. If the catalog was read too early for a batch, apply the rest again.
 
         The catalog was read too early if a transaction of the batch was not yet visible in the
-        source. The repetition starts when the source shows these transactions, and has the same end
+        source. The second try starts when the source shows these transactions, and has the same end
         offsets. So every transaction up to these offsets is in the log before the source is queried
         for transactions that are still open.
         """
@@ -192,6 +195,7 @@ class _TableRun:
             self._apply_all(self._end)
 
     def _apply_all(self, until: Mapping[int, int] | None) -> None:
+        """Check the table, follow its schema changes, and apply the records up to the end."""
         attempt, facts = self._record.attempt, self._topic
         if isinstance(facts, KafkaError):
             raise facts
@@ -239,6 +243,7 @@ class _TableRun:
             self._apply_range(shape, seen_at(followed, compared.fingerprint), end)
 
     def _apply_range(self, shape: LakeShape, latest: Committed, end: Mapping[int, int]) -> None:
+        """Commit batches up to end offsets, or until the turn is over."""
         writer = BatchWriter(
             self._context,
             source_table=shape.source_table,
@@ -277,7 +282,7 @@ class _TableRun:
             task.done()
 
     def _leaves_to_waiter(self, unfinished: bool) -> bool:
-        """Whether the run ends here, since another process waits for the table."""
+        """Whether an unfinished run ends here, since another process waits for the table."""
         if self._turn is None or not unfinished or not self._lease.is_wanted():
             return False
         warning = (
@@ -288,7 +293,7 @@ class _TableRun:
         return True
 
     def _compared(self, newest: CommitRecord, handoff: Handoff) -> Comparison:
-        """Check the source, the capture and the catalog, and compare the lake with them."""
+        """Check the source and the capture, and compare the lake with the source's catalog."""
         evidence = self._captures.evidence(self._record)
         source = self._context.sources[self._table.source]
         rests = position_check.Rests(
@@ -346,9 +351,9 @@ class _TableRun:
         return compared
 
     def _accept(self, compared: Comparison) -> None:
-        """Store the catalog and the settings that the lake follows.
+        """Store the catalog that the lake follows, and the digest of the settings.
 
-        With them, a command can see that an idle table needs no run.
+        By these two, a later command finds out whether an idle table needs a run.
         """
         attempt, fingerprint = self._record.attempt, compared.fingerprint
         settings = settings_digest(self._settings, self._context.config.lake)
@@ -362,7 +367,7 @@ class _TableRun:
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 
     def _keep_history(self, handoff: Handoff) -> None:
-        """Record in the history the newest schema change that the lake has followed.
+        """Record the newest schema change that the lake has followed in the schema history.
 
         The lake's commit is the durable record of a change. No run commits another change until
         this change is in the history.
@@ -372,6 +377,7 @@ class _TableRun:
             self._context.store.record_schema(entry)
 
     def _count_applied(self, applied: Applied) -> None:
+        """Add a commit's counts, and a warning for records that it left out, to the result."""
         self._counts.update(applied.record.counts)
         if left_out := applied.record.counts.get("quarantined"):
             warning = (
@@ -433,7 +439,7 @@ class _TableRun:
     def _save(
         self, change: Callable[[TableRecord], TableRecord], schema: SchemaEntry | None = None
     ) -> None:
-        """Apply a change to the record, and store the record.
+        """Apply a change to the table's record, and store the record.
 
         If another process has stored a newer record, the change is applied to the newer record.
 
@@ -459,6 +465,7 @@ class _TableRun:
                 return
 
     def _require_same_attempt(self, newer: TableRecord) -> None:
+        """Refuse to continue if another process has copied the table again."""
         known, now = self._record.attempt, newer.attempt
         if (known and known.id) != (now and now.id):
             raise FencedError(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _WAIT_S = 120.0
 _READ_S = 600.0
-"""Bound in seconds of reading one partition. Records with a key are skipped quickly, but a backlog
-may be long.
+"""Bound of reading one partition, in seconds. Records with a key are skipped quickly, but there may
+be many of them.
 """
 _POLL_S = 0.5
 
@@ -45,7 +45,7 @@ class Truncates:
         self._applied = applied
 
     def has(self, transaction: int) -> bool:
-        """Whether the topic has a TRUNCATE event of a transaction.
+        """Whether that part of the topic has a TRUNCATE event of a transaction.
 
         Raises:
             CaptureError: The connector does not capture the transaction in time.
@@ -61,6 +61,7 @@ class Truncates:
     def _is_truncate(
         self, transaction: int, start: Mapping[int, int], end: Mapping[int, int]
     ) -> bool:
+        """Whether a range of the topic has a TRUNCATE event of a transaction."""
         kafka, topic = self._context.kafka, self._record.topic
         reader = TransactionReader(kafka, self._context.registry)
         return any(
@@ -70,7 +71,7 @@ class Truncates:
         )
 
     def _captured(self) -> dict[int, int]:
-        """Wait until all commits of the source can be read; return the topic's end."""
+        """Wait until the topic has all present commits of the source; return the topic's end."""
         context, record = self._context, self._record
         source, kafka = context.sources[record.table.source], context.kafka
         upto, ends = source.current_position(), dict[int, int]()
@@ -99,6 +100,7 @@ class Truncates:
         return ends
 
     def _captured_position(self) -> LogPosition | None:
+        """Return the position up to which the connector has captured the source's log."""
         context, names = self._context, self._context.capture(self._record)
         log = context.sources[names.source].capture(names).log_health()
 

@@ -1,4 +1,4 @@
-"""Fetches the Avro schemas that a topic's records name."""
+"""Fetches the Avro schemas that the records of a topic name by id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class WriterSchemas:
-    """Schemas of one topic's change events by id.
+    """The schemas of one topic's change events, by id.
 
     Args:
         registry: The schema registry.
@@ -31,7 +31,7 @@ class WriterSchemas:
         """By schema id, the reason why the schema cannot be the schema of the topic's events."""
 
     def expect(self, schema_ids: Iterable[int]) -> None:
-        """Fetch schemas that a batch will most likely need; skip those that are not available."""
+        """Fetch schemas that a batch will most likely need. Errors of the registry are ignored."""
         for schema_id in schema_ids:
             try:
                 self.fetch(schema_id)
@@ -39,7 +39,7 @@ class WriterSchemas:
                 _log.debug("schema %s is not available: %s", schema_id, error)
 
     def fetch(self, schema_id: int) -> bool:
-        """Fetch a schema; return False if it can never be used (:attr:`refused` has the reason).
+        """Fetch a schema; return whether it can be used. If not, :attr:`refused` has the reason.
 
         Raises:
             RegistryError: The registry is unreachable or refuses. The records are not the cause.

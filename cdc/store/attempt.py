@@ -55,7 +55,7 @@ class CopyView(Part):
 
 @dataclass(frozen=True)
 class CopiedServer(Part):
-    """The primary of an attempt.
+    """The identity of an attempt's primary.
 
     Args:
         system_identifier: Identity of the cluster; None if the server does not report it.
@@ -77,7 +77,8 @@ class Attempt(Part):
         topic_id: UUID of the topic when O was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
         start_epochs: Epoch of each partition's leader when O was recorded.
-        server: The primary whose capture was proven right before O was recorded.
+        server: The primary. A proof that its changes are captured was made just before O was
+            recorded.
         marker_id: Identity of the marker row written after O.
         x0: The proof that no transaction is captured in part: a transaction id, or a marker's id.
         chunks: The planned chunks; empty before they are planned.
@@ -92,9 +93,9 @@ class Attempt(Part):
         statements_upto: End offset of the topic of statements before O; None if the connector does
             not have such a topic.
         statements_topic_id: UUID of the topic of statements; None if there is no such topic.
-        losses: Number of losses of capture and table that were counted before O was recorded.
-        shard: The shard's name after its rows are in the shared table; ``path`` is then the shared
-            table's path. None before that, and for a table that is not a shard.
+        losses: Number of losses of the capture and of the table, as counted before O was recorded.
+        shard: The shard's name, once the shard's rows are in the shared table. ``path`` is then the
+            shared table's path. None before that, and for a table that is not a shard.
     """
 
     id: UUID
@@ -121,5 +122,5 @@ class Attempt(Part):
 
     @property
     def servers(self) -> tuple[CopiedServer | CopyView, ...]:
-        """The servers that the attempt knows: that of O, and that of the view."""
+        """The servers that the attempt has recorded so far: the primary, and that of the view."""
         return tuple(one for one in (self.server, self.view) if one is not None)

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from cdc.store.state_store import Store
 
 LIMIT = 8
-"""Maximum number of restarts in a row, in about two hours. Then an operator must restart the
-connector.
+"""Maximum number of restarts in a row. The last one is due about an hour after the first.
+
+After the last one, an operator must restart the connector.
 """
 
 _FIRST_PAUSE_S = 30.0
 _LAST_PAUSE_S = 3600.0
 _SETTLED_S = 600.0
-"""A connector has recovered if it still runs this many seconds after its next restart is due."""
+"""A connector has recovered if it runs this many seconds after its next restart became due."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Restarts:
         self._store = store
 
     def claim(self, connector: str) -> Restarted:
-        """Claim the next restart if it is due and no other process has claimed it."""
+        """Claim a connector's next restart, if it is due and no other process has claimed it."""
         try:
             with self._store.transaction() as connection:
                 at = float(connection.execute(sa.select(self._store.clock)).scalar_one())
@@ -75,7 +76,7 @@ class Restarts:
             return Restarted(1, None)
 
     def forget_if_stable(self, connector: str) -> None:
-        """Forget the restarts of a connector that has run for long enough."""
+        """Forget a running connector's restarts, if its next restart was due long enough ago."""
         long_ago = restart_rows.c.next_at < self._store.clock - _SETTLED_S
         with self._store.transaction() as connection:
             connection.execute(sa.delete(restart_rows).where(_of_connector(connector), long_ago))
@@ -91,5 +92,6 @@ def _of_connector(connector: str) -> sa.ColumnElement[bool]:
 
 
 def _restarted(times: int, next_at: float, *, now: bool = False) -> Restarted:
+    """Return the restarts so far; none is planned once the limit is reached."""
     due = None if times >= LIMIT else datetime.fromtimestamp(next_at, timezone.utc)
     return Restarted(times, due, now)

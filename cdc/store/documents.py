@@ -1,7 +1,7 @@
 """The codec of all durable documents: lake commits, the pointer, the state store's rows.
 
-A document is a frozen dataclass. The codec accepts only exactly the keys of this version, with
-values of their types. The error names an unknown or missing key, or another format version.
+A document is a frozen dataclass. The codec accepts exactly the keys of this version, with values of
+their types. Its error names an unknown key, a missing key or another format version.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Codec(Generic[Document]):
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
-        """Return the problem of another format version, which explains all other problems."""
+        """Describe another format version, which explains every other problem, or return None."""
         document = None if problem["type"] == "json_invalid" else json.loads(text)
         if not isinstance(document, dict) or "format" not in document:
             return None

@@ -20,11 +20,11 @@ from cdc.store.timeouts import connect_args
 from schemas.redaction import keep_secret
 
 BUSY_TIMEOUT_S = 30
-"""Bound of a statement's wait for another writer of the store, in seconds."""
+"""Bound of a statement's wait for another writer of a SQLite store, in seconds."""
 
 
 def open_engine(url: str) -> Engine:
-    """Return an engine for a SQLAlchemy URL; it does not connect yet.
+    """Return an engine for the store's SQLAlchemy URL. The engine does not connect yet.
 
     Raises:
         StateError: The text is not a URL, its driver is missing, or the file or its folder cannot
@@ -63,19 +63,21 @@ def open_engine(url: str) -> Engine:
 
 
 def _bound_new_connection(_dialect: object, _record: object, places: Any, named: Any) -> Any:
+    """Open a connection to PostgreSQL whose waits for the server have a bound."""
     return BoundedConnection.connect(*places, **named)
 
 
 def _in_utc(connection: Any, _record: object) -> None:
-    """Set the session's clock to UTC, since a local time is ambiguous when summer time ends."""
+    """Set the session's time zone to UTC: a local time is ambiguous when summer time ends."""
     with connection.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
 
 
 def shown(url: URL) -> str:
-    """Return the URL as people may see it: no password, and only the parameters host and port.
+    """Return the URL as people may see it, without password and most parameters.
 
-    Any other parameter may be a secret of its driver, with a name that only the driver knows.
+    The parameters host and port stay. Any other parameter can be a secret, since only the driver
+    knows its meaning.
     """
     place = {name: value for name, value in url.query.items() if name in ("host", "port")}
     # The library does not render this part, since it would write a path as %2Fvar%2Frun.
@@ -96,7 +98,7 @@ def _parsed(text: str) -> URL:
 
 
 def exposed_file(url: URL) -> Path | None:
-    """Return the file of a SQLite store if users other than its owner may access it."""
+    """Return the file of a SQLite store if users other than its owner may access it, or None."""
     file = _file(url)
     return file if file is not None and file.exists() and _open_to_others(file) else None
 
@@ -115,7 +117,9 @@ def _open_to_others(file: Path) -> bool:
 
 
 def _close_to_others(file: Path) -> None:
-    """Let only the owner read the file, which has whole messages; create it if it is missing.
+    """Let no user but the owner access the store's file; create it if it is missing.
+
+    The file can hold whole messages, in the quarantine.
 
     SQLite gives the same permissions to its other files beside this file.
 
@@ -136,6 +140,7 @@ def _close_to_others(file: Path) -> None:
 
 
 def _sqlite(url: URL) -> Engine:
+    """Return an engine for a SQLite URL; create its file, which only its owner may access."""
     if (file := _file(url)) is not None:
         try:
             _close_to_others(file)

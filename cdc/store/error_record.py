@@ -1,4 +1,4 @@
-"""An error as it is kept after the process that met it."""
+"""The stored form of an error, for the time after its process has ended."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class ErrorRecord(Part):
 
     @classmethod
     def of(cls, error: TributaryError) -> ErrorRecord:
-        """The record of an error."""
+        """Return the stored form of an error."""
         return cls(**error.to_dict())

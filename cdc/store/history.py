@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunEntry(Part):
-    """One table's part of one run, for the history.
+    """The history's entry of one table in one run.
 
     Args:
         run_id: Identity of the run.
@@ -35,7 +35,7 @@ class RunEntry(Part):
         counts: Events by operation.
         offsets: Next offset to read per partition after the run.
         watermark: Event time up to which the table is complete.
-        error: What failed.
+        error: The error that ended the part; None if it succeeded.
         format: Version of this document.
     """
 
@@ -75,14 +75,14 @@ class RunEntry(Part):
 
 @dataclass(frozen=True)
 class SchemaEntry(Part):
-    """One change of a table's schema, for the history.
+    """The history's entry of one change of a table's schema.
 
     Args:
         table: The table.
         generation: The table's generation.
-        version: Version of the schema in that generation: the version that the lake has reached, or
-            would have reached. The columns as copied are version 1.
-        at: When the lake followed, or the table stopped.
+        version: Version of the schema after the change. The columns as copied are version 1 of
+            their generation. A table that stopped has not reached the version.
+        at: When the lake followed the change, or the table stopped.
         schema_ids: Registry ids of the schemas of the events before the change.
         changes: The differences from the version before.
         outcome: ``followed``, or the table's new state: ``needs_bootstrap``, ``paused``.
@@ -107,11 +107,11 @@ class SchemaEntry(Part):
 
     @classmethod
     def followed(cls, record: TableRecord, handoff: Handoff) -> SchemaEntry | None:
-        """Return the newest change that a lake table has followed, or None if there is none.
+        """Return the entry of the newest change that a lake table has followed, or None.
 
         Args:
             record: The table.
-            handoff: The handoff document of the commit, which holds that change.
+            handoff: The handoff document of the lake table's last commit, which has that change.
         """
         written = handoff.schema
         if written is None or record.attempt is None:

@@ -126,6 +126,7 @@ class Lease:
             connection.execute(free)
 
     def _held_by_this(self) -> sa.ColumnElement[bool]:
+        """Return the SQL condition that the lease still has this owner and token."""
         return sa.and_(
             leases.c.resource == self.resource,
             leases.c.token == self.token,
@@ -165,6 +166,7 @@ class Lease:
         raise self._lease_held_error(found, holder)
 
     def _lease_held_error(self, row: sa.Row[Any] | None, holder: Owner | None) -> LeaseHeldError:
+        """Return the error that names the holder and the expiry, as far as they are known."""
         if row is None or row.owner is None:
             owner, until, expires = "a process that began or ended at the same moment", "", None
         else:
@@ -211,16 +213,16 @@ class Leases:
     ) -> Iterator[Lease]:
         """Hold a lease for the length of a block, and renew it in the background.
 
-        While this process waits, others see its wish by `Lease.is_wanted`.
+        While this process waits, `Lease.is_wanted` returns True to the holder.
 
         Args:
             resource: The table, or the name of a resource that many tables share.
-            wait_s: Bound of the wait for another holder, in seconds.
-            gives_way: Whether to leave the lease to a process that waits for it.
+            wait_s: Bound of the wait for another process that holds the lease, in seconds.
+            gives_way: Whether to leave the lease to another process that waits for it.
 
         Raises:
-            LeaseHeldError: Another process still holds the lease at the end of the wait, or waits
-                for it and this process gives way.
+            LeaseHeldError: Another process still holds the lease at the end of the wait. Or this
+                process gives way to another process that waits for the lease.
         """
         lease = Lease(self._store, resource, self.owner, ttl_s=self.ttl_s)
         if gives_way and lease.is_wanted():
@@ -243,6 +245,8 @@ class Leases:
             lease.release()
 
     def _acquire(self, lease: Lease, wait_s: float) -> None:
+        """Take the lease; wait at most ``wait_s`` seconds for its holder to release it."""
+
         def held() -> LeaseHeldError | None:
             try:
                 lease.acquire()
@@ -266,7 +270,10 @@ class Leases:
 
 
 def _keep(lease: Lease, stop: threading.Event) -> None:
-    """Renew until ``stop`` is set or the lease is lost; ``check`` then raises the error."""
+    """Renew a lease until ``stop`` is set or the lease is lost.
+
+    The holder learns of a loss by ``Lease.check``, which raises the error.
+    """
     while not stop.wait(lease.ttl_s / 3):
         try:
             lease.renew()

@@ -23,8 +23,8 @@ class Owner:
     Args:
         host: Name of the machine, for people.
         pid: The process.
-        place: Identifies the boot of the machine and the namespace of ``pid``, since containers can
-            share a host name, and process ids start again after a reboot.
+        place: Digest of the machine's boot and of the namespace of ``pid``. A host name is not
+            enough: containers can share it, and process ids start again after a reboot.
         started: When the process began, as the function ``started`` returns it.
     """
 
@@ -38,7 +38,7 @@ class Owner:
 
     @classmethod
     def current(cls) -> Owner:
-        """This process."""
+        """Return this process."""
         pid = os.getpid()
         return cls(socket.gethostname(), pid, _place(), started(pid))
 
@@ -72,9 +72,10 @@ class Owner:
 def started(pid: int) -> float:
     """Return when a process began, by a clock that cannot be set.
 
-    On Linux the value is in ticks since the boot. psutil adds the time of the boot, which the
-    system computes from the machine's clock; after a step of that clock, every process would look
-    like another one. Other systems store the start time itself, in seconds.
+    On Linux the value is in ticks since the boot. psutil's value is not used there: psutil adds the
+    time of the boot, which the system computes from the machine's clock. After a step of that
+    clock, every process would look like another process. Other systems store the start time itself,
+    in seconds.
 
     Raises:
         psutil.NoSuchProcess: This user cannot see such a process.

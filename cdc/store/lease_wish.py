@@ -1,4 +1,4 @@
-"""The wish of a process that waits for a lease: holders with much to do see it and give way."""
+"""The wish of a process that waits for a lease. A holder with much to do sees it and gives way."""
 
 from __future__ import annotations
 

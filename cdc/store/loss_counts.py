@@ -38,7 +38,7 @@ class Loss:
 class Losses:
     """The losses that all processes that share a state store have seen.
 
-    Rows are never deleted, so that counts only rise.
+    Rows are never deleted, so a count never falls.
 
     Args:
         store: The state store.
@@ -63,7 +63,7 @@ class Losses:
             self._count(scope, what)
 
     def seen(self, *scopes: object) -> Mapping[str, Loss]:
-        """Return the losses of captures and tables; scopes without a loss are left out.
+        """Return the losses by capture and table; a scope without a loss is left out.
 
         Args:
             scopes: The captures and tables.

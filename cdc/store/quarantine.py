@@ -1,8 +1,8 @@
 """The quarantine: raw bytes of records that could not be applied, in the state store.
 
-The records are in the state store and not in the lake: one statement without Spark stores a
-record, or lists the records of thousands of tables. No record is written in part. Both the number
-of records (``max_quarantined``) and their size have a limit.
+The records are in the state store and not in the lake, since the store needs no Spark. One
+statement stores a record, or lists the records of thousands of tables. A record is stored whole or
+not at all. The number of records (``max_quarantined``) and the size of each record are limited.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Quarantined:
 
 
 class Quarantine:
-    """The records that lake tables lack, each identified by attempt, partition and offset.
+    """The store's records that lake tables lack. Attempt, partition and offset identify a record.
 
     Args:
         store: The state store.
@@ -105,13 +105,13 @@ class Quarantine:
         end: Mapping[int, int],
         lacking: Iterable[tuple[int, int]],
     ) -> None:
-        """Forget the records of a range that has been applied, except those still left out.
+        """Forget the records of a range that has been applied, except those that it left out.
 
         Args:
-            attempt: The attempt whose lake table now has the range.
+            attempt: The attempt to whose lake table the range has been applied.
             start: First offset per partition.
             end: Offset after the last one, per partition.
-            lacking: Partition and offset of records that were left out.
+            lacking: Partition and offset of the records that were left out again.
         """
         left_out = list(lacking)
         with self._store.transaction() as connection:
@@ -135,14 +135,14 @@ class Quarantine:
         return {(row.partition_no, row.record_offset) for row in rows}
 
     def counts(self) -> dict[str, int]:
-        """Count the records that lake tables lack, by attempt; leave out complete tables."""
+        """Return how many records each attempt's lake table lacks; complete ones are left out."""
         query = sa.select(quarantine.c.attempt, sa.func.count().label("records"))
         with self._store.transaction() as connection:
             rows = connection.execute(query.group_by(quarantine.c.attempt)).all()
         return {row.attempt: row.records for row in rows}
 
     def list(self, attempts: Iterable[str]) -> list[Quarantined]:
-        """Return the records that lake tables lack, without their bytes, by table and offset."""
+        """Return the records that these attempts lack, without their bytes, by table and offset."""
         columns = [column for column in quarantine.c if column not in _RAW]
         order = (
             quarantine.c.source,
@@ -157,14 +157,14 @@ class Quarantine:
         return [_record(row._mapping) for row in rows]
 
     def get(self, attempt: str, offset: int, *, partition: int = 0) -> Quarantined | None:
-        """Return one record with its bytes."""
+        """Return one record with its bytes, or None if it is not in the quarantine."""
         query = sa.select(quarantine).where(_of_attempt(attempt) & _at_offset(partition, offset))
         with self._store.transaction() as connection:
             row = connection.execute(query).first()
         return None if row is None else _record(row._mapping)
 
     def forget(self, table: TableId, *, but: str | None = None) -> None:
-        """Forget the records of all attempts of a table, except one attempt."""
+        """Forget the records of all attempts of a table, except those of the attempt ``but``."""
         where = (
             (quarantine.c.source == table.source)
             & (quarantine.c.schema_name == table.schema)

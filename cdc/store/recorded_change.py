@@ -1,4 +1,4 @@
-"""A schema change as a lake commit and the schema history keep it."""
+"""The form of a schema change that lake commits and the schema history store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RecordedChange(Part):
         what: The change as a clause.
         why: The reason for the verdict, as a clause.
         verdict: The change's effect on the lake.
-        facts: The other fields of the class by name.
+        facts: The values of the class's other fields, by the fields' names.
     """
 
     kind: str

@@ -71,11 +71,11 @@ class Store:
         ]
 
     def builds(self) -> list[TableRecord]:
-        """Return the records of generations that are being built beside a table's own."""
+        """Return the records of next generations, which are built beside the current ones."""
         return self._records(beside=True)
 
     def get(self, table: TableId, *, beside: bool = False) -> TableRecord | None:
-        """Return the record of a table, or None.
+        """Return the record of a table, or None if there is none.
 
         Args:
             table: The table.
@@ -88,7 +88,7 @@ class Store:
         return None if row is None else _record(row)
 
     def newest(self, record: TableRecord) -> TableRecord:
-        """Return the current version of a record; the given one if the store no longer has it."""
+        """Return the store's version of a record, or the given one if the store has none."""
         return self.get(record.table, beside=record.beside) or record
 
     def put(
@@ -102,8 +102,8 @@ class Store:
 
         Args:
             record: The record.
-            expected_version: Version that the store must have now, 0 for no record; by default the
-                version of the record.
+            expected_version: Version that the store's record must have now; 0 if the store must not
+                have the record. By default the version of ``record``.
             schema: Entry for the schema history. It is added in the same transaction, unless the
                 history has it already.
 
@@ -184,7 +184,7 @@ class Store:
             connection.execute(sa.delete(table_rows).where(_table_and_beside(table, beside)))
 
     def record_schema(self, entry: SchemaEntry) -> None:
-        """Add an entry to the schema history, unless it is there."""
+        """Add an entry to the schema history, unless the history has it already."""
         with self.transaction() as connection:
             _add_schema(connection, entry)
 
@@ -222,7 +222,7 @@ class Store:
             ]
 
     def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
-        """Keep a registry's schema for an outage, unless one is kept for this id."""
+        """Keep a registry's schema for an outage, unless a schema of this id is kept already."""
         row = {"registry": registry, "schema_id": schema_id, "document": document}
         try:
             with self.transaction() as connection:
@@ -231,7 +231,7 @@ class Store:
             return
 
     def kept_schema(self, registry: str, schema_id: int) -> str | None:
-        """Return a kept schema, or None."""
+        """Return the schema that is kept for a registry's id, or None."""
         where = (schema_rows.c.registry == registry) & (schema_rows.c.schema_id == schema_id)
         with self.transaction() as connection:
             return connection.execute(sa.select(schema_rows.c.document).where(where)).scalar()
@@ -257,7 +257,7 @@ class Store:
 
     @property
     def clock(self) -> sa.ColumnElement[float]:
-        """The database's own clock at this statement, in seconds since 1970 (UTC)."""
+        """The database's clock as a SQL expression, in seconds since 1970 (UTC)."""
         dialect = self._engine.dialect.name
         if dialect == "sqlite":
             return sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Double)
@@ -275,7 +275,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Open a transaction; raise a database error as ``StateError`` without URL or values.
+        """Open a transaction. A database error becomes a ``StateError`` without URL or values.
 
         Raises:
             StateError: The database failed. An ``IntegrityError`` is raised as it is.
@@ -299,6 +299,7 @@ class Store:
             return [_record(row) for row in connection.execute(query)]
 
     def _create(self) -> None:
+        """Create the tables that are missing, and refuse a store of a later format."""
         try:
             self._create_tables()
         except (SQLAlchemyError, TypeError, ValueError, OSError) as error:
@@ -364,6 +365,7 @@ def _of_table(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
 
 
 def _table_and_beside(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
+    """Return the condition for the row of a table's record or of its next generation."""
     return _of_table(table_rows, table) & (table_rows.c.beside == beside)
 
 

@@ -44,7 +44,7 @@ class State(str, Enum):
 
 
 RESUMABLE = frozenset({State.PAUSED, State.FAILED})
-"""States whose record has the state from which the table came."""
+"""States whose record keeps the table's former state, in ``resume_to``."""
 
 _ALLOWED: dict[State, set[State]] = {
     State.REGISTERED: {State.BOOTSTRAPPING},
@@ -67,7 +67,7 @@ NEEDS_BOOTSTRAP or to RETIRED.
 
 @dataclass(frozen=True)
 class CommitSummary(Part):
-    """The facts of the last commit. They are only a cache: the lake's timeline is authoritative.
+    """The facts of a table's last commit, as a cache. The lake's timeline is authoritative.
 
     Args:
         offsets: Next offset to read, per partition.
@@ -114,13 +114,13 @@ class TableRecord(Part):
     Args:
         table: The table.
         state: Its state.
-        generation: Number of the generation, from 1; a re-bootstrap begins the next one.
+        generation: Number of the generation, from 1. A new copy begins the next generation.
         base_path: Base path of the table in the lake; attempts are folders below it.
-        tier: Tables of one tier share connector, slot and publication.
+        tier: The table's tier. Tables of one source and tier share connector, slot and publication.
         topic: The topic that carries its changes.
         updated_at: When the record last changed.
-        shard: Its part in a lake table that several source tables feed; ``None`` if its lake table
-            is its own.
+        shard: Its part in a lake table that several source tables feed; ``None`` if the
+            table has a lake table of its own.
         attempt: The current attempt of the generation.
         resume_to: The former state of a PAUSED or FAILED table.
         reason: Why it is PAUSED or NEEDS_BOOTSTRAP.
@@ -132,8 +132,8 @@ class TableRecord(Part):
         beside: Whether this is the next generation. It is built beside a table's record until it
             replaces that record.
         size: Its size in the lake, as last measured after a copy or an upkeep.
-        named: The metastore, the name and the path to which its name in the catalog was last set;
-            None before, and without a catalog.
+        named: The name that the catalog last got for the table, with the metastore and the path;
+            None if the catalog has not got one, or there is no catalog.
         version: Number of the record's changes in the store; 0 means not stored yet. The store
             keeps it beside the document.
         format: Version of this document.
@@ -163,12 +163,12 @@ class TableRecord(Part):
 
     @property
     def resource(self) -> TableId | str:
-        """The resource that a writer of this record, and of its attempt's path, leases."""
+        """The resource that a process leases before it writes the record or the attempt's path."""
         return f"the next generation of table {self.table}" if self.beside else self.table
 
     @property
     def never_published(self) -> bool:
-        """Whether its first copy is not published yet, so that it cannot have readers."""
+        """Whether the table's first copy is not published yet, so that it cannot have readers."""
         return self.generation == 1 and (self.resume_to or self.state) in _UNPUBLISHED
 
 
@@ -204,7 +204,7 @@ def transition(
     attempt: Attempt | None = None,
     cause: Cause = _AS_PLANNED,
 ) -> TableRecord:
-    """Move a table to another state of the table of states.
+    """Return a table's record after its move to another state. `TRANSITIONS` has the moves.
 
     Args:
         record: The table's record before the move.
@@ -241,7 +241,7 @@ def transition(
 
 
 def _obstacle(record: TableRecord, to: State, attempt: Attempt | None, cause: Cause) -> str | None:
-    """The reason why a table cannot move to a state, or None."""
+    """Return the reason why a table cannot move to a state, or None."""
     origin = record.state
     if to not in TRANSITIONS[origin]:
         allowed = ", ".join(sorted(state.name for state in TRANSITIONS[origin]))
@@ -265,7 +265,7 @@ def _obstacle(record: TableRecord, to: State, attempt: Attempt | None, cause: Ca
 
 
 def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> TableRecord:
-    """Replace the attempt of a BOOTSTRAPPING or CATCHING_UP table by one that records more.
+    """Return the record of a BOOTSTRAPPING or CATCHING_UP table with its updated attempt.
 
     Raises:
         StateError: The table is in another state.
@@ -281,12 +281,12 @@ def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> Tabl
 
 
 def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> TableRecord:
-    """Note the last commit, and reset the failures in a row."""
+    """Return the record with this last commit, and with no failures in a row."""
     return replace(record, last_commit=commit, failures=0, updated_at=at)
 
 
 def _failures(record: TableRecord, to: State) -> int:
-    """Count the failures in a row: a retry of a failed table keeps them, progress clears them."""
+    """Return the failures in a row after a move. A move out of FAILED does not reset them."""
     if to is State.FAILED:
         return record.failures + 1
     return record.failures if record.state is State.FAILED else 0

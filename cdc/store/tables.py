@@ -108,7 +108,7 @@ restart_rows = sa.Table(
     sa.Column("times", sa.Integer, nullable=False),
     sa.Column("next_at", sa.Double, nullable=False),
 )
-"""One row per connector that runs have restarted since it last ran for long enough."""
+"""One row per connector that was restarted and has not recovered since."""
 
 loss_rows = sa.Table(
     "tributary_loss",
@@ -118,14 +118,14 @@ loss_rows = sa.Table(
     sa.Column("what", _document(), nullable=False),
     sa.Column("seen_at", sa.Double, nullable=False),
 )
-"""One row per capture or table that ever lost changes. Rows stay, so that counts only rise."""
+"""One row per capture or table that ever lost changes. Rows stay, so a count never falls."""
 
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",
     metadata,
     sa.Column("source", _name(), primary_key=True),
 )
-"""One row per source whose replica's replay we will pause, or have paused, for a moment."""
+"""One row per source whose replica's replay is paused for a moment, or is about to be."""
 
 lease_wishes = sa.Table(
     "tributary_lease_wish",
@@ -134,7 +134,7 @@ lease_wishes = sa.Table(
     sa.Column("resource", _name(512), nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
 )
-"""One row per process that waits for a lease, and per lease for which it waits."""
+"""One row per wait of a process for a lease."""
 
 leases = sa.Table(
     "tributary_lease",
@@ -144,4 +144,4 @@ leases = sa.Table(
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
 )
-"""One row per resource that was ever leased. Rows stay, so that tokens only rise."""
+"""One row per resource that was ever leased. Rows stay, so a token never falls."""

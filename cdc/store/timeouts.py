@@ -1,4 +1,4 @@
-"""Bounds of the wait for the state store's server, whatever delays its answer."""
+"""Bounds of the waits for the state store's server, whatever the cause of the wait."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class _SilentError(psycopg.OperationalError):
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection to PostgreSQL that closes when the server does not answer for too long.
+    """A connection to PostgreSQL that closes if the server does not answer within the limit.
 
-    The limits of libpq and of the server do not help if the machine or a proxy is alive and the
-    server on it or behind it hangs.
+    The limits of libpq and of the server do not help if the server hangs while its machine, or a
+    proxy before it, is alive.
     """
 
     def wait(self, gen: PQGen[Result], *more: Any, **named: Any) -> Result:
@@ -38,7 +38,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
-    """Run the driver's steps, several per second; fail if none succeeds within the limit."""
+    """Run the driver's steps, several per second; fail if none gets an answer within the limit."""
     moved = time.monotonic()
     try:
         ready = yield next(waiting)
@@ -54,7 +54,7 @@ def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
 
 
 def connect_args(url: URL) -> dict[str, Any]:
-    """Return the limits as arguments of the URL's driver; the URL's own parameters win."""
+    """Return the limits as arguments of the URL's driver, except those that the URL sets itself."""
     connecting = {"connect_timeout": CONNECT_LIMIT_S}
     answering = {"read_timeout": ANSWER_LIMIT_S, "write_timeout": ANSWER_LIMIT_S}
     known: dict[str, dict[str, Any]] = {
