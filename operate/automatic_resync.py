@@ -1,7 +1,7 @@
-"""Resyncs tables whose source changed in a way that the lake cannot follow, without a command.
+"""Resyncs tables by itself after a change at the source that the lake cannot follow.
 
-A table is copied again if its settings request this, and within their limits. Otherwise the table
-waits for an operator, and the reason is reported. An interrupted copy is continued.
+A table is copied again if its settings request this and their limits allow it now. Otherwise the
+table waits for an operator, and the reason is reported. An interrupted copy is continued.
 """
 
 from __future__ import annotations
@@ -38,10 +38,14 @@ class Unattended:
         self._services = services
         self._records = records
         self.waiting: dict[TableId, str] = {}
-        """Tables whose requested resync was not done, each with the reason."""
+        """Tables whose resync the settings request but which must wait, each with the reason."""
 
     def once(self) -> list[Outcome]:
-        """Resync the tables that request this and are within their limits, several at a time."""
+        """Resync the tables whose settings request it and allow it now, several at a time.
+
+        Returns:
+            One outcome per table, except the tables that another process already copies.
+        """
         now = datetime.now(timezone.utc)
         due = []
         waiting: dict[TableId, str] = {}
@@ -64,12 +68,13 @@ class Unattended:
         return [outcome for outcome in outcomes if outcome.table not in held]
 
     def _needs_copy(self, record: TableRecord) -> bool:
+        """Whether the table is still a candidate, by its newest record and its settings."""
         return is_candidate(record, self._services.config.table_settings(record.table))
 
     def repeat(
         self, stop: threading.Event, interval_s: float, report: Callable[[list[Outcome]], None]
     ) -> None:
-        """Resync repeatedly until stopped. No error ends the repetition."""
+        """Resync again and again until ``stop`` is set; errors are logged and end nothing."""
         while not stop.wait(interval_s):
             try:
                 if done := self.once():

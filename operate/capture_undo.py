@@ -1,7 +1,7 @@
-"""Removes the parts of a capture that a refused onboarding created.
+"""Removes the parts of a capture that an onboarding created and that no table needs.
 
-A slot that nothing reads would retain the log for ever. Only parts that did not exist before the
-onboarding are removed: another installation may use the same names, and its slot must not be
+A slot without a reader would retain the log for ever. Only parts that did not exist before the
+onboarding are removed. Another installation may use the same names, and its slot must not be
 dropped.
 """
 
@@ -32,7 +32,8 @@ class Found:
 
     Args:
         connector: Whether the capture's connector existed.
-        kept_log: Whether the source retained its log for the capture, or needs no slot for this.
+        kept_log: Whether the capture's slot existed. True as well if the kind of source has no
+            slots.
         tables: The captured tables.
     """
 
@@ -42,7 +43,7 @@ class Found:
 
 
 def look(services: Services, names: CaptureNames) -> Found | None:
-    """Return the existing parts of a capture; None if tables on the plan need the capture.
+    """Return the parts of a capture that exist now; None if a table on the plan needs the capture.
 
     Raises:
         ConnectError: Kafka Connect cannot be queried.
@@ -59,11 +60,17 @@ def look(services: Services, names: CaptureNames) -> Found | None:
 
 
 def undo(services: Services, group: Group, before: Found | None) -> str:
-    """Remove the new parts of a capture, without topics, unless a table on the plan needs it.
+    """Remove the parts of a capture that the onboarding created, except the topics.
+
+    If a table on the plan needs the capture, nothing is removed.
+
+    Args:
+        services: The services of the command.
+        group: The tables of the onboarding, with their capture.
+        before: The parts that existed before the onboarding; None removes nothing.
 
     Returns:
-        The parts that could not be removed, and how to remove them by hand; empty if there are
-        none.
+        A text that names the parts that could not be removed; empty if there are none.
     """
     names = group.capture
     if before is None or not_retired(services, names):
@@ -93,6 +100,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
 
 
 def _failure(what: str, step: Callable[[], object]) -> str | None:
+    """Run a step; return the part and the error if the step fails, else None."""
     try:
         step()
     except TributaryError as error:

@@ -1,4 +1,4 @@
-"""``check``: one line for each thing that onboarding and runs need, with a remedy for a problem.
+"""``check``: checks everything that onboarding and runs need, and has a remedy for each problem.
 
 If a check fails, the checks that depend on it are left out.
 """
@@ -42,7 +42,7 @@ OLDEST_CONNECT = (3, 3)
 
 
 def check(services: Services) -> Iterator[Check]:
-    """Run all checks; yield each line as soon as its check is done."""
+    """Run all checks; yield the lines of each check as soon as it is done."""
     yield from _checks_or_error("state store", partial(state_store, services))
     yield from unprotected(services.config)
     records: list[TableRecord] = []
@@ -74,6 +74,7 @@ def check(services: Services) -> Iterator[Check]:
 
 
 def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
+    """Return the lines of a check; if the check raises an error, the error is its only line."""
     try:
         return look()
     except TributaryError as error:
@@ -81,7 +82,7 @@ def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence
 
 
 def state_store(services: Services) -> list[Check]:
-    """Whether the state store can be used, and which users can read it."""
+    """Check whether the state store can be used, and which users can read it."""
     store = services.store
     lines = [Check("state store", "ok", f"{store.shown_url}, {len(store.tables())} tables")]
     if (file := store.exposed) is not None:
@@ -251,6 +252,7 @@ def _registry(services: Services) -> list[Check]:
 
 
 def _captures(services: Services, records: Sequence[TableRecord]) -> list[CaptureNames]:
+    """Return each capture of the tables once; leave out sources that are not configured."""
     found = {}
     for record in records:
         if record.table.source in services.config.sources:
@@ -291,9 +293,15 @@ def _other_settings(
     effective: Mapping[str, str],
     reported: Collection[str],
 ) -> list[Check]:
-    """Return the names of connector settings that differ from the configuration, without values.
+    """Return a warning that names the connector's settings that differ from the configuration.
 
-    The values may be secrets.
+    The warning has no values, since they may be secrets. Without such a setting, there is none.
+
+    Args:
+        services: The services of the command.
+        capture: The capture.
+        effective: The connector's settings.
+        reported: Settings that another line already names.
     """
     wanted = wanted_connector(services, capture)
     other = sorted(
@@ -316,7 +324,8 @@ def _executors(services: Services) -> list[Check]:
     """Check that the cluster starts executors, and that they run the driver's versions.
 
     Raises:
-        ClusterError: It starts none, they cannot run tasks, or a version differs.
+        ClusterError: The cluster starts no executor, an executor cannot run tasks, or a version
+            differs from the driver's.
     """
     from cdc.runtime.executors import require_same_versions
 

@@ -20,7 +20,10 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 def cluster(services: Services) -> list[Check]:
-    """Check brokers, replication and retention of the cluster."""
+    """Check that the cluster answers, and that the settings of new topics fit it.
+
+    These settings are the replication factor and the retention in ``kafka.topic``.
+    """
     cluster, brokers = services.kafka.ping()
     settings = services.config.kafka.topic
     lines = [Check("Kafka", "ok", f"cluster {cluster}, brokers: {brokers}")]
@@ -48,7 +51,7 @@ def cluster(services: Services) -> list[Check]:
 
 
 def topic(services: Services, record: TableRecord) -> list[Check]:
-    """Check cleanup policy, partitions, retention and message size of one table's topic."""
+    """Check one table's topic: cleanup policy, partitions, retention, replication, message size."""
     name = f"topic {record.topic}"
     info = services.kafka.topic(record.topic)
     actual = services.kafka.topic_config(record.topic)
@@ -105,7 +108,8 @@ def durability(
     Args:
         topic: The topic's name.
         replicas: Number of brokers with a replica of the topic.
-        brokers: Number of brokers. A single broker allows no replication, so nothing is reported.
+        brokers: Number of brokers in the cluster. With a single broker nothing is reported, since
+            replication is not possible.
         settings: The topic's effective settings.
     """
     if brokers > 1 and replicas == 1:

@@ -1,7 +1,7 @@
 """The lines of ``check`` about unprotected connections to other machines.
 
-They depend on the configuration alone. A connection may use TLS today, but only required TLS is
-certain to be used tomorrow.
+The lines depend on the configuration alone, and no connection is opened. Without a setting that
+requires TLS, a connection that uses TLS today may not use it tomorrow.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _NAMES = {"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"}
 
 
 def unprotected(config: Config) -> Iterator[Check]:
-    """Yield a warning and a remedy for each connection to another machine without TLS's protection.
+    """Yield a warning for each connection to another machine that TLS does not fully protect.
 
     Args:
-        config: The configuration; the only secrets resolved are those in ``state.url``.
+        config: The configuration. Its secrets are not resolved, except those in ``state.url``.
     """
     yield from _state(config)
     for name, source in config.sources.items():
@@ -51,7 +51,7 @@ def unprotected(config: Config) -> Iterator[Check]:
 
 
 def is_here(host: str | None) -> bool:
-    """Whether a host is this machine by name or address alone: a loopback, or a Unix socket."""
+    """Whether a host is this machine: a loopback, a Unix socket, or empty. No name is resolved."""
     name = (host or "").strip("[]").lower().rstrip(".")
     if not name or name.startswith(("/", "@")) or name in _NAMES or name.endswith(".localhost"):
         return True
@@ -62,7 +62,7 @@ def is_here(host: str | None) -> bool:
 
 
 def _host(url: str) -> str | None:
-    """The host of a URL; None if there is none, or the URL is malformed."""
+    """Return the host of a URL; None if the URL has no host or is malformed."""
     try:
         return urlsplit(url).hostname
     except ValueError:
@@ -145,6 +145,7 @@ def _state(config: Config) -> Iterator[Check]:
 
 
 def _state_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str]:
+    """Return the problem of a state store's connection, None if there is none, and the remedy."""
     if kind == "postgresql":
         remedy = "Add sslmode=verify-full and sslrootcert=/path/of/ca.pem to the URL's parameters."
         return _POSTGRES.get(given.get("sslmode", "prefer")), remedy

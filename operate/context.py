@@ -41,9 +41,10 @@ class Services:
     Args:
         config: The configuration.
         progress: Shows long work.
-        spark: An open session to share, which is not closed. None starts a session on first use.
+        spark: An open session of the caller, which :meth:`close` leaves open. None starts a session
+            on first use.
 
-    Safe to share among threads. Close it with :meth:`close`, or use :func:`services`.
+    Several threads may share an instance. Close it with :meth:`close`, or use :func:`services`.
     """
 
     def __init__(
@@ -53,12 +54,13 @@ class Services:
         self._shared_spark = spark
         self.progress = progress
         self.captured_looks: dict[TableId, str] = {}
+        """By table, the digest of its catalog at a time before which each change is captured."""
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()
 
     def source(self, name: str) -> Source:
-        """The source database of that name.
+        """Return the configured source of that name; open it on first use.
 
         Raises:
             ConfigError: There is no such source.
@@ -70,17 +72,17 @@ class Services:
 
     @cached_property
     def interruptible(self) -> Interruptible:
-        """The progress of runs and copies, which a signal can interrupt."""
+        """The progress of runs and copies; through it, a signal can interrupt them."""
         return Interruptible(self.progress)
 
     @cached_property
     def kafka(self) -> KafkaAdmin:
-        """Topics and offsets."""
+        """The client of the Kafka cluster, for topics and offsets."""
         return KafkaAdmin(self.config.kafka)
 
     @cached_property
     def connect(self) -> ConnectClient:
-        """Kafka Connect."""
+        """The client of Kafka Connect."""
         client = ConnectClient(self.config.connect)
         self._exit.callback(client.close)
         return client
@@ -89,8 +91,8 @@ class Services:
     def store(self) -> Store:
         """The state store.
 
-        Opening the store resumes a replica's replay that a killed process has left paused, since
-        almost every command opens the store.
+        A killed process may have left a replica's replay paused. Opening the store resumes the
+        replay. It is done here, since almost every command opens the store.
         """
         store = Store(self.config.state.connection_url())
         self._exit.callback(store.close)
@@ -99,7 +101,7 @@ class Services:
 
     @cached_property
     def leases(self) -> Leases:
-        """One writer per table."""
+        """The leases, which allow each table only one writing process at a time."""
         return Leases(self.store, progress=self.progress)
 
     @cached_property
@@ -119,30 +121,30 @@ class Services:
 
     @cached_property
     def schemas(self) -> KeptSchemas:
-        """The writers' schemas; known ones are available without the registry."""
+        """The writers' schemas; those in the state store are available without the registry."""
         return KeptSchemas(self.registry, self.config.kafka.registry.url, self.store)
 
     def capture(self, table: TableId) -> CaptureNames:
-        """Names of publication, slot, connector and topics, by the table's settings."""
+        """Return the names of the capture to which a table's settings assign the table."""
         tier = self.config.table_settings(table).capture_tier
         return names(table.source, self.config.source(table.source), tier)
 
     def capture_of(self, record: TableRecord) -> CaptureNames:
-        """Names of the capture of a table on the plan, by the tier with which it was onboarded."""
+        """Return the names of a table's capture, by the tier with which the table was onboarded."""
         table = record.table
         return names(table.source, self.config.source(table.source), record.tier)
 
     def evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """The current evidence of a capture, without statements and signs of life."""
+        """Gather the evidence of a capture, except the DDL statements and the signs of life."""
         return gather(
             capture, self._servers(capture), exactly_once=self.config.connect.exactly_once
         )
 
     def stream_evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """The current evidence of a capture, with statements and signs of life.
+        """Gather the evidence of a capture, with the DDL statements and the signs of life.
 
-        For a connector that reports DDL statements, their whole topic is read. It shows whether the
-        connector ever started without its stored position.
+        If the connector reports DDL statements, the whole topic of these statements is read. The
+        topic shows whether the connector ever started without its stored position.
         """
         topics = [*capture.own_topics, *self.store.topics(capture.source, capture.tier)]
         interval_ms = self.config.source(capture.source).heartbeat_interval_ms
@@ -161,16 +163,16 @@ class Services:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session, made current in the calling thread; starts on first use."""
+        """The Spark session; it starts on first use and is current in the calling thread."""
         from cdc.runtime.spark import in_this_thread
 
         return in_this_thread(self._session)
 
     def require_cluster(self) -> None:
-        """Start Spark now if it is on a cluster, before the command changes anything.
+        """Start Spark now if it runs on a cluster, so that a command fails before its changes.
 
         Raises:
-            ClusterError: The cluster starts no executor, or one that does not fit.
+            ClusterError: The cluster starts no executor, or an executor with other versions.
         """
         if self._shared_spark is None and not self.config.spark.local:
             _ = self._session
@@ -214,7 +216,7 @@ class Services:
 
 
 class _Sources(Mapping[str, Source]):
-    """All configured sources; a source that cannot be opened fails when it is used."""
+    """All configured sources by name; each is opened when it is first looked up."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

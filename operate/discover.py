@@ -1,4 +1,4 @@
-"""``discover``: lists the sources' tables, and whether each can be or is replicated."""
+"""``discover``: lists the sources' tables, each with its state or whether it can be replicated."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Entry:
 
     Args:
         stats: The table's facts in the catalog.
-        refusal: The reason why the table cannot be replicated; None if it can be, or is on the
-            plan.
-        notes: Notes for the reader of a table that can be replicated.
+        refusal: The reason why the table cannot be replicated; None if the table can be replicated
+            or is on the plan.
+        notes: Remarks that do not prevent the replication of the table.
         state: The table's state; None if it is not on the plan.
     """
 
@@ -37,7 +37,7 @@ class Entry:
 
     @property
     def problem(self) -> str:
-        """The refusal as a predicate of the table's name; empty if the table can be onboarded."""
+        """The refusal as a predicate of the table's name; empty if there is no refusal."""
         return (
             ""
             if self.refusal is None
@@ -46,7 +46,7 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """The table's state on the plan, or whether it can be onboarded, as text."""
+        """A text for a person: on the plan, ready for onboarding, or refused with the problem."""
         if self.state is not None:
             return "on the plan"
         return "ready" if self.refusal is None else f"refused: {self.problem}"
@@ -71,10 +71,10 @@ class Entry:
 
 
 def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
-    """List the tables of the given sources, or of all sources, without partitions.
+    """List the tables of the given sources, or of all sources; partitions are left out.
 
-    Only catalogs are read, since reading rows of thousands of tables would take hours. Tables on
-    the plan are not judged here; ``check`` examines them.
+    No rows are read, only catalogs, since rows of thousands of tables would take hours. Tables on
+    the plan are not judged here, since ``check`` examines them.
     """
     states = {
         record.table: record.state
@@ -96,7 +96,7 @@ def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
 
 
 def _tables(services: Services, sources: Sequence[str]) -> list[TableStats]:
-    """Return the sources' tables without partitions, which are replicated with their roots."""
+    """Return the sources' tables; partitions are left out, since their roots replicate them."""
     return [
         stats
         for name in sources
@@ -135,13 +135,15 @@ def at_source(services: Services, arguments: Sequence[str]) -> SelectedTables:
 def selected(
     services: Services, arguments: Sequence[str], *, retired: bool = False, paused: bool = True
 ) -> list[TableId]:
-    """Return the tables that arguments select; wildcards match the plan, no argument selects all.
+    """Return the tables that arguments select; wildcards match the tables on the plan.
+
+    Without arguments, all tables are selected that the wildcard ``*`` would match.
 
     Args:
         services: The services of the command.
         arguments: Names and wildcards.
         retired: Whether a wildcard also matches tables that were offboarded.
-        paused: Whether a wildcard also matches paused tables. False for commands that
+        paused: Whether a wildcard also matches paused tables. It is False for commands that
             resume tables, since an operator paused these tables for a reason.
     """
     left_out = {State.RETIRED: not retired, State.PAUSED: not paused}

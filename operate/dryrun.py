@@ -1,4 +1,4 @@
-"""``onboard --dry-run``: the exact statements, requests and topics, without any change."""
+"""``onboard --dry-run``: lists the exact statements, requests and topics, and changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PlannedStep:
     Args:
         kind: The kind of system that would execute the step.
         where: The server, topic or store.
-        text: The statement or request as it would be sent; secrets are references.
+        text: The statement or request as it would be sent, with references in place of secrets.
     """
 
     kind: StepKind
@@ -42,8 +42,9 @@ class Plan:
     """The steps that onboarding would take, and the tables that it would refuse.
 
     Args:
-        steps: In order.
-        refused: Tables that would be refused, or left out of a wildcard, each with the error.
+        steps: The steps, in the order of their execution.
+        refused: The outcomes of the tables that would be refused, or that a wildcard would leave
+            out.
     """
 
     steps: tuple[PlannedStep, ...]

@@ -34,7 +34,7 @@ def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
 
 
 def requires_bootstrap(error: BaseException | None) -> bool:
-    """Whether only another bootstrap of the table resolves the error."""
+    """Whether an error of a table can be resolved only by another bootstrap of the table."""
     if isinstance(error, TributaryError) and error.context.get("state") == _NEEDS:
         return True
     return isinstance(error, (LostHistoryError, SchemaChangeError))

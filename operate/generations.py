@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Removed:
-    """The result of a removal.
+    """The result of a removal of generations.
 
     Args:
         removed: The removed generations.
@@ -52,7 +52,9 @@ def look(services: Services, table: TableId) -> list[Generation]:
 
 
 def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Removed:
-    """Remove generations by name; without names, the superfluous generations.
+    """Remove the named generations; without names, remove the superfluous generations.
+
+    A generation that is being built can be named. It is then given up.
 
     Args:
         services: The services of the command.
@@ -77,7 +79,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
 
 
 def clean(services: Services, table: TableId) -> None:
-    """Remove the superfluous generations after a new one; log a failure."""
+    """Remove a table's superfluous generations; a failure is logged and is no error."""
     try:
         gone = remove(services, table).removed
     except TributaryError as error:
@@ -90,6 +92,7 @@ def clean(services: Services, table: TableId) -> None:
 def _named_generations(
     services: Services, table: TableId, names: Sequence[str]
 ) -> list[Generation]:
+    """Return the named generations, or without names the superfluous ones; refuse those in use."""
     found = look(services, table)
     if not names:
         settings = services.config.table_settings(table)
@@ -112,6 +115,7 @@ def _named_generations(
 
 
 def _known_record(services: Services, table: TableId) -> TableRecord:
+    """Return the record of a table that is or was on the plan."""
     record = services.store.get(table)
     if record is None:
         raise StateError(

@@ -56,7 +56,7 @@ def require(services: Services, table: TableId) -> TableRecord:
 
 
 def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
-    """Stop applying changes to a table until it is resumed. The topic retains the changes."""
+    """Stop applying changes to a table until it is resumed; its topic retains the changes."""
     require(services, table)
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):
         record = require(services, table)
@@ -120,6 +120,7 @@ def retry(services: Services, table: TableId) -> Outcome:
 
 
 def _go_on(services: Services, table: TableId, origin: State, action: str) -> Outcome:
+    """Return a table from the state ``origin`` to its former state; refuse any other state."""
     require(services, table)
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):
         record = require(services, table)
@@ -143,7 +144,7 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
 
 
 def forget_build(services: Services, table: TableId) -> bool:
-    """Give up the next generation of a table; its files are removed later.
+    """Give up the next generation of a table, but leave its files for a later removal.
 
     Returns:
         Whether there was a next generation.
@@ -191,8 +192,8 @@ def offboard(
         delete_data: Whether to delete the lake table with all generations, its name in the catalog,
             and the table's topic. With the last table of a source and tier, the capture's own
             topics are deleted, too.
-        absent: The error of a source that does not answer, if the operator continues without the
-            source. The source is then not queried, and a note names what remains there.
+        absent: The error of a source that does not answer; None if the source is to be queried.
+            With an error, the source is not queried, and a note names what remains on the source.
     """
     if services.store.get(table) is None:
         raise _not_on_plan(table)
@@ -236,7 +237,7 @@ def offboard(
 def _naming_absence(
     services: Services, table: TableId, absent: SourceError | None
 ) -> Iterator[None]:
-    """Add ``--source-gone`` to the remedy of an error, if the source is absent."""
+    """Advise ``--source-gone`` in an error of the block if the table's source does not answer."""
     try:
         yield
     except TributaryError as error:
@@ -248,6 +249,7 @@ def _naming_absence(
 
 
 def _is_absent(services: Services, table: TableId) -> bool:
+    """Whether a table's source cannot be reached; False if the source refuses the session."""
     try:
         return bool(absent_sources(services, [table]))
     except SourceError:
@@ -257,7 +259,7 @@ def _is_absent(services: Services, table: TableId) -> bool:
 def _left_there(
     services: Services, names: CaptureNames, table: TableId, absent: SourceError, *, last: bool
 ) -> list[str]:
-    """Return what remains of a table on a source that does not answer, and how to remove it."""
+    """Return notes on what remains of a table at an absent source, and how to remove it later."""
     on_source = services.source(names.source).capture(names)
     notes = []
     if statements := on_source.removal(table, last=last):
@@ -274,6 +276,7 @@ def _left_there(
 
 
 def _others_on_plan(services: Services, record: TableRecord) -> bool:
+    """Whether the plan has other tables of the same source and tier."""
     return any(
         other.table != record.table
         and other.table.source == record.table.source
@@ -284,6 +287,7 @@ def _others_on_plan(services: Services, record: TableRecord) -> bool:
 
 
 def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:
+    """Delete a table's folder in the lake, its name in the catalog, and its topic."""
     from cdc.lake.publish import delete_path
     from cdc.run import drop_name
 
@@ -333,8 +337,8 @@ def published_path(services: Services, table: TableId) -> str:
     """Return the path of a table's published generation.
 
     Raises:
-        StateError: The table was never published.
-        LakeError: The table was published, and its pointer is gone.
+        StateError: The table is not on the plan, or is not published yet.
+        LakeError: The table was published, but its pointer is missing.
     """
     from cdc.lake.publish import current_path
 
@@ -367,7 +371,8 @@ def published_path(services: Services, table: TableId) -> str:
 def folder_here(config: Config, url: str) -> Path | None:
     """Return the local folder of a lake URL; None if only Spark can resolve the URL.
 
-    A path without a scheme is on Hadoop's default file system, which settings may change.
+    A path without a scheme is on Hadoop's default file system. If settings change the default file
+    system, only Spark resolves URLs.
     """
     given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
     return None if _DEFAULT & given else local_folder(url)

@@ -1,7 +1,9 @@
 """Finds and resets the tables of a capture that has lost changes and must be recreated.
 
-A table's offsets are valid for one slot only. So no record of a copy may outlive its slot: the
-changes between the old and the new slot would be missing without a trace.
+A table continues from offsets of events that came through one slot. If it continued from them after
+the slot was recreated, the changes between the old and the new slot would be missing, and nothing
+would show this. So no table may depend on the capture's past, which is everything that the capture
+has sent so far.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ _log = logging.getLogger(__name__)
 
 
 def is_copying(record: TableRecord) -> bool:
-    """Whether the table has an unpublished attempt, which can be discarded."""
+    """Whether the table's copy is not published yet, so that it can be discarded."""
     return record.state in _COPYING or record.resume_to in _COPYING
 
 
 def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
-    """The tables of a capture that are not retired."""
+    """Return the records of a capture's tables that are not retired."""
     records = _of_capture(services.store.tables(), capture)
     return [record for record in records if record.state is not State.RETIRED]
 
@@ -44,7 +46,13 @@ def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
 def dependent(
     services: Services, capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:
-    """Return the tables and next generations that continue from the capture's past."""
+    """Return the records of tables and next generations that depend on the capture's past.
+
+    Args:
+        services: The services of the command.
+        capture: The capture.
+        only: The only table to look at; None for all tables of the capture.
+    """
     records = [*services.store.tables(), *services.store.builds()]
     return [
         record for record in _of_capture(records, capture, only) if _continues_from_past(record)
@@ -56,11 +64,12 @@ def after_gtid_change(
 ) -> str | None:
     """Return why a capture cannot continue after its source turned GTIDs on or off.
 
-    Connect's stored position does not show this, since the connector may repeat the old GTIDs for
-    ever. But no table's position is then comparable with the log's positions.
+    Connect's stored position does not show the change, since the connector may repeat the old GTIDs
+    for ever. The tables' positions show it: none of them is comparable with the log's positions.
 
     Returns:
-        The reason; None if a table's position is comparable, or if no table has a position.
+        The reason; None if at least one table's position is comparable, or if no table has a
+        position.
     """
     rests = [
         log.problem(recorded=source.position(record.attempt.reads_upto))
@@ -74,7 +83,8 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
     """Return why a capture cannot continue if its tables were copied from another server.
 
     Returns:
-        The reason; None if a table was copied from the current server, or if no table names one.
+        The reason; None if at least one table was copied from the current server, or if a server's
+        identity is not known.
     """
     attempts = (record.attempt for record in not_retired(services, capture))
     servers = (one for attempt in attempts if attempt is not None for one in attempt.servers)
@@ -91,9 +101,9 @@ def cut_off(
 ) -> Iterator[None]:
     """Let no table depend on the capture's past while a block recreates the capture.
 
-    Unpublished copies are discarded. The tables' leases are held during the block, so that no other
-    process begins a copy under the old capture. A published table has readers, so a run must first
-    report its loss.
+    Unpublished copies are discarded. The leases of their tables are held during the block, so that
+    no other process begins a copy under the old capture. A published table has readers. So the
+    capture is not recreated before a run has reported the table's loss.
 
     Args:
         services: The services of the command.
@@ -131,6 +141,7 @@ def cut_off(
 
 
 def _discard(services: Services, record: TableRecord, lost: str) -> None:
+    """Give up an unpublished copy: delete a next generation, or let the table need a bootstrap."""
     if record.beside:
         services.store.delete(record.table, beside=True)
     else:
@@ -150,6 +161,7 @@ def _discard(services: Services, record: TableRecord, lost: str) -> None:
 def _refuse_followed(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None
 ) -> None:
+    """Raise an error if published tables depend on the capture's past."""
     records = _of_capture(services.store.tables(), capture, only)
     followed = [
         record for record in records if _continues_from_past(record) and not is_copying(record)
@@ -170,6 +182,7 @@ def _refuse_followed(
 
 
 def _continues_from_past(record: TableRecord) -> bool:
+    """Whether a table or next generation depends on the capture's past."""
     # A next generation may record offsets at any moment.
     return record.state not in _CUT_OFF or record.beside
 

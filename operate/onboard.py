@@ -1,4 +1,4 @@
-"""Brings tables onto the plan: checks, capture, registration, bootstrap. Each can be repeated."""
+"""Brings tables onto the plan by checks, capture, registration and bootstrap, all repeatable."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 _CONTINUED = frozenset(
     {State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP, State.FAILED, State.INCREMENTAL}
 )
-"""States in which `onboard` continues. A paused table, or one that needs a new copy, waits for its
-own command."""
+"""States in which `onboard` goes on to the copy.
+
+A paused table waits for `resume`, and a table that needs a new copy waits for `bootstrap`.
+"""
 
 
 def onboard(
@@ -40,7 +42,7 @@ def onboard(
     with_bootstrap: bool = True,
     by_wildcard: Collection[TableId] = (),
 ) -> list[Outcome]:
-    """Onboard the tables; skip the steps that are done.
+    """Onboard the tables; skip each step that was done before.
 
     Args:
         services: The services of the command.
@@ -75,8 +77,8 @@ def refusals(
 ) -> list[Outcome]:
     """Return the outcomes of refused tables: left out if only a wildcard matched them, else failed.
 
-    A table on the plan always fails, since it was onboarded by name or wildcard before. An error of
-    a source that does not answer also fails, since it does not judge the table.
+    A refused table on the plan always fails, since it was selected in an earlier onboarding. A
+    table also fails if its source does not answer, since such an error does not judge the table.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -95,7 +97,7 @@ def refusals(
 
 
 def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
-    """Return the tables whose copy continues, or starts again after a lost slot."""
+    """Return the tables whose copy an earlier command has begun; paused tables are left out."""
     records = [record for table in tables if (record := services.store.get(table)) is not None]
     return frozenset(
         record.table
@@ -135,6 +137,7 @@ def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> N
 
 
 def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
+    """Return an outcome with further notes in its details."""
     if not notes:
         return outcome
     notes = [*outcome.details.get("notes", ()), *notes]
@@ -173,7 +176,7 @@ def register(services: Services, table: TableId) -> Outcome:
 
 
 def bootstrap(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
-    """Copy the tables that do not follow their stream, and hand them over."""
+    """Copy the tables that do not follow their stream yet, and hand them over to the stream."""
     return recaptured(services, tables, copy)
 
 
@@ -182,14 +185,14 @@ def recaptured(
     tables: Sequence[TableId],
     work: Callable[[Services, Sequence[TableId]], list[Outcome]],
 ) -> list[Outcome]:
-    """Prepare the capture of tables on the plan again, then copy the tables.
+    """Check tables on the plan, prepare their captures again, and then copy the tables.
 
     The preparation recreates a lost slot.
 
     Args:
         services: The services of the command.
         tables: The tables.
-        work: Copies the tables that can be replicated and are captured.
+        work: Copies the tables whose check and preparation succeeded.
 
     Returns:
         One outcome per table, in the order given.
@@ -244,7 +247,7 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
 
 def copied(done: BootstrapResult, then: str) -> Outcome:
-    """Return the outcome of a copy and of the step after it."""
+    """Return the outcome of a copy; ``then`` says what happened after the copy."""
     # A resumed copy has no row count, since an earlier command copied some of the rows.
     copied = f"copied {done.rows:,} rows" if done.attempts else "continued its copy"
     return Outcome(
@@ -262,6 +265,7 @@ def copied(done: BootstrapResult, then: str) -> Outcome:
 
 
 def _check_before_copy(services: Services, table: TableId) -> Outcome:
+    """Examine a table on the plan again; give up a next generation that has lost its stream."""
     record = require(services, table)
     examine(services, table)
     if record.state is State.NEEDS_BOOTSTRAP:

@@ -1,7 +1,7 @@
 """`package`: one archive with this environment and the locked jars, for machines without a network.
 
-The archive unpacks to any folder. Its `bin/tributary` looks for the interpreter that the
-environment was made for, since the packed `bin/python` is a link to that interpreter.
+The archive unpacks to any folder. The packed `bin/python` is a link to an interpreter of the
+machine that made the archive. So `bin/tributary` looks for a Python of the same minor version.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ _COMPRESSION = 1  # Jars and libraries are compressed already: more takes minute
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a package is, as `package.json` at its top has it.
+    """The facts about a package, which `package.json` at the top of the archive holds.
 
     Args:
         tributary: Version of Tributary.
-        python: Version of the interpreter; another one of the same minor version runs it, too.
+        python: Version of the interpreter that made the package. Every Python of the same minor
+            version runs the package.
         interpreter: Path of that interpreter, to which `bin/python` is a link.
         machine: System and processor that the compiled libraries are for.
         jars: Checksum of each jar by its file name, as locked.
@@ -76,7 +77,7 @@ class Package:
     Args:
         path: The archive.
         sha256: Its checksum.
-        manifest: What is in it.
+        manifest: The facts about the package.
     """
 
     path: Path
@@ -85,16 +86,16 @@ class Package:
 
 
 def package(path: Path, progress: Progress, *, s3: bool, prefix: Path | None = None) -> Package:
-    """Write the archive; an archive that is there is replaced once the new one is complete.
+    """Write the archive; it replaces an existing archive as soon as it is complete.
 
     Args:
         path: The archive, which ends in .tar.gz.
         progress: Shows that the work goes on.
         s3: Whether to add the jars for a lake on S3.
-        prefix: The environment; by default the one of this process.
+        prefix: The environment; by default the environment of this process.
 
     Raises:
-        ConfigError: This is no environment that can be packed, or the file cannot be written.
+        ConfigError: The environment cannot be packed, or the file cannot be written.
         ArtifactError: The jars cannot be fetched.
     """
     bundles = ("spark", "s3") if s3 else ("spark",)
@@ -159,4 +160,5 @@ def _text(manifest: Manifest) -> str:
 
 
 def _minor() -> str:
+    """Return the major and the minor version of this Python, as in ``3.12``."""
     return "{}.{}".format(*sys.version_info)

@@ -23,9 +23,9 @@ class PublishedFile:
 
     Args:
         url: The file's absolute path on the local disk, or its URL.
-        partition: Its folder below the table; empty for a table without partitions.
-        size: Its size in bytes.
-        rows: Its number of rows; None if it is not known without opening the file.
+        partition: The file's folder below the table; empty for a table without partitions.
+        size: The file's size in bytes.
+        rows: The file's number of rows; None if only the file itself has this number.
     """
 
     url: str
@@ -44,7 +44,7 @@ class PublishedFile:
 
 
 class SparkStorage:
-    """Any file system of Hadoop, through a Spark session.
+    """Reads any file system of Hadoop through a Spark session.
 
     Args:
         spark: The session.
@@ -54,7 +54,7 @@ class SparkStorage:
         self._spark = spark
 
     def resolve(self, url: str) -> str:
-        """Return the URL."""
+        """Return the URL as it is, since Hadoop's file systems need no other form."""
         return url
 
     def text(self, path: str) -> bytes | None:
@@ -78,7 +78,7 @@ class SparkStorage:
             yield Entry(name, size)
 
     def arrow(self) -> FileSystem:
-        """Refuse, since Arrow cannot use a file system of Hadoop without its native library.
+        """Raise an error, since Arrow needs Hadoop's native library for such a file system.
 
         Raises:
             ReadError: Always.
@@ -89,7 +89,7 @@ class SparkStorage:
 def published_files(services: Services, path: str) -> list[PublishedFile]:
     """Return the files of the newest commit of a generation.
 
-    The local disk is read without Spark.
+    If the generation is on the local disk, Spark is not started.
 
     Args:
         services: The open services.

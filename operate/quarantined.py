@@ -1,4 +1,4 @@
-"""The commands for records that were left out: list, show and replay them."""
+"""Lists, shows and replays the quarantined records, which runs left out of the lake."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROW_BYTES = 16
 
 
 def kept(services: Services, tables: Sequence[TableId]) -> list[Quarantined]:
-    """Return the quarantined records of the tables' current generations, without bytes."""
+    """Return the quarantined records of the tables' current generations, without their bytes."""
     wanted = set(tables)
     attempts = [
         str(record.attempt.id)
@@ -50,7 +50,7 @@ def one(services: Services, table: TableId, offset: int, *, partition: int = 0) 
 
 
 def replay(services: Services, table: TableId, *, first: int | None = None) -> Outcome:
-    """Apply the quarantined records that can be read now, with all later changes.
+    """Apply the quarantined records that can be read now, and all changes after the first of them.
 
     Args:
         services: The services of the command.
@@ -80,7 +80,7 @@ def replay(services: Services, table: TableId, *, first: int | None = None) -> O
 
 
 def to_json(record: Quarantined, *, with_bytes: bool = False) -> dict[str, Any]:
-    """A record as plain values; its bytes in base64."""
+    """Return a record as plain values; its bytes, if requested, are in base64."""
     values = {
         "table": str(record.table),
         "topic": record.topic,
@@ -101,7 +101,7 @@ def to_json(record: Quarantined, *, with_bytes: bool = False) -> dict[str, Any]:
 
 
 def hexdump(data: bytes, limit: int) -> Iterator[str]:
-    """Lines of offset, bytes and their ASCII characters, up to ``limit`` bytes."""
+    """Yield lines of offset, bytes and ASCII characters for the first ``limit`` bytes of data."""
     for at in range(0, min(len(data), limit), _ROW_BYTES):
         row = data[at : min(at + _ROW_BYTES, limit)]
         shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)

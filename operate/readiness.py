@@ -1,4 +1,4 @@
-"""Judges whether a table can be replicated, and what to change if it cannot. Pure."""
+"""Judges from given facts whether a table can be replicated, and what to change if it cannot."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 _FUNCTION = re.compile(r"[\w.\"]+\(.*\)$|CURRENT_|LOCALTIME", re.DOTALL)
-"""A default that is a function call."""
+"""Matches a column's default that is a function call."""
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """The obstacle to onboarding a table, if there is one.
+    """The judgment of a table: the obstacle to its onboarding, if there is one.
 
     Args:
         problem: The problem, as a predicate of the table's name; empty if there is none.
         remedy: What to do about the problem.
-        notes: Notes for the reader of a table that can be replicated.
+        notes: Remarks that do not prevent the onboarding of the table.
     """
 
     problem: str = ""
@@ -55,7 +55,7 @@ class Readiness:
 def judge(
     table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False
 ) -> Readiness:
-    """Judge whether each change of the table can be applied exactly: by key, or as an added row.
+    """Judge whether each change of the table can be applied exactly, by key or as an added row.
 
     Args:
         table: The table in the source's catalog.
@@ -113,6 +113,7 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
 def _log(
     table: SourceTable, settings: TableSettings, rules: TableRules, *, nulls_are_kept: bool
 ) -> Readiness:
+    """Judge a table whose changes are applied as added rows, without a key."""
     unclear = [] if nulls_are_kept else _null_or_default(table, settings)
     if unclear:
         names = ", ".join(quote_name(name) for name in unclear)
@@ -127,9 +128,10 @@ def _log(
 
 
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
-    """Return replicated columns whose NULL arrives as a default that rows may also have as a value.
+    """Return the replicated columns in which a NULL arrives as the column's default.
 
-    A default that is a function call is not a constant, so it is not considered.
+    Rows may also have the default as a value, so the two cannot be distinguished. A default that is
+    a function call has no constant value, so its column is left out.
     """
     rules = settings.columns
     return [
@@ -145,6 +147,7 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
 
 
 def _log_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...]:
+    """Return the note on updates and deletes of a log, with the counts that the server has."""
     note = rules.log_note(table)
     if not (table.updated or table.deleted):
         return (note,)
@@ -155,6 +158,7 @@ def _log_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...]:
 
 
 def _key_columns(table: SourceTable, key: tuple[str, ...], rules: TableRules) -> Readiness:
+    """Judge whether the ``key_columns`` of the settings exist and identify a row."""
     names = {column.name for column in table.columns}
     unknown = [name for name in key if name not in names]
     if unknown:
@@ -175,6 +179,7 @@ def _key_columns(table: SourceTable, key: tuple[str, ...], rules: TableRules) ->
 
 
 def _generated(table: SourceTable) -> tuple[str, ...]:
+    """Return a note on the table's generated columns, if it has any."""
     names = [column.name for column in table.columns if column.generated]
     if not names:
         return ()
@@ -182,6 +187,7 @@ def _generated(table: SourceTable) -> tuple[str, ...]:
 
 
 def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
+    """Return a note on the columns whose values runs read from the primary, if there are any."""
     rules = settings.columns
     names = ", ".join(quote_name(one) for one in rules.as_ if rules.is_read_by_key(one))
     if not names:
@@ -190,6 +196,7 @@ def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
 
 
 def _hidden(settings: TableSettings) -> tuple[str, ...]:
+    """Return a note on the hashed columns and one on the masked columns, if there are any."""
     effects = {
         "hash": "the lake has the HMAC-SHA-256 of each value",
         "mask": "the lake has *** for each value",
@@ -206,13 +213,13 @@ _SHOWN = 8
 
 
 def some(names: Sequence[str]) -> str:
-    """Return the first names and the number of the others."""
+    """Return a text with the first names, and with the number of the others if there are any."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _null_defaults(table: SourceTable) -> tuple[str, ...]:
-    """Return the columns whose NULL Apicurio Registry 2.6's converter treats as "not given"."""
+    """Return a note on the columns for whose NULL Apicurio's converter sends their default."""
     names = [
         quote_name(column.name)
         for column in table.columns

@@ -1,4 +1,4 @@
-"""Checks whether tables can be replicated, for discover, dry runs and onboarding."""
+"""Checks whether tables can be replicated, for `discover`, dry runs and onboarding."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Examined:
     """Tables that were examined together.
 
     Args:
-        notes: By table that can be replicated, notes for its reader.
-        refused: By table that cannot be replicated, the error.
+        notes: The tables that can be replicated, each with remarks that may be empty.
+        refused: The tables that cannot be replicated, each with the error.
     """
 
     notes: dict[TableId, list[str]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Examined:
         return list(self.notes)
 
     def refuse(self, tables: Mapping[TableId, TributaryError]) -> None:
-        """Move tables from the accepted to the refused ones."""
+        """Refuse tables with these errors; a table that is already refused keeps its error."""
         for table, error in tables.items():
             self.notes.pop(table, None)
             self.refused.setdefault(table, error)
@@ -56,7 +56,7 @@ class Examined:
 def examine_all(
     services: Services, tables: Sequence[TableId], *, with_rows: bool = True
 ) -> Examined:
-    """Decide which tables can be replicated, each alone and all together; nothing is changed.
+    """Decide which tables can be replicated, alone and with each other; nothing is changed.
 
     Args:
         services: The services of the command.
@@ -89,7 +89,7 @@ def examine_all(
 
 
 def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId, TributaryError]:
-    """Return all tables of a group whose connector would not run, each with the error."""
+    """Return all tables of a group, each with the error, if its source allows no capture."""
     obstacle = services.source(group.capture.source).capture_obstacle()
     if obstacle is None:
         return {}
@@ -111,15 +111,16 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
     Args:
         services: The services of the command.
         table: The table.
-        with_rows: Whether to read rows, too: for their size, and for rows that the key cannot find.
+        with_rows: Whether to read rows in addition to the catalogs. Rows show their size, and
+            whether the key finds them.
 
     Returns:
-        Notes for the reader of a table that can be replicated.
+        Remarks that do not prevent the replication of the table.
 
     Raises:
         CaptureError: The table cannot be replicated, or several of the errors below apply. The
             remedy names the choices.
-        UnsupportedTypeError: Types of columns have no rule.
+        UnsupportedTypeError: The type of a column has no rule.
         SchemaError: The lake cannot have the table's key or a column's name, or the settings name a
             column that the table lacks.
         SourceError: There is no such table, or the source cannot be reached.
@@ -150,7 +151,7 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
 
 
 def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
-    """Run all checks; raise a single error as it is, and several errors as one.
+    """Run all checks, then raise a single error as it is, or several errors as one error.
 
     Raises:
         TributaryError: A check failed.
@@ -178,7 +179,7 @@ def _numbered(texts: Sequence[str]) -> str:
 
 
 def without_table_name(table: TableId, message: str) -> str:
-    """Return a message without the table's name at its beginning."""
+    """Return an error's message without the name of its table."""
     for name in (f"table {table}", str(table)):
         if message.startswith((f"{name}: ", f"{name} ")):
             return message[len(name) :].lstrip(": ")
@@ -186,6 +187,7 @@ def without_table_name(table: TableId, message: str) -> str:
 
 
 def _require_rights(services: Services, source: Source, table: SourceTable) -> None:
+    """Refuse a table if Tributary's logins lack rights that its capture needs."""
     missing = source.capture(services.capture(table.table)).missing_rights(table)
     if missing is not None:
         problem, remedy = missing
@@ -202,12 +204,13 @@ def _require_schema(
     *,
     has_key: bool,
 ) -> None:
-    """Refuse columns that cannot be replicated, also if the table has no key."""
+    """Refuse a table with columns that cannot be replicated, even if it has no key either."""
     columns = source.schema(table, settings).columns if has_key else source.columns(table, settings)
     refuse_shard_column(table.table, columns, services.config.shard(table.table))
 
 
 def _size(services: Services, table: SourceTable) -> Iterator[str]:
+    """Yield a note if a row may be too large for a message, or if this check fails."""
     limit = services.config.kafka.topic.max_message_bytes
     try:
         largest = services.source(table.table.source).largest_row(table)
@@ -220,7 +223,7 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
 
 
 def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
-    """Refuse a table with rows that its key cannot find; yield a note after a time-out."""
+    """Refuse a table with rows that its key cannot find; yield a note if this check fails."""
     if not key:
         return
     try:
@@ -239,13 +242,14 @@ def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterato
 
 
 def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSettings) -> None:
-    """Refuse a table that needs an exact view if its source cannot open one.
+    """Refuse a table that needs an exact view if its source cannot open such a view.
 
-    Without an exact view, the copy and the stream of a log could not be separated.
+    An exact view shows the source at a known position of its log. Without it, a table without a key
+    could not be copied exactly, since its copied rows could not be distinguished from the streamed
+    rows.
 
     Raises:
-        CaptureError: The source cannot open a view at a known position. The error names the
-            choices.
+        CaptureError: The source cannot open an exact view. The error names the choices.
     """
     if not wants_exact_view(source, settings):
         return
@@ -265,7 +269,7 @@ def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSe
 def free_path(services: Services, table: TableId) -> str:
     """Return the table's path in the lake; refuse a path that overlaps with another table's path.
 
-    Paths of retired tables count, too.
+    The paths of retired tables are compared, too.
 
     Raises:
         ConfigError: The paths overlap.

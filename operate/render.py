@@ -1,4 +1,4 @@
-"""The output for people and programs: results, errors and progress, as text or JSON."""
+"""The output of commands for people and programs: results, errors and progress."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ PLAIN_INTERVAL_S = 5.0
 _UNLIMITED_WIDTH = 10_000
 _MOMENT_S = 1.0
 _FEW = 1000
-"""Number of units below which no rate is shown. Most of the time passes before the first unit."""
+"""Number of units below which no rate is shown.
+
+Most of a short task's time passes before its first unit, so its rate would mislead.
+"""
 
 
 class Output(str, Enum):
@@ -44,6 +47,8 @@ class Output(str, Enum):
 class Renderer:
     """Writes results to stdout, and everything else to stderr.
 
+    In JSON output, an error that ends the command is a result.
+
     Args:
         output: Text for people, or one JSON document per line.
     """
@@ -53,24 +58,24 @@ class Renderer:
 
     @property
     def json(self) -> bool:
-        """Whether a program reads the results."""
+        """Whether results are written as JSON, for a program."""
         return self.output is Output.JSON
 
     def document(self, value: object) -> None:
-        """Write a result as one line of JSON; nothing in text output."""
+        """Write a result as one line of JSON; write nothing in text output."""
         if self.json:
             sys.stdout.write(to_json(value) + "\n")
             sys.stdout.flush()
 
     def line(self, text: str = "", *, style: str | None = None) -> None:
-        """Write a line of a result; nothing in JSON output."""
+        """Write a line of a result; write nothing in JSON output."""
         if not self.json:
             _console(sys.stdout).print(Text(to_paste(text), style=style or ""))
 
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: str = ""
     ) -> None:
-        """Write a table; nothing in JSON output.
+        """Write a table; write nothing in JSON output.
 
         Args:
             columns: The heads of the columns.
@@ -92,7 +97,7 @@ class Renderer:
         sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
     def note(self, text: str) -> None:
-        """Write a message that is not part of the result to stderr."""
+        """Write a message to stderr, since it is not part of the result."""
         _console(sys.stderr).print(Text(text))
 
     def warning(self, text: str) -> None:
@@ -100,14 +105,14 @@ class Renderer:
         _console(sys.stderr).print(Text.assemble(("Warning: ", "bold yellow"), text))
 
     def error(self, error: TributaryError) -> None:
-        """Show an error and its remedy: on stderr as text, on stdout as JSON."""
+        """Write an error and its remedy, as text to stderr or as JSON to stdout."""
         if self.json:
             self.document(error.to_dict())
             return
         self.problem("Error", error.message, error.remedy)
 
     def problem(self, kind: str, message: str, remedy: str, tables: Sequence[TableId] = ()) -> None:
-        """Write a problem and its remedy to stderr; nothing in JSON output.
+        """Write a problem and its remedy to stderr; write nothing in JSON output.
 
         Args:
             kind: The severity, in a word or two.
@@ -126,7 +131,7 @@ class Renderer:
 
     @contextmanager
     def progress(self) -> Iterator[protocol.Progress]:
-        """Show progress on stderr during a block: bars on a terminal, otherwise plain lines."""
+        """Show progress on stderr during a block, as bars on a terminal, else as plain lines."""
         if not sys.stderr.isatty():
             yield PlainProgress()
             return
@@ -142,7 +147,7 @@ class Renderer:
 
 
 def to_json(value: object) -> str:
-    """Plain values, dataclasses, times, tables and enums as one line of JSON."""
+    """Return plain values, dataclasses, times, tables, errors and enums as one line of JSON."""
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
@@ -173,11 +178,12 @@ _WORD = re.compile(r'(?:[^\s"]|"(?:[^"]|"")*")+')
 
 
 def to_paste(text: str) -> str:
-    """Quote a text's commands for pasting, since a shell removes the quotes of a table's name."""
+    """Quote the commands in a text for a shell, which would remove the quotes of table names."""
     return _COMMAND.sub(lambda found: f"`{_WORD.sub(_for_shell, found[1])}`", text)
 
 
 def _for_shell(word: re.Match[str]) -> str:
+    """Return a word of a command, quoted for a shell if it has double quotes."""
     return shlex.quote(word[0]) if '"' in word[0] else word[0]
 
 
@@ -186,7 +192,8 @@ def describe(
 ) -> str:
     """Return a task's progress, as ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``.
 
-    The last line has no total, since totals are estimates. A small number of units has no rate.
+    The text of a finished task has no total, since totals are estimates. The text of a task with
+    few units has no rate.
     """
     if not count and total is None:
         return f"{seconds(elapsed_s)}"
@@ -203,7 +210,7 @@ def describe(
 
 
 def seconds(duration_s: float) -> str:
-    """A duration in a form for people, for example ``9 s``, ``3 min 20 s`` or ``2 h 5 min``."""
+    """Return a duration as text, for example ``9 s``, ``3 min 20 s`` or ``2 h 5 min``."""
     whole = round(duration_s)
     if whole < 60:
         return f"{whole} s"
@@ -213,7 +220,7 @@ def seconds(duration_s: float) -> str:
 
 
 class BarProgress:
-    """Tasks as bars on a terminal."""
+    """Shows tasks as bars on a terminal."""
 
     def __init__(self, live: Progress) -> None:
         self._live = live
@@ -239,7 +246,7 @@ class _BarTask:
 
 
 class _Amount(ProgressColumn):
-    """Units done, per second, and time left."""
+    """The column of a bar with the units done, the units per second, and the time left."""
 
     def render(self, task: RichTask) -> Text:
         total = None if task.total is None else int(task.total)
@@ -248,7 +255,7 @@ class _Amount(ProgressColumn):
 
 
 class PlainProgress:
-    """Tasks as lines, for logs and pipes.
+    """Shows tasks as lines, for logs and pipes.
 
     Args:
         interval_s: Seconds between two lines of one task.
@@ -298,15 +305,17 @@ class _PlainTask:
                     self._say(finished=True)
 
     def _passed_unseen(self) -> bool:
-        """Whether the task was a wait that ended at once, which is not shown."""
+        """Whether the task ended within a moment, without units and without a line until then."""
         silent = not self._count and not self._said
         return silent and time.monotonic() - self._began < _MOMENT_S
 
     def _say_in_turn(self) -> None:
+        """Write a line if the last line is older than the interval."""
         if time.monotonic() - self._spoke >= self._interval_s:
             self._say()
 
     def _say(self, *, finished: bool = False) -> None:
+        """Write a line with the task's progress, and with its note unless it has ended."""
         now = time.monotonic()
         elapsed = now - self._began
         text = describe(self._count, self._total, self._unit, elapsed, finished=finished)
@@ -321,6 +330,6 @@ class _PlainTask:
 
 
 def _console(stream: TextIO) -> Console:
-    """Return a console that truncates nothing if its output is a file or a pipe."""
+    """Return a console, which does not cut off lines if its output is a file or a pipe."""
     width: dict[str, Any] = {} if stream.isatty() else {"width": _UNLIMITED_WIDTH}
     return Console(file=stream, highlight=False, soft_wrap=True, **width)

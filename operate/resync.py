@@ -1,4 +1,4 @@
-"""``resync``: new generations of tables, which replace the serving ones after catching up."""
+"""``resync``: builds new generations of tables, which replace the serving generations."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def resync(
     Args:
         services: The services of the command.
         tables: The tables.
-        still: Returns whether a table still needs its resync, since another process may have done
-            it.
+        still: Returns whether a table still needs its resync. Another process may have done the
+            resync in the meantime.
     """
     return recaptured(services, tables, partial(_resync, still=still))
 

@@ -21,10 +21,10 @@ _COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
 
 
 def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
-    """Whether the settings request resyncs, and the table needs a resync or has an interrupted one.
+    """Whether the settings request resyncs, and the table needs one or has an interrupted one.
 
-    A table with lost history is not a candidate: an operator must find the cause first, or history
-    may be lost again.
+    A table with lost history is not a candidate. An operator must find the cause of the loss first,
+    since history may be lost again.
     """
     if settings.on_incompatible != "resync":
         return False
@@ -37,12 +37,12 @@ def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
 def waits_for(
     record: TableRecord, settings: TableSettings, rows: int | None, now: datetime
 ) -> str | None:
-    """Return why a candidate is not copied again now; None if it is copied.
+    """Return why the resync of a candidate must wait; None if the candidate is copied now.
 
     Args:
         record: The table.
         settings: Its settings.
-        rows: The table's estimated number of rows; None if unknown.
+        rows: The table's estimated number of rows; None if the number is unknown.
         now: The current time.
     """
     limits = settings.resync
@@ -64,13 +64,14 @@ def why_not_copied(
     """Return why a table's requested resync must wait now.
 
     Args:
-        services: The services of the command. A limit may need the table's size from its source.
+        services: The services of the command. If the settings limit the number of rows, the
+            source is asked for the table's size.
         record: The table.
         settings: Its settings.
-        now: The time.
+        now: The current time.
 
     Returns:
-        The reason; None if the table is resynced, or requests no resync.
+        The reason; None if the table is copied now, or if it is no candidate.
     """
     if not is_candidate(record, settings):
         return None

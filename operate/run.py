@@ -51,7 +51,7 @@ class Runs:
         """The topics that may drop unread changes, from the last check."""
 
     def once(self) -> list[RunResult]:
-        """Run once for the tables that have new changes."""
+        """Apply the new changes of the chosen tables in one run, then look for silent captures."""
         results = run_tables(self._services.run_context, self._records())
         self._failed |= {result.table for result in results if result.error is not None}
         self.watch()
@@ -60,7 +60,7 @@ class Runs:
     def watch(self) -> None:
         """Find the captures that send no changes, and the topics that may drop unread changes.
 
-        A failure of this check is only a warning, since it does not affect the changes themselves.
+        A failure of this check is logged as a warning, since it does not affect the changes.
         """
         context, records = self._services.run_context, self._records()
         try:
@@ -70,7 +70,7 @@ class Runs:
             _log.warning("captures could not be checked: %s", error)
 
     def resync(self) -> list[Outcome]:
-        """Copy the tables again that need a resync and whose settings request one."""
+        """Copy the tables again that need a resync, if their settings request and allow it now."""
         outcomes = self._unattended.once()
         self._failed -= {outcome.table for outcome in outcomes}
         self._failed |= {outcome.table for outcome in outcomes if outcome.failed}
@@ -84,13 +84,13 @@ class Runs:
         report_silences: Callable[[list[Silence]], None],
         report_expiring: Callable[[list[Expiring]], None],
     ) -> None:
-        """Run until SIGINT or SIGTERM, until tasks of Spark hold cores for ever, or Spark ends.
+        """Run again and again until a signal, until hanging tasks keep cores, or until Spark ends.
 
-        A signal lets the current run finish. A run that takes longer than `GRACE_S` is interrupted,
-        and the next command continues from the last commit.
+        The signals are SIGINT and SIGTERM. They let the current run finish, but a run that takes
+        longer than `GRACE_S` is interrupted. The next command continues from the last commit.
 
         Tables whose settings request a resync are copied again in a thread beside the runs. A
-        signal interrupts such a copy within a minute, and the next command continues it.
+        signal interrupts such a copy within a minute, and the next command continues the copy.
         """
         stop, ending = threading.Event(), list[threading.Timer]()
         copying = threading.Thread(
@@ -134,7 +134,7 @@ class Runs:
                 signal.signal(kind, handler)
 
     def _interrupt(self, copying: threading.Thread) -> None:
-        """Let a copy end at its next wait, and cancel its Spark jobs."""
+        """Make a resync end at its next wait, cancel its Spark jobs, and wait for its end."""
         self._services.interruptible.interrupt()
         deadline = time.monotonic() + _INTERRUPT_S
         copying.join(_CANCEL_S)
@@ -147,7 +147,7 @@ class Runs:
             )
 
     def waiting(self) -> list[TableRecord]:
-        """The tables that runs do not keep up to date, and that need an operator."""
+        """Return the tables that runs do not keep up to date, since they wait for an operator."""
         return [record for record in self._records() if record.state not in _FOLLOWED]
 
     @property
@@ -156,10 +156,11 @@ class Runs:
         return dict(self._unattended.waiting)
 
     def exit_code(self) -> ExitCode:
-        """The exit code, from the tables' states after the run.
+        """Return the exit code, from the errors of this command and the tables' states after it.
 
-        A table whose first copy failed is reported, but does not fail the run, since it has no
-        readers yet.
+        Captures that send no changes, cores that are lost, and an ended Spark also count as
+        failures. The state of a table that was never published does not count, since the table has
+        no readers yet.
         """
         states = {record.state for record in self._records() if not record.never_published}
         return exit_code(

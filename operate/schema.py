@@ -1,4 +1,4 @@
-"""``schema``: a table's columns on each side, and the effects of planned or past changes."""
+"""``schema``: shows a table's columns on each side, and the effects of its schema changes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """One column on all sides; its type is None on a side that lacks it.
+    """One column with its type on each side; None for a side that lacks the column.
 
     Args:
         name: The column's name.
         source: The column's type at the source.
         registry: The column's type in the newest schema of the topic.
-        lake: The column's type in the lake.
+        lake: The column's type in the lake, with ``, NULL`` if the source has dropped the column.
     """
 
     name: str
@@ -46,9 +46,9 @@ class SchemaDifference:
 
     Args:
         table: The table.
-        columns: Its columns.
-        schema_id: Id of the newest schema in the registry; None without one.
-        changes: The differences from the lake.
+        columns: The table's columns.
+        schema_id: Id of the newest schema in the registry; None if there is no schema.
+        changes: The changes since the lake's last commit that the next run finds.
     """
 
     table: TableId
@@ -151,7 +151,12 @@ def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
 def _now(
     services: Services, table: TableId
 ) -> tuple[Handoff, Comparison, StatementEffects | None, Truncates]:
-    """Return the lake's handoff, its comparison with the source, and later statements."""
+    """Compare the source's table with the lake's newest commit.
+
+    Returns:
+        The commit's handoff, the comparison, the effects of the statements since the commit, and
+        the TRUNCATEs since the commit.
+    """
     from cdc.lake.shards import timeline_of
 
     record = require(services, table)

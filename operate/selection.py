@@ -1,4 +1,4 @@
-"""Expands a command's table names and wildcards to tables of the source or of the plan."""
+"""Expands the table names and wildcards of a command to tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def can_match_many(argument: str, config: Config) -> bool:
 
 
 def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
-    """The sources to query to expand the wildcards among the arguments."""
+    """Return the sources whose tables the wildcards among the arguments may match."""
     wanted: set[str] = set()
     for argument in arguments:
         if argument in config.sharded:
@@ -40,15 +40,15 @@ def expand(
     """Return the tables that arguments select, in the order given, each once.
 
     Args:
-        arguments: ``[source:]schema.table``, whose parts may have ``*``, ``?`` and ``[...]``; or
-            the name of a lake table that several shards share.
-        config: The configuration, for the default source.
-        known: Tables that a wildcard can match.
-        where: Origin of the known tables, for the error.
+        arguments: Each is ``[source:]schema.table``, whose parts may have ``*``, ``?`` and
+            ``[...]``, or the name of a lake table that several shards share.
+        config: The configuration, which has the default source and the shared lake tables.
+        known: Tables that a wildcard can match. A name without a wildcard need not be among them.
+        where: Origin of the known tables, for the text of the error.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
-        ConfigError: An unknown source, or a wildcard that matches nothing.
+        ConfigError: A source is unknown, or a wildcard matches no table.
     """
     candidates = sorted(known)
     chosen: dict[TableId, None] = {}
@@ -73,7 +73,7 @@ def expand(
 
 
 def _feeds(table: TableId, shared: str, config: Config) -> bool:
-    """Whether a table is a shard of a lake table; False if the settings are contradictory."""
+    """Whether a table is a shard of a lake table; False if its settings contradict each other."""
     try:
         return fed_by(table, config.tables) == shared
     except ConfigError:

@@ -26,7 +26,8 @@ class SharedStatus:
         shards: Number of published shards.
         joining: Shards whose first copy is not published yet.
         held_back: Published shards that are not kept up to date, each with its state.
-        watermark: Event time up to which all shards are complete; None if a shard has no watermark.
+        watermark: Event time up to which all published shards are complete; None if one of them
+            has no watermark.
         freshness_s: Seconds since the watermark.
         late: Whether ``freshness_s`` is above the smallest freshness target of the shards.
     """
@@ -55,7 +56,7 @@ class SharedStatus:
 
 
 def shared_tables(tables: Iterable[TableStatus]) -> tuple[SharedStatus, ...]:
-    """Return the shared lake tables of these tables, with the freshness of the oldest shard."""
+    """Return the status of each lake table that several of these source tables feed."""
     found: dict[str, list[tuple[Shard, TableStatus]]] = {}
     for table in tables:
         shard = table.record.shard
@@ -65,6 +66,7 @@ def shared_tables(tables: Iterable[TableStatus]) -> tuple[SharedStatus, ...]:
 
 
 def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
+    """Return the status of one lake table from the status of each of its shards."""
     first = parts[0][0]
     joining = [shard.name for shard, table in parts if table.record.never_published]
     there = [(shard, table) for shard, table in parts if shard.name not in joining]
@@ -91,7 +93,7 @@ def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
 
 
 def is_beside(record: TableRecord, shard: Shard) -> bool:
-    """Whether a table on the plan feeds the same lake table."""
+    """Whether a table's record belongs to a shard of the same lake table."""
     known = record.shard
     return known is not None and (known.of, known.base_path) == (shard.of, shard.base_path)
 

@@ -1,4 +1,4 @@
-"""The status of each table: state, position, freshness, events behind, and the retained log."""
+"""``status``: finds the state, position and freshness of tables, and the state of captures."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class CaptureStatus:
         log: The source's log; None if the source could not be queried.
         connector: State of the connector that reads the log.
         beat_at: Time of the newest heartbeat in Kafka, by the source's clock. Every earlier commit
-            has been captured. None if there is no heartbeat, or if it is unknown.
-        problem: The problem; None if there is none.
+            has been captured. None if there is no heartbeat, or if it could not be read.
+        problem: The capture's problems as one text; None if there is no problem.
     """
 
     source: str
@@ -78,19 +78,20 @@ class TableStatus:
 
     Args:
         record: The table's record in the state store.
-        events_behind: Offsets between the last commit and the end of the topic, an upper bound of
-            the events; None when there is no commit or Kafka could not be queried.
-        watermark: Event time up to which the table is complete: the watermark of its last commit.
-            If the lake has the whole topic and the connector writes in transactions, the time of
-            the newest heartbeat, less the allowed lateness, counts if it is later.
-        freshness_s: Seconds since the watermark; None without one.
+        events_behind: Number of offsets between the last commit and the end of the topic, which
+            is an upper bound of the events. None if there is no commit, or if Kafka could not be
+            queried.
+        watermark: Event time up to which the table is complete. It is the watermark of the last
+            commit. If the lake has the whole topic and the connector writes in transactions, it is
+            the time of the newest heartbeat less the allowed lateness, if this time is later.
+        freshness_s: Seconds since the watermark; None if there is no watermark.
         target_s: The freshness target, in seconds.
         quarantined: Number of quarantined records. The watermark stays before the first of them.
-        notes: Notes for the reader.
-        build: The record of the table's next generation; None if there is none.
-        runs: The table's last runs, newest first, if the command named the table.
+        notes: Notes for the operator.
+        build: The record of the table's next generation; None if no generation is being built.
+        runs: The table's last runs, newest first; empty unless the command named the table.
         lost: Why the stream no longer continues from the lake table; None if it does. The next run
-            marks the table.
+            changes the table's state.
     """
 
     record: TableRecord
@@ -112,7 +113,7 @@ class TableStatus:
 
     @property
     def remedy(self) -> str | None:
-        """The remedy for the table; None if there is nothing to do."""
+        """What an operator has to do for the table; None if there is nothing to do."""
         lost = None if self.lost is None else self.lost.remedy
         return self.record.remedy or lost or unfinished(self.record)
 
@@ -170,12 +171,12 @@ class Status:
 
     @property
     def needs_bootstrap(self) -> bool:
-        """Whether a table waits for a bootstrap."""
+        """Whether a table is in state NEEDS_BOOTSTRAP."""
         return any(table.record.state is State.NEEDS_BOOTSTRAP for table in self.tables)
 
     @property
     def failed(self) -> bool:
-        """Whether a table or a capture is broken."""
+        """Whether a table has failed or has lost its stream, or a capture has a problem."""
         return any(
             table.record.state is State.FAILED or table.lost is not None for table in self.tables
         ) or any(capture.problem is not None for capture in self.captures)
@@ -190,9 +191,9 @@ class Status:
 
 
 def status(services: Services, tables: Sequence[TableId]) -> Status:
-    """Return the status of the given tables; of all tables if none are given.
+    """Return the status of the given tables; without any, of all tables that are not retired.
 
-    If a service cannot be reached, only its own figures are missing.
+    If a service cannot be reached, its own figures are missing, and the others are complete.
     """
     wanted = set(tables)
     records = [
@@ -222,6 +223,7 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
 def _end_offsets(
     services: Services, records: Sequence[TableRecord]
 ) -> tuple[dict[str, dict[int, int]], str | None]:
+    """Return the topics' end offsets per partition, and why they cannot be read, else None."""
     topics = [record.topic for record in records if record.state is not State.RETIRED]
     if not topics:
         return {}, None
@@ -243,7 +245,7 @@ def _next_generation_json(build: TableRecord) -> dict[str, Any]:
 
 
 def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
-    """Yield notes about the serving generation while the next generation is not published."""
+    """Yield notes about a generation that is being built, and one that gets no changes any more."""
     if build is not None:
         why = build.error.message if build.error is not None else build.reason
         yield (
@@ -259,16 +261,16 @@ def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterato
 
 @dataclass(frozen=True)
 class _SharedFacts:
-    """Facts that were read once for all tables.
+    """Facts that one call of `status` reads once for all tables.
 
     Args:
         now: Time of the read, aware UTC.
-        ends: End offsets per partition, by topic; empty if the cluster cannot be reached.
-        trouble: Why the cluster cannot be reached; None if it can.
-        lacking: Number of quarantined records, by attempt.
-        evidence: The evidence of captures, by source and tier.
-        beats: Time of a capture's newest heartbeat, by source and tier.
-        losses: The losses that were seen so far, by capture and table.
+        ends: End offsets per partition, by topic; empty if Kafka cannot be queried.
+        trouble: Why Kafka cannot be queried; None if it can.
+        lacking: Number of quarantined records, by the id of a table's attempt.
+        evidence: The evidence of each capture, by source and tier.
+        beats: Time of each capture's newest heartbeat, by source and tier.
+        losses: The losses that earlier commands have seen, by capture or table.
     """
 
     now: datetime
@@ -327,7 +329,7 @@ def _table(
 
 
 def _left_out(services: Services, record: TableRecord) -> list[str]:
-    """Return the columns that were added after a frozen table was copied."""
+    """Return a note on the columns that the source has got since a frozen table was copied."""
     names: dict[str, None] = {}
     for entry in services.store.schema_history(record.table):
         if entry.generation != record.generation or entry.outcome != "followed":
@@ -345,6 +347,7 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
 def _evidence(
     services: Services, records: Sequence[TableRecord]
 ) -> dict[tuple[str, str], CaptureEvidence]:
+    """Gather the evidence of the tables' captures once each, by source and tier."""
     found: dict[tuple[str, str], CaptureEvidence] = {}
     for record in records:
         place = (record.table.source, record.tier)
@@ -377,7 +380,7 @@ def _capture(services: Services, evidence: CaptureEvidence) -> CaptureStatus:
 
 @contextmanager
 def _noted(problems: list[str]) -> Iterator[None]:
-    """Add an error of the block to the problems, so that the rest of the status is shown."""
+    """Add an error of the block to a list instead of raising it, so that the status continues."""
     try:
         yield
     except TributaryError as error:

@@ -1,4 +1,4 @@
-"""The result of a command for one table, and the exit code of all results."""
+"""The outcome of a command for each table, and the exit code of all outcomes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """One table's part of a command.
+    """The outcome of a command for one table.
 
     Args:
         table: The table.
-        action: The action, in the past tense; with an error, the action that was tried.
-        state: The table's state afterwards; None when it is not on the plan.
+        action: What happened, as a predicate of the table's name. With an error, the name of the
+            action that was tried.
+        state: The table's state afterwards; None if it is not known, or not on the plan.
         error: The reason why the table failed or was left out.
         details: Plain values for ``--output json``.
-        left_out: Whether only a wildcard matched the table, and the table cannot be replicated.
-            This is not a failure.
+        left_out: Whether a wildcard matched the table, no argument named it, and it cannot be
+            replicated. This is not a failure.
     """
 
     table: TableId
@@ -40,7 +41,7 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether the table failed."""
+        """Whether the table has an error and was not left out."""
         return self.error is not None and not self.left_out
 
     @property
@@ -83,8 +84,8 @@ class OutcomeProblem:
 
     Args:
         tables: The tables.
-        message: What happened; with several tables, `THESE` replaces each name.
-        remedy: What to do, in the same form.
+        message: What happened. With several tables, `THESE` replaces the table's name.
+        remedy: What to do. With several tables, `THESE` replaces the table's name here, too.
     """
 
     tables: tuple[TableId, ...]
@@ -93,7 +94,7 @@ class OutcomeProblem:
 
 
 def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
-    """Return the errors of tables as problems; equal errors become one problem."""
+    """Return the errors of tables as problems; errors that differ in the table only become one."""
     alike: dict[tuple[str, str], list[tuple[TableId, TributaryError]]] = {}
     for outcome in outcomes:
         if outcome.error is not None:
@@ -109,16 +110,17 @@ def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
 
 
 def _of_any(table: TableId, text: str) -> str:
+    """Return a text about a table with a placeholder in place of the table's name."""
     return text.replace(str(table), THESE).replace(table.relation, THESE)
 
 
 def exit_code_of(outcomes: Iterable[Outcome], *, strict: bool = False) -> ExitCode:
-    """The exit code of a command over several tables.
+    """Return the exit code of a command over several tables.
 
     Args:
         outcomes: One per table.
-        strict: Whether a table that was left out is a failure. If all tables were left out, this is
-            always a failure.
+        strict: Whether a table that was left out is a failure. If all tables were left out, the
+            command always fails.
     """
     seen = list(outcomes)
     left_out = any(outcome.left_out for outcome in seen)
@@ -136,7 +138,9 @@ def for_each(
     action: str,
     parallel: int = 1,
 ) -> list[Outcome]:
-    """Call ``work`` for each table; a failure becomes the table's outcome and stops no other table.
+    """Call ``work`` for each table, and return the outcomes in the order of the tables.
+
+    An error becomes the outcome of its table. The other tables continue.
 
     Args:
         tables: The tables.
@@ -161,7 +165,7 @@ def for_each(
 
 
 def unfinished(record: TableRecord) -> str | None:
-    """Return the next command for an unpublished table; None for a published table."""
+    """Return the remedy for a table whose copy is not complete; None in every other state."""
     if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
         return None
     return f"Run `tributary bootstrap {record.table}`, unless another process copies it now."

@@ -74,8 +74,9 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
     """Group the tables by source and tier, in the order of their first table.
 
     Raises:
-        ConfigError: A name of publication or slot is too long.
-        CaptureError: Two tiers would share a publication, a slot or a topic prefix.
+        ConfigError: The name of a publication or slot is too long.
+        CaptureError: Two tiers would share a connector's name or a topic prefix. With PostgreSQL,
+            the connector has the slot's name.
     """
     found: dict[tuple[str, str], list[TableId]] = {}
     captures: dict[tuple[str, str], CaptureNames] = {}
@@ -94,6 +95,7 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 
 
 def _refuse_captures_with_one_name(captures: Sequence[CaptureNames]) -> None:
+    """Raise an error if two captures have the same connector or topic prefix."""
     for field in ("connector", "topic_prefix"):
         seen: dict[str, CaptureNames] = {}
         for capture in captures:
@@ -113,18 +115,18 @@ def _refuse_captures_with_one_name(captures: Sequence[CaptureNames]) -> None:
 def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]:
     """Hold the lease of a capture while a block changes the capture.
 
-    Without the lease, one process could drop the slot after the last table while another process
-    adds a table.
+    Without the lease, one process could remove the last table and drop the slot while another
+    process adds a table.
 
     Raises:
-        LeaseHeldError: Another process holds the lease for longer than the bound of the wait.
+        LeaseHeldError: Another process holds the lease, and the wait for it has timed out.
     """
     with services.leases.hold(capture.resource, wait_s=_LEASE_WAIT_S):
         yield
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Return the tables whose topic belongs to another table, each with the error."""
+    """Return the new tables of a group that would share a topic, each with the error."""
     known = {
         record.table
         for record in services.store.tables()
@@ -151,14 +153,15 @@ def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, Capt
 def prepare(services: Services, group: Group) -> None:
     """Create the missing parts of a capture, so that every later change is captured.
 
-    Each step can be repeated, so an interrupted command is simply run again.
+    Each step can be repeated. After an interruption, the same command continues.
 
     Raises:
-        CaptureError: The settings break the handoff. Or tables follow the capture, and its slot is
-            gone or lost, or its connector ran with other settings. Or no heartbeat comes through.
-        KafkaError: A topic cannot be made or has a policy that loses changes.
+        CaptureError: The connector's settings would lose changes. Or published tables follow the
+            capture, and its slot is gone or lost, or its connector ran with settings that lose
+            changes. Or no heartbeat arrives in Kafka.
+        KafkaError: A topic cannot be created, or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
-        SourceError: The source refuses.
+        SourceError: The source refuses a statement.
     """
     capture, source = group.capture, services.source(group.capture.source)
     on_source = source.capture(capture)
@@ -201,7 +204,7 @@ def prepare(services: Services, group: Group) -> None:
 
 
 def _looks(source: Source, group: Group) -> dict[TableId, str]:
-    """Return the digests of the tables' catalogs; none for a binlog, where each copy waits."""
+    """Return the digest of each table's catalog; empty for a binlog, where each copy waits."""
     if group.capture.reports_definitions:
         return {}
     found = source.capture(group.capture).fingerprints(group.tables)
@@ -211,8 +214,8 @@ def _looks(source: Source, group: Group) -> dict[TableId, str]:
 def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
     """Wait a short time until all changes up to a position are captured; return whether they are.
 
-    If they are captured, the copy of a table does not wait for them again, unless the table's
-    catalog changes before the copy. Otherwise each copy waits for them and shows its wait.
+    If the changes are captured, the copy of a table need not wait for them, unless the table's
+    catalog changes before the copy. If they are not, each copy waits for them and shows its wait.
     """
 
     def behind() -> bool:
@@ -231,13 +234,13 @@ def _require_known(
 ) -> None:
     """Check that a binlog's connector knows the definitions of the tables to capture.
 
-    A connector stops for all tables at the first change of a table that it does not know. It also
-    stops if its definition of the table has more columns than the server's. The connector reports
-    the definition of a new table within moments.
+    If a captured table changes whose definition the connector does not know, the connector stops
+    for all tables. It also stops if its definition has more columns than the table. A connector
+    reports the definition of a new table within moments.
 
     Raises:
-        CaptureError: The connector does not report a table in time, or has more columns of the
-            table than the server.
+        CaptureError: The connector does not report a table's definition in time, or its definition
+            has more columns than the table.
     """
     effective = services.connect.connector(capture.connector)
     if not capture.reports_definitions or effective is None:
@@ -278,7 +281,7 @@ def _require_known(
 
 
 def topics(group: Group) -> list[str]:
-    """Return the topics that the group needs, its tables' topics first."""
+    """Return the topics that the group needs: its tables' topics, then the capture's own topics."""
     capture = group.capture
     return [*(capture.topic(table) for table in group.tables), *capture.own_topics]
 
@@ -286,7 +289,7 @@ def topics(group: Group) -> list[str]:
 def wanted_connector(
     services: Services, capture: CaptureNames, joining: Sequence[TableId] = ()
 ) -> dict[str, str]:
-    """Build the connector's configuration from this configuration file.
+    """Return the connector settings that follow from the configuration file and the plan.
 
     Args:
         services: The services of the command.
@@ -338,12 +341,12 @@ def _configure(
     wanted: Mapping[str, str],
     joining: Sequence[TableId],
 ) -> None:
-    """Create the connector, or change its settings if no table can lose changes by this.
+    """Create the connector, or change its settings so that no table can lose changes.
 
-    If a connector ran with settings that lose changes, its settings are corrected only after no
-    table continues from the changes that it captured. Otherwise the gap could not be detected
-    later. A connector without tables on this plan may belong to another installation. It keeps its
-    settings if they lose no changes.
+    If the connector ran with settings that lose changes, they are corrected only after no table
+    depends on the changes that it captured. Otherwise, the gap could not be detected later. If
+    the settings lose no changes and tables depend on the connector, only a few settings change.
+    The same holds without tables on this plan, since another installation may use the connector.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(not_retired(services, capture))
@@ -358,8 +361,8 @@ def _configure(
         changed = {**running, **followed}
         if (listed := captured_tables(running, capture)) is not None:
             _refuse_unlisted(services, capture, listed, joining)
-            # The list omits the plan's other tables: a table that was missing in the list has lost
-            # changes.
+            # Other tables of the plan are not added. A table that the list lacked has lost changes,
+            # and its presence in the list would hide this.
             changed |= listing(capture, {*listed, *joining})
         services.connect.put_connector(capture.connector, changed, progress=services.progress)
 
@@ -367,7 +370,7 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Refuse published tables that the connector's list lacks; discard unpublished copies."""
+    """Refuse published tables that the connector does not list; discard unpublished copies."""
     lost = [
         record
         for record in dependent(services, capture)
@@ -380,6 +383,7 @@ def _refuse_unlisted(
 
 
 def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:
+    """Raise an error if the wanted connector settings would lose changes."""
     findings = _findings(services, capture, wanted)
     if findings:
         raise CaptureError(
@@ -393,6 +397,7 @@ def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[s
 def _findings(
     services: Services, capture: CaptureNames, settings: Mapping[str, str]
 ) -> list[SettingFinding]:
+    """Return the connector settings that would lose changes."""
     return audit(settings, capture, exactly_once=services.config.connect.exactly_once)
 
 
@@ -401,7 +406,13 @@ def _joined(findings: Sequence[SettingFinding]) -> str:
 
 
 def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None:
-    """Recreate the capture if its log has lost changes and no table follows it."""
+    """Remove the connector and the slot of a capture that cannot continue.
+
+    `prepare` then creates them again. Unpublished copies are discarded.
+
+    Raises:
+        CaptureError: A published table still depends on the capture's past.
+    """
     evidence = services.evidence(capture)
     evidence.require_answers()
     log, made = known(evidence.log), known(evidence.connector) is not None
@@ -427,16 +438,16 @@ def dismantle(
     delete_topics: bool = False,
     on_source: bool = True,
 ) -> list[str]:
-    """Remove a tier's connector and its parts on the source, after the tier's last table.
+    """Remove a capture's connector, slot and publication after its last table was removed.
 
     Args:
         services: The services of the command.
         capture: The capture.
-        delete_topics: Whether to delete the capture's own topics. Tables' topics are not deleted.
+        delete_topics: Whether to delete the capture's own topics. The tables' topics remain.
         on_source: Whether to remove the parts on the source. If False, the source is not queried.
 
     Returns:
-        The removed parts, for messages.
+        The names of the removed parts, for a message.
     """
     there = services.source(capture.source).capture(capture)
     removed = []

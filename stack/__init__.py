@@ -1,1 +1,1 @@
-"""A real source side on one machine from released artifacts: for demo, tests and benchmarks."""
+"""Real databases, Kafka and Connect on one machine, for the demo, tests and benchmarks."""

@@ -1,4 +1,4 @@
-"""The released software of the stack: pinned, fetched once, unpacked in the cache."""
+"""Fetches the pinned releases of the stack's Java servers once, and unpacks them in the cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdc.runtime.jars import Artifact, Report, fetch, read_lock
 from cdc.runtime.java import JavaInstallation, find_java
 
 LOCK = read_lock(Path(__file__).with_name("artifacts.lock"))
-"""All files of the server side, by bundle."""
+"""The pinned files of the stack's Java servers, by bundle."""
 
 CONVERTER_CLASS = "io.apicurio.registry.utils.converter.AvroConverter"
 _CONVERTER_SERVICE = "META-INF/services/org.apache.kafka.connect.storage.Converter"
@@ -24,10 +24,10 @@ class Software:
     """The folders of the fetched software.
 
     Args:
-        java: The Java that runs it.
+        java: The Java that runs the software.
         kafka: Folder of Kafka's and Connect's jars.
-        connectors: ``plugin.path`` entries with Debezium's connectors, by kind of source.
-        converter: A ``plugin.path`` entry with the Avro converter.
+        connectors: Folder of Debezium's connector by kind of source, an entry of ``plugin.path``.
+        converter: Folder of the Avro converter, an entry of ``plugin.path``.
         registry: Folder of the schema registry.
     """
 
@@ -39,7 +39,7 @@ class Software:
 
 
 def version_of(bundle: str, name: str) -> str:
-    """The pinned version of an artifact, for example of ``kafka``'s ``kafka-clients``."""
+    """Return the pinned version of an artifact, for example of ``kafka-clients`` in ``kafka``."""
     return next(a.revision for a in LOCK[bundle] if a.name == name)
 
 
@@ -50,7 +50,7 @@ def fetch_software(
 
     Args:
         kinds: Kinds of source whose connectors are needed.
-        cache: Cache folder; by default the one of ``cdc.runtime.jars``.
+        cache: Cache folder; by default the cache of ``cdc.runtime.jars``.
         report: Takes lines of progress.
 
     Raises:
@@ -93,9 +93,9 @@ def unpack(folder: Path) -> None:
 def _declare_converter(folder: Path) -> None:
     """Turn the converter's jars into a Connect plugin.
 
-    The converter has no service entry. Without an entry, Connect scans every class of every plugin
-    at its start, which takes 16 s and 630 MB instead of 3 s and 170 MB. So a jar with the entry is
-    added.
+    The converter's jars have no entry in ``META-INF/services``. Without it, Connect scans every
+    class of every plugin at its start, which takes 16 s and 630 MB instead of 3 s and 170 MB. So a
+    jar with the entry is added.
     """
     plugin = folder / "apicurio-avro-converter"
     plugin.mkdir()

@@ -1,8 +1,8 @@
-"""Programs from Debian's packages, unpacked into the cache: without installation, without root.
+"""Unpacks Debian's packages into the cache, without installing them and without root.
 
 APT itself finds, fetches and authenticates the packages, with the mirrors and keys of this
-machine's configuration. Its lists and downloads are in folders of the stack, so the system's lists
-stay unchanged and may be old or empty.
+machine's configuration. Its lists and downloads are in a temporary folder of the cache. So the
+system's lists stay unchanged, and they may be old or empty.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Package:
     """A Debian package and the conditions for accepting it.
 
     Args:
-        name: Its name.
-        suite: A suite of Debian besides those that this machine is configured for. From such a
-            suite, all dependencies are fetched, including the C library and its loader. With None
-            the package is fetched from the configured suites, without dependencies that are
-            installed already.
+        name: The package's name.
+        suite: A suite of Debian in place of those that this machine is configured for. All
+            dependencies are then fetched from this suite, including the C library and its loader.
+            With None, the package is fetched from the configured suites, without dependencies that
+            are installed already.
         version: The only version that is accepted; None accepts the version of the suite.
         sha256: Checksum of the package's file by architecture, if only one file is accepted.
         also: Packages to fetch in addition.
@@ -50,7 +50,7 @@ class Package:
 
 
 def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
-    """The folder of the newest version unpacked before, or None."""
+    """Return the cache's folder of the newest acceptable version; None if there is none."""
     # A version of Debian's begins with a digit; a suite's name does not.
     folders = [
         folder
@@ -61,16 +61,16 @@ def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
 
 
 def unpack(package: Package, *, cache: Path | None = None, report: Report | None = None) -> Path:
-    """Return the folder of the unpacked package and its dependencies, fetched once.
+    """Return the folder of the unpacked package; fetch it and its dependencies on the first call.
 
     Args:
         package: The package.
-        cache: Cache folder; by default the one of ``cdc.runtime.jars``.
+        cache: Cache folder; by default the cache of ``cdc.runtime.jars``.
         report: Takes lines of progress.
 
     Raises:
-        UnavailableError: This machine has no APT, or its mirror does not have the package.
-        StackError: A file is not the one that was pinned, or cannot be unpacked.
+        UnavailableError: This machine has no APT, or its mirror lacks the accepted version.
+        StackError: A file does not have the pinned checksum, or cannot be unpacked.
     """
     report = report or _silent
     for program in ("apt-get", "dpkg-deb"):
@@ -123,10 +123,10 @@ def _fetch(package: Package, staging: Path, folder: Path, report: Report) -> Pat
 
 
 class _Apt:
-    """APT with the machine's configuration but state of its own.
+    """APT with this machine's configuration, but with its own lists and downloads.
 
     Args:
-        folder: Holds the state.
+        folder: Holds the lists and downloads.
         package: The wanted package.
     """
 
@@ -159,7 +159,7 @@ class _Apt:
         self._apt("update", limit_s=_UPDATE_LIMIT_S)
 
     def narrow_to(self, suite: str) -> None:
-        """Replace the configured suites by another one of the same mirror."""
+        """Replace the configured suites by another suite of the same mirror, and fetch its list."""
         targets = self._apt(
             "indextargets",
             "--format",
@@ -176,7 +176,7 @@ class _Apt:
             )
         sources = self._folder / "sources.list"
         sources.write_text(f"deb {mirrors[0]} {suite} main\n", "utf-8")
-        # The closure is computed from the suite alone, without this machine's installed packages.
+        # APT takes all dependencies from this suite, as if no package were installed here.
         self._settings["Dir::Etc::SourceList"] = sources
         self._settings["Dir::Etc::SourceParts"] = "/dev/null"
         self._settings["Dir::State::status"] = self._folder / "status"
@@ -190,7 +190,7 @@ class _Apt:
         self._config.write_text("\n".join(lines) + "\n", "utf-8")
 
     def candidate(self) -> str | None:
-        """The version that would be fetched, or None."""
+        """Return the version that would be fetched; None if the suites lack the package."""
         answer = _run(
             ["apt-cache", f"--config-file={self._config}", "policy", self._package.name], 60
         )
@@ -198,7 +198,7 @@ class _Apt:
         return None if found is None or found[1] == "(none)" else found[1]
 
     def download(self) -> list[Path]:
-        """Fetch the package and its dependencies."""
+        """Fetch the package and its dependencies; return their files."""
         plan = self._apt("install", "--simulate", self._package.name, *self._package.also)
         names = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
         wanted = [name for name in names if not name.startswith(self._package.without or "\0")]
@@ -218,6 +218,7 @@ class _Apt:
 
 
 def _run(command: Sequence[str], limit_s: float, folder: Path | None = None) -> str:
+    """Run a command within a limit, and return its output."""
     what = f"{Path(command[0]).name} {next((a for a in command[1:] if a.isalpha()), '')}".strip()
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
@@ -250,12 +251,12 @@ def _folder(cache: Path | None) -> Path:
 
 
 def _prefix(package: Package) -> str:
-    """The prefix of the names of this package's folders; its version follows."""
+    """Return the beginning of the names of a package's folders, before the version."""
     return "_".join(filter(None, (package.name, package.suite)))
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """Sorts 10.11.9 before 10.11.19."""
+    """Return a key that sorts 10.11.9 before 10.11.19."""
     return [(int(number or 0), text) for number, text in re.findall(r"(\d*)(\D*)", name)]
 
 

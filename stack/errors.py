@@ -14,11 +14,11 @@ class ServerDiedError(StackError):
 
 
 class UnavailableError(StackError):
-    """A server that this machine neither has nor can fetch; stacks without it still work.
+    """This machine lacks a server and cannot fetch it; stacks without this server still work.
 
     Args:
-        message: The reason why it is not available.
-        remedy: What to do about it.
+        message: The reason why the server is not available.
+        remedy: What to do about this.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class JavaServer:
 
     Args:
         folder: Working directory, which also holds configuration and data.
-        port: Port it listens on.
+        port: Port that the server listens on.
         software: Finds the fetched software.
     """
 
@@ -46,11 +46,12 @@ class JavaServer:
         self._software = software
 
     def _java(self, *arguments: str) -> tuple[str, ...]:
+        """Return a command line of Java with these arguments."""
         java = self._software().java
         return (str(java.executable), *java.options, *_LOGGING, *arguments)
 
     def _answers(self, path: str, login: tuple[str, str] | None = None) -> str | None:
-        """The reason why a request for this path fails, or None when it succeeds."""
+        """Return the reason why a request for this path fails; None if it succeeds."""
         try:
             answer = httpx.get(f"http://{HOST}:{self.port}{path}", auth=login, timeout=_PROBE_S)
         except httpx.HTTPError as error:
@@ -142,12 +143,12 @@ class Registry(JavaServer):
                 f"the schema registry in {self._software().registry} has no runner jar",
                 remedy="Remove that folder from the cache, then run again.",
             )
-        # With the default store in memory, it would number schemas from 1 again after a restart,
-        # and every topic would be decoded wrongly. WRITE_DELAY=0: an id is on disk once it is
-        # handed out.
+        # With the default store in memory, the registry would number schemas from 1 again after a
+        # restart, and every topic would be decoded wrongly. With WRITE_DELAY=0, an id is on disk
+        # before a client gets it.
         database = f"jdbc:h2:file:{self.folder / 'registry'};WRITE_DELAY=0"
         argv = self._java(
-            # It serves few requests: a small heap and the quick compiler make it start sooner.
+            # The registry serves few requests. A small heap and the quick compiler start it sooner.
             *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             f"-Dquarkus.http.host={HOST}",
             f"-Dquarkus.http.port={self.port}",
@@ -163,14 +164,14 @@ class Registry(JavaServer):
 class Connect(JavaServer):
     """A Kafka Connect worker with Debezium, the Avro converter and exactly-once sources.
 
-    Its REST interface requires a login: a client that can send a configuration for validation gets
-    in return the values that the configuration providers read for it.
+    Its REST interface requires a login. A client can send a configuration for validation, and the
+    answer shows the values that the configuration providers read, which may be secrets.
 
     Args:
         folder: Working directory.
-        port: Port of its REST interface.
+        port: Port of the REST interface.
         kafka_port: Kafka's port.
-        passwords: Their folder is the only one that the configuration providers may read.
+        passwords: Their folder is the only folder that the configuration providers may read.
         software: Finds the fetched software.
     """
 
@@ -221,7 +222,7 @@ class Connect(JavaServer):
 
 
 def kafka_properties(port: int, controller_port: int, data: Path) -> dict[str, str]:
-    """Configuration of a single node: internal topics with one copy and few partitions."""
+    """Return the settings of a single node, whose internal topics have one copy each."""
     one_copy = (
         "offsets.topic.replication.factor",
         "transaction.state.log.replication.factor",
@@ -251,7 +252,7 @@ def kafka_properties(port: int, controller_port: int, data: Path) -> dict[str, s
 def connect_properties(
     port: int, kafka_port: int, secrets: Path, plugins: tuple[Path, ...]
 ) -> dict[str, str]:
-    """Configuration of one distributed worker."""
+    """Return the settings of a single worker in Connect's distributed mode."""
     topics = {f"{kind}.storage.topic": f"connect-{kind}" for kind in ("config", "offset", "status")}
     providers = {"env": "EnvVar", "file": "File", "directory": "Directory"}
     classes = {
@@ -301,10 +302,10 @@ _LARGEST_MESSAGE_BYTES = 20 * 1024 * 1024
 
 
 def _render(properties: Mapping[str, str]) -> str:
-    """A Java properties file; of the stack's values, only backslashes need escaping."""
+    """Return the text of a Java properties file, in which backslashes are escaped."""
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in properties.items())
 
 
 def _cluster_id() -> str:
-    """A Kafka cluster id: 16 random bytes; a leading dash would look like an option."""
+    """Return a random Kafka cluster id, which begins with T, since a dash would be an option."""
     return "T" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii")[1:22]

@@ -29,14 +29,14 @@ PAIRS = {
 }
 """Names of the primary and the replica of each kind."""
 SHARED = ("kafka", "kafka_controller", "registry", "connect")
-"""The parts of every stack that need a port."""
+"""The ports that every stack has besides those of its databases."""
 METASTORE = "metastore"
 S3 = "s3"
 TRINO = "trino"
 OPTIONAL = (METASTORE, S3, TRINO)
 """Servers that a stack has only on request."""
 NEEDED = {TRINO: (METASTORE,)}
-"""By optional server, the other ones that it needs."""
+"""By optional server, the other optional servers that it needs."""
 SECRETS = "secrets"
 """Folder of the passwords, inside the stack's folder."""
 
@@ -48,9 +48,10 @@ class Record:
     The record names the programs that wrote the data, since other versions cannot read the data.
 
     Args:
-        ports: Port of each server by name, and of Kafka's controller.
-        binaries: The PostgreSQL that wrote the data; None if it is not a source of this stack.
-        installations: By kind, the MySQL or MariaDB that wrote the data, if it is a source.
+        ports: Port of each server by name, and the port of Kafka's controller.
+        binaries: The PostgreSQL that wrote the data; None if the stack has no PostgreSQL.
+        installations: The MySQL and the MariaDB that wrote the data, by kind, if the stack has
+            them.
     """
 
     ports: dict[str, int]
@@ -121,12 +122,12 @@ class Layout:
 
     @property
     def pairs(self) -> tuple[PostgresPair | MysqlPair, ...]:
-        """The sources."""
+        """The stack's databases, each a primary with its replica."""
         return (*(() if self.postgres is None else (self.postgres,)), *self.mysql.values())
 
     @property
     def optional(self) -> tuple[Metastore | ObjectStore | Trino, ...]:
-        """Servers besides the sources that only some stacks have."""
+        """The servers of this stack that were added on request, apart from the databases."""
         return tuple(one for one in (self.metastore, self.s3, self.trino) if one is not None)
 
     @property
@@ -147,8 +148,8 @@ def layout(
     Args:
         folder: The stack's folder.
         record: The record in the folder.
-        software: Finds the fetched software; called only to start a Java server.
-        trino_software: Finds the software of Trino; called only to start it.
+        software: Finds the fetched software. It is called only for the start of a Java server.
+        trino_software: Finds Trino's software. It is called only for the start of Trino.
     """
     ports = record.ports
     passwords = Passwords(folder / SECRETS)
@@ -195,6 +196,7 @@ def layout(
 
 
 def _two_ports(kind: str, ports: Mapping[str, int]) -> tuple[int, int]:
+    """Return the ports of the primary and the replica of a kind of source."""
     primary, replica = PAIRS[kind]
     return ports[primary], ports[replica]
 
@@ -206,6 +208,7 @@ def _trino(folder: Path, ports: Mapping[str, int], software: Callable[[], TrinoS
 
 
 def _installation(kind: str, found: Mapping[str, str | None]) -> Installation:
+    """Return the installation that a stack's record describes."""
     root = found["root"]
     return Installation(
         kind,

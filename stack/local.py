@@ -1,4 +1,4 @@
-"""The whole stack: every server, in one folder."""
+"""The whole stack, with all of its servers in one folder."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class LocalStack:
 
     Args:
         folder: Holds all data, logs and secrets.
-        cache: Cache of downloads; by default the one of ``cdc.runtime.jars``.
-        report: Receives lines of progress of the context manager.
+        cache: Cache of downloads; by default the cache of ``cdc.runtime.jars``.
+        report: Receives lines of progress, if a method gets no receiver of its own.
     """
 
     def __init__(
@@ -94,16 +94,17 @@ class LocalStack:
 
         Args:
             report: Receives lines of progress.
-            sources: Kinds of source to add, of ``KINDS``, to those that the stack has; by default a
-                new stack gets PostgreSQL.
-            optional: Other servers to add, of ``OPTIONAL``, with those that they need. The stack
-                keeps them from then on.
+            sources: Kinds of source to add, of ``KINDS``. By default, none is added, and a new
+                stack gets PostgreSQL.
+            optional: Servers of ``OPTIONAL`` to add. The servers that they need are added, too, and
+                every later start includes all of them.
 
         Returns:
             The status of every server.
 
         Raises:
-            ServerDiedError: A server ended or did not become ready; carries the end of its log.
+            ServerDiedError: A server ended or did not become ready. The message has the end of its
+                log.
             StackError: The stack cannot be started.
         """
         report = report or self._report
@@ -123,7 +124,7 @@ class LocalStack:
             if before and fine and not lacking and len(kinds) == len(had):
                 report(f"the stack in {self.folder} is already up")
                 return before
-            # First of all, so that a machine without Java, a network or such a database fails
+            # This comes first: a machine without Java, a network or such a database then fails
             # before anything is created.
             fetch_software(kinds, self._cache, report)
             if TRINO in lacking:
@@ -135,23 +136,23 @@ class LocalStack:
             }
             self._create(report, kinds, installations, optional)
             if before and len(kinds) > len(had):
-                # It looks for connectors when it starts, and continues from its position.
+                # Connect finds new connectors only at its start. It continues from its position.
                 self.server("connect").stop()
             self._start_all(report)
             return self.status()
 
     def down(self, *, delete: bool = False, report: Report | None = None) -> None:
-        """Stop every server; no process is left.
+        """Stop every server, with all of its processes.
 
         Args:
-            delete: Remove all data, logs and secrets too.
+            delete: Whether to remove all data, logs and secrets, too.
             report: Receives lines of progress.
         """
         report = report or self._report
         if self._exists():
             with self._locked():
                 layout = self._layout()
-                # Clients before the servers that they need, so that each can end without errors.
+                # Clients end before the servers that they need, so that they end without errors.
                 groups: tuple[tuple[Server, ...], ...] = (
                     (layout.connect, layout.registry, *layout.optional),
                     (*(pair.replica for pair in layout.pairs), layout.kafka),
@@ -164,7 +165,7 @@ class LocalStack:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def status(self) -> list[ServerStatus]:
-        """Every server's status; empty when there is no stack in the folder."""
+        """Return every server's status; empty if there is no stack in the folder."""
         if not self._exists():
             return []
         servers = self._layout().servers
@@ -172,11 +173,11 @@ class LocalStack:
             return list(pool.map(lambda server: status_of(server, self._process(server)), servers))
 
     def env(self) -> dict[str, str]:
-        """The variables of ``stack env``; no value holds a password."""
+        """Return the variables of ``stack env``; no value contains a password."""
         return self.addresses().env()
 
     def addresses(self, database: str = DATABASE) -> Addresses:
-        """The addresses of this stack's servers.
+        """Return the addresses of this stack's servers.
 
         Args:
             database: The database that is captured.
@@ -195,29 +196,29 @@ class LocalStack:
         folder: Path | None = None,
         kinds: Collection[str] = KINDS,
     ) -> str:
-        """A ``tributary.yaml`` for this stack.
+        """Return a ``tributary.yaml`` for this stack.
 
         Args:
             source: Name of the source.
             database: The database that is captured.
-            folder: Holds lake and state; by default the stack's folder.
-            kinds: The stack's sources to name; by default all.
+            folder: Folder of the lake and the state; by default the stack's folder.
+            kinds: Kinds of source to write into the file; by default all that the stack has.
         """
         addresses = self.addresses(database)
         wanted = tuple(kind for kind in addresses.kinds if kind in kinds)
         return project_text(replace(addresses, kinds=wanted), folder or self.folder, source)
 
     def versions(self) -> dict[str, str]:
-        """Version of each database by its kind."""
+        """Return the version of each database by its kind."""
         record = Record.read(self.folder)
         found = {} if record.binaries is None else {POSTGRES: record.binaries.version}
         return found | {kind: one.version for kind, one in record.installations.items()}
 
     def server(self, name: str) -> RunningServer:
-        """A handle on one server.
+        """Return a handle on one server.
 
         Args:
-            name: As ``status`` shows it, for example ``primary`` or ``mariadb_replica``.
+            name: The server's name in ``status``, for example ``primary`` or ``mariadb_replica``.
 
         Raises:
             StackError: There is no such server.
@@ -231,7 +232,7 @@ class LocalStack:
         return RunningServer(servers[name], self._process(servers[name]))
 
     def psql(self, sql: str, *, database: str = DATABASE, replica: bool = False) -> str:
-        """Run SQL as the superuser, for set-up that the product's roles may not do.
+        """Run SQL as PostgreSQL's superuser, for work that the product's roles may not do.
 
         Args:
             sql: The statements.
@@ -267,7 +268,7 @@ class LocalStack:
         return server.sql(*statements, database=database)
 
     def write_config(self, path: Path) -> bool:
-        """Write a ready ``tributary.yaml`` if there is none; return whether it did."""
+        """Write a ready ``tributary.yaml`` unless it exists; return whether it was written."""
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(self.config_text())
@@ -276,7 +277,7 @@ class LocalStack:
         return True
 
     def remove_config(self, path: Path) -> bool:
-        """Remove an unedited ``tributary.yaml`` of the stack; return whether it was removed."""
+        """Remove the stack's unedited ``tributary.yaml``; return whether it was removed."""
         wrote = self.wrote(path)
         if wrote:
             path.unlink()
@@ -319,7 +320,7 @@ class LocalStack:
             try:
                 done, _ = wait(started, return_when=FIRST_EXCEPTION)
             finally:
-                # After an error or an interrupt, the other waits would only delay it.
+                # After an error or an interrupt, the other waits would only delay the command.
                 abort.set()
         for future in (*done, *started):
             future.result()
@@ -350,7 +351,7 @@ class LocalStack:
         installations: Mapping[str, Installation],
         optional: Collection[str],
     ) -> None:
-        """Make the folders, choose ports, and record the facts for later calls."""
+        """Create what the servers need before a start: folders, ports, logins, and the record."""
         for name in kinds:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         for name in ("run", "logs", SECRETS):
@@ -376,13 +377,14 @@ class LocalStack:
             write_option_file(kind, ports, self.passwords)
 
     def _lacks(self, kind: str) -> StackError:
+        """Return the error for a kind of source that the stack does not have."""
         return StackError(
             f"the stack in {self.folder} has no {kind}",
             remedy=f"Run `tributary stack up --source {kind}`.",
         )
 
     def _held(self, kept: Mapping[str, int]) -> set[int]:
-        """Ports on which this stack's own live servers listen."""
+        """Return the ports on which this stack's own running servers listen."""
         if not kept:
             return set()
         held = {s.port for s in self._layout().servers if self._process(s).find() is not None}
@@ -402,7 +404,7 @@ class LocalStack:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Allow one `up` or `down` at a time in a folder."""
+        """Hold the folder's lock during a block, since `up` and `down` must not overlap."""
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             with FileLock(self.folder / "stack.lock", timeout=_LOCK_LIMIT_S):

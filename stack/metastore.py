@@ -1,4 +1,4 @@
-"""A Hive Metastore, the catalog of table names, from the jars that come with pyspark."""
+"""Runs a Hive Metastore, the catalog of table names, from the jars that pyspark has."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from stack.process import Command
 from stack.secrets import private_folder
 
 _PROBE_S = 3.0
-# Its libraries are older than Java's modules and access their internals.
+# The metastore's libraries are older than Java's modules, and access the modules' internals.
 _OPENED = tuple(
     f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "net", "util")
 )
 
 
 class Metastore(JavaServer):
-    """A Hive Metastore with a Derby database of its own for its tables."""
+    """A Hive Metastore, which stores its data in a Derby database of its own."""
 
     name = "metastore"
 

@@ -33,7 +33,7 @@ class MysqlServer:
     Args:
         instance: The server.
         installation: The programs.
-        user: The user that runs it.
+        user: The user that runs the server.
         passwords: Passwords of the roles.
     """
 
@@ -91,7 +91,7 @@ class MysqlServer:
             limit_s: Bound of each statement, in seconds.
 
         Returns:
-            The rows of the last one.
+            The rows of the last statement.
 
         Raises:
             StackError: A statement failed or took too long.
@@ -165,7 +165,7 @@ class MysqlReplica(MysqlServer):
             self.data.configure(REPLICA_SETTINGS[self._kind])
 
     def follow(self, primary: MysqlPrimary) -> None:
-        """Start the replication from the primary's first transaction on."""
+        """Make the replica follow the primary, unless it does so already."""
         if not self.data.unfinished and self._state().get("port") == str(primary.port):
             return
         password = self._passwords.get(REPLICATOR)
@@ -175,7 +175,7 @@ class MysqlReplica(MysqlServer):
                 f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='{HOST}', SOURCE_PORT={primary.port},"
                 f" SOURCE_USER='{REPLICATOR}', SOURCE_PASSWORD='{password}',"
                 " SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1,"
-                # It tries for ever; newer servers would give up after some tries.
+                # With 0, the replica tries for ever. By default, newer servers give up.
                 " SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT=0",
                 "START REPLICA",
             ]
@@ -208,7 +208,7 @@ class MysqlReplica(MysqlServer):
         return f"it does not replicate (receiver {state['io']}, applier {state['sql']}): {reason}"
 
     def _state(self) -> dict[str, str]:
-        """The state of its replication; empty when it does not replicate."""
+        """Return the state of the replication; empty if the replica follows no primary."""
         new = self._kind == MYSQL
         statement = "SHOW REPLICA STATUS" if new else "SHOW SLAVE STATUS"
         rows, names = self._sql([statement], None, _PROBE_LIMIT_S)
@@ -261,11 +261,11 @@ class MysqlPair:
         )
 
     def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:
-        """Start both, first the primary, then the replica that follows it.
+        """Start the primary, and then the replica that follows it.
 
         Args:
             ensure: Starts a server unless it runs, and waits until it is ready.
-            end: Ends a server that runs.
+            end: Ends a server if it runs.
         """
         for server in (self.primary, self.replica):
             if server.data.unfinished:

@@ -24,10 +24,10 @@ class Instance:
     """The facts of one server of a stack.
 
     Args:
-        name: Its name in the stack.
-        folder: Its data directory.
-        port: Port that it listens on.
-        server_id: Its number among the servers that replicate from each other.
+        name: The server's name in the stack.
+        folder: The server's data directory.
+        port: Port that the server listens on.
+        server_id: The server's number among the servers that replicate from each other.
     """
 
     name: str
@@ -85,7 +85,7 @@ class DataDirectory:
         return "".join(f"{line};\n" for line in lines)
 
     def _maker(self) -> list[str]:
-        """The command that makes a data directory."""
+        """Return the command that makes the data directory."""
         places = [f"--{name}={path}" for name, path in self._installation.places.items()]
         if self._kind == MYSQL:
             return [

@@ -51,10 +51,10 @@ REPLICA_SETTINGS: Mapping[str, Mapping[str, str]] = {
 
 
 def roles_sql(kind: str, host: str) -> list[str]:
-    """The roles and their rights: exactly those that the product documents.
+    """Return the statements that create the database and the roles with their documented rights.
 
-    ``admin`` grants the rights on schema ``tributary`` that capture, snapshot and marker need,
-    since it makes the tables there.
+    The statements have placeholders for the passwords. ``admin`` creates the tables in the schema
+    ``tributary``, so it also grants the rights on them that capture, snapshot and marker need.
 
     Args:
         kind: ``mysql`` or ``mariadb``.

@@ -1,4 +1,4 @@
-"""The search for a MySQL and a MariaDB: by a setting, on the PATH, or in Debian's packages.
+"""Finds MySQL and MariaDB by a setting, on the PATH, or in Debian's packages.
 
 Debian's stable release has MariaDB. Only Debian's unstable release has MySQL, and the version there
 changes. If the tested version is no longer there, the stack reports that MySQL is not available.
@@ -72,7 +72,7 @@ PRODUCTS = {
         Package("mariadb-server-core", also=("mariadb-client-core",)),
     ),
 }
-"""The values of `stack up --source` besides PostgreSQL."""
+"""The products by kind, with the kinds as in `stack up --source`."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,9 @@ class Installation:
 
     Args:
         kind: A key of ``PRODUCTS``.
-        server: Its server program.
-        version: For example ``10.11.19``.
-        root: The folder of its unpacked packages, or None when it is installed.
+        server: The server program.
+        version: The version, for example ``10.11.19``.
+        root: The folder of the unpacked packages; None if the product is installed.
     """
 
     kind: str
@@ -112,7 +112,7 @@ class Installation:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that its programs need."""
+        """The environment variables that unpacked programs need, if any."""
         # With a C library in that folder, other programs could not be loaded any more.
         if self.root is None or self._loader is not None:
             return {}
@@ -120,7 +120,7 @@ class Installation:
 
     @property
     def places(self) -> dict[str, Path]:
-        """Server settings for the folders that packages have when they are installed."""
+        """Settings that name the unpacked folders; empty if the product is installed."""
         if self.root is None:
             return {}
         share = self.root / "usr" / "share" / "mysql"
@@ -133,6 +133,7 @@ class Installation:
 
     @property
     def _loader(self) -> Path | None:
+        """The loader of the C library that was unpacked with the server; None if there is none."""
         if self.root is None:
             return None
         return next(_libraries(self.root).glob("ld-linux*.so*"), None)
@@ -145,12 +146,12 @@ def find_installation(
 
     Args:
         kind: A key of ``PRODUCTS``.
-        cache: Cache of downloads; by default the one of ``cdc.runtime.jars``.
+        cache: Cache of downloads; by default the cache of ``cdc.runtime.jars``.
         report: Receives lines of progress.
 
     Raises:
-        UnavailableError: There is none, and it cannot be fetched.
-        StackError: The setting names something else, or the fetched files are wrong.
+        UnavailableError: This machine lacks the product, and it cannot be fetched.
+        StackError: The setting names another program, or the fetched files are wrong.
     """
     product = PRODUCTS[kind]
     if named := os.environ.get(product.variable):
@@ -196,7 +197,7 @@ def _installed(product: Product) -> Iterator[Path]:
 
 
 def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation | str:
-    """The installation of a server program, or the reason why it is not usable."""
+    """Return the installation of a server program, or the reason why it is not usable."""
     product = PRODUCTS[kind]
     candidate = Installation(kind, server, "", root)
     try:

@@ -1,4 +1,4 @@
-"""A server with the interface of S3: moto's, as a process."""
+"""Runs moto's server, which has the interface of S3, as a process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stack.secrets import private_folder
 BUCKET = "tributary"
 """The bucket of the stack's lake."""
 ACCESS_KEY = "tributary"
-"""The login of the lake; its secret is in the stack's folder of secrets."""
+"""The access key for the lake; its secret key is in the stack's folder of secrets."""
 
 _PROBE_S = 3.0
 _CREATE_S = 10.0
@@ -25,11 +25,11 @@ _CREATE_S = 10.0
 class ObjectStore:
     """An S3-compatible server that holds all objects in memory, until it stops.
 
-    It takes any credentials: nothing else than the machine's own programs can reach it.
+    The server accepts any credentials, since only programs on this machine can reach it.
 
     Args:
         folder: Working directory.
-        port: Port it listens on.
+        port: Port that the server listens on.
     """
 
     name = "s3"
@@ -48,16 +48,16 @@ class ObjectStore:
         return f"http://{HOST}:{self.port}"
 
     def prepare(self) -> None:
-        """Make the folder that it runs in."""
+        """Make the server's folder."""
         private_folder(self.folder)
 
     def command(self) -> Command:
-        """The command that starts it."""
+        """The command that starts the server."""
         argv = (sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(self.port))
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """The reason why it is not ready, or None when it is."""
+        """The reason why the server is not ready; None when it is ready."""
         try:
             answer = httpx.get(f"{self.endpoint}/moto-api/data.json", timeout=_PROBE_S)
         except httpx.HTTPError as error:
@@ -65,7 +65,7 @@ class ObjectStore:
         return None if answer.is_success else f"answers with HTTP {answer.status_code}"
 
     def create_bucket(self, name: str = BUCKET) -> None:
-        """Create a bucket; one that exists stays as it is.
+        """Create a bucket; an existing bucket stays as it is.
 
         Raises:
             StackError: The server refuses.

@@ -1,4 +1,4 @@
-"""Ports of the stack: free ones, kept over restarts while they stay free."""
+"""Chooses the stack's ports, which stay the same over restarts while they are free."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ATTEMPTS = 500
 def is_free(port: int) -> bool:
     """Whether a server could listen on this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do, so that an earlier server's connections in TIME_WAIT do not count.
+        # Servers set this too. Connections of an earlier server in TIME_WAIT then do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -37,7 +37,7 @@ def choose(
     Args:
         names: The names that need a port.
         kept: Ports of an earlier run.
-        held: Kept ports that are not free because their owner runs.
+        held: Kept ports on which the stack's own running servers listen.
 
     Raises:
         StackError: No free port was found.

@@ -88,14 +88,14 @@ class Binaries:
 
     Args:
         folder: The folder of ``postgres`` and ``initdb``.
-        version: As ``postgres --version`` prints it, for example ``15.18``.
+        version: The version, for example ``15.18``.
     """
 
     folder: Path
     version: str
 
     def path(self, program: str) -> str:
-        """The path of one of its programs."""
+        """Return the path of one of the installation's programs."""
         return str(self.folder / program)
 
 
@@ -103,7 +103,7 @@ def find_binaries() -> Binaries:
     """Find the first usable PostgreSQL of ``PATH``, ``pg_config``, the system, and the wheel.
 
     Raises:
-        StackError: There is none; the message names the refused ones.
+        StackError: There is no usable PostgreSQL. The message names the refused ones.
     """
     refused = []
     for folder in _folders():
@@ -305,7 +305,7 @@ class Primary(PostgresServer):
 
 
 class Replica(PostgresServer):
-    """A physical standby of the primary; it follows by streaming through a slot."""
+    """A physical standby, which follows the primary by streaming through a slot."""
 
     name = "replica"
 
@@ -383,11 +383,11 @@ class PostgresPair:
         )
 
     def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:
-        """Start both, first the primary, then the replica that copies it.
+        """Start the primary, and then the replica that copies it.
 
         Args:
             ensure: Starts a server unless it runs, and waits until it is ready.
-            end: Ends a server that runs.
+            end: Ends a server if it runs.
         """
         if self.primary.unfinished:
             end(self.primary)

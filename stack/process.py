@@ -28,7 +28,7 @@ class Command:
     """The command that starts a server.
 
     Args:
-        argv: Program and arguments; never a secret, since every user can read them.
+        argv: Program and arguments. They contain no secret, since every user can read them.
         folder: Working directory of this server alone. Processes in it belong to the server.
         environment: Variables in addition to those of this process.
     """
@@ -89,11 +89,14 @@ class ServerProcess:
 
     @property
     def was_started(self) -> bool:
-        """Whether the server was started and not stopped since, dead or alive."""
+        """Whether the server was started and not stopped since; it may have died."""
         return self._record.exists()
 
     def find(self) -> psutil.Process | None:
-        """The live process, or None. A process with its pid but another start time is ignored."""
+        """Return the recorded process if it lives, else None.
+
+        A process with the recorded pid but another start time is a different process.
+        """
         try:
             record = json.loads(self._record.read_text("utf-8"))
             process = psutil.Process(record["pid"])
@@ -104,7 +107,7 @@ class ServerProcess:
         return process
 
     def memory_bytes(self) -> int:
-        """Resident memory of the process and its children; shared pages count once per process."""
+        """Return the resident memory of all processes; shared pages count once per process."""
         total = 0
         for process in self._family():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -112,7 +115,7 @@ class ServerProcess:
         return total
 
     def stop(self, sign: signal.Signals, limit_s: float) -> None:
-        """Send the server a signal, wait, then kill what remains of it and its children."""
+        """Send the server a signal, wait for its end, and kill its processes that remain."""
         family = self._family()
         if process := self.find():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -137,7 +140,7 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def _family(self) -> list[psutil.Process]:
-        """The process, its children, and strays that work in the server's folder.
+        """Return the process, its children, and its program's other processes in its folder.
 
         PostgreSQL's children have sessions of their own and outlive a killed postmaster for a
         moment, so neither the process group nor the tree contains them all.
@@ -174,7 +177,7 @@ class ServerProcess:
 
 @atexit.register
 def _take_note() -> None:
-    """Forget children that another process has ended."""
+    """Reap the children that have ended, and drop their handles."""
     for pid, child in list(_CHILDREN.items()):
         if child.poll() is not None:
             _CHILDREN.pop(pid, None)

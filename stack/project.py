@@ -1,4 +1,4 @@
-"""Everything that a user of the stack needs: addresses, exports and a ready ``tributary.yaml``."""
+"""The addresses of a stack's servers, its shell exports, and a ready ``tributary.yaml``."""
 
 from __future__ import annotations
 
@@ -155,12 +155,12 @@ class Addresses:
 
 
 def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> str:
-    """A ready ``tributary.yaml``.
+    """Return the text of a ready ``tributary.yaml``.
 
     Args:
         addresses: The addresses of the servers.
-        folder: Holds lake and state.
-        source: Name of the source; for MySQL and MariaDB, the prefix before the kind.
+        folder: Folder of the lake and the state.
+        source: Name of the source. For MySQL and MariaDB, it is the prefix before the kind.
     """
     credentials = "".join(
         f"      {purpose}:\n        user: {role}\n"

@@ -26,7 +26,7 @@ class Passwords:
         return self.folder / f"{role}.password"
 
     def get(self, role: str) -> str:
-        """The role's password, generated when there is none yet."""
+        """Return the role's password; generate it on the first call."""
         path = self.file(role)
         if not path.exists():
             write_private(path, secrets.token_urlsafe(24))
@@ -38,7 +38,7 @@ class Passwords:
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder, or change one, so that only its owner can enter: it holds rows or secrets."""
+    """Make a folder for rows or secrets; only its owner can enter it, even if it existed."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)
 

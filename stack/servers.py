@@ -49,11 +49,11 @@ class ServerStatus:
 
     Args:
         name: The server's name.
-        port: Port it listens on.
-        pid: Its process, or None.
+        port: Port that the server listens on.
+        pid: The server's process id; None if it does not run.
         memory_bytes: Resident memory of the process and its children.
         state: ``healthy``, ``unhealthy``, ``dead`` (it ended by itself) or ``stopped``.
-        detail: The reason why it is not healthy, with the end of the log if it died.
+        detail: The reason why the server is not healthy, with the end of the log if it died.
     """
 
     name: str
@@ -97,7 +97,7 @@ class RunningServer:
 
     @property
     def pid(self) -> int | None:
-        """Its process id, or None when it does not run."""
+        """The server's process id; None if it does not run."""
         process = self._process.find()
         return process.pid if process else None
 
@@ -121,7 +121,7 @@ class RunningServer:
         self.start()
 
     def log_tail(self, lines: int = 25) -> str:
-        """The last lines that it wrote."""
+        """The last lines that the server wrote."""
         return self._process.log_tail(lines)
 
 
@@ -137,10 +137,11 @@ def wait_ready(
         server: The server.
         process: Its process.
         report: Receives lines of progress.
-        abort: Ends the wait early, because another server failed.
+        abort: Ends the wait early when it is set, since another server failed.
 
     Raises:
-        ServerDiedError: It ended, or was not ready in time; carries the end of its log.
+        ServerDiedError: The server ended or was not ready in time. The message has the end of its
+            log.
         StackError: The wait ended early.
     """
     started = reported = time.monotonic()

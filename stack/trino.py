@@ -16,7 +16,7 @@ from stack.trino_software import TrinoSoftware
 CATALOG = "hudi"
 """The catalog that reads Hudi tables."""
 REDIRECTING_CATALOG = "hive"
-"""The catalog of the other tables of the metastore; it passes Hudi tables on."""
+"""The catalog of the metastore's other tables; it redirects queries of Hudi tables."""
 _PROBE_S = 3.0
 
 
@@ -25,7 +25,7 @@ class Trino:
 
     Args:
         folder: Working directory, which also holds the configuration.
-        port: Port of its HTTP interface.
+        port: Port of the HTTP interface.
         metastore_port: The metastore's port.
         software: Finds the fetched software.
     """
@@ -64,7 +64,7 @@ class Trino:
         software = self._software()
         argv = (
             *(str(software.java.executable), *software.java.options),
-            # It answers few queries: the quick compiler makes it start sooner.
+            # The server answers few queries. The quick compiler makes it start sooner.
             *("-Xmx1500m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-Duser.timezone=UTC", "-Dfile.encoding=UTF-8"),
             *("-Dconfig=config.properties", "--enable-native-access=ALL-UNNAMED"),

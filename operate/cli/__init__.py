@@ -1,4 +1,4 @@
-"""The command ``tributary``: parse, call, render."""
+"""The command ``tributary``: parses arguments, calls the operations, and prints results."""
 
 from __future__ import annotations
 
@@ -55,14 +55,15 @@ def root(
 
 def main() -> None:
     """Run the command line."""
-    # Without a handler, SIGTERM ends the process at once: leases would block other processes until
-    # they expire, and servers of the demo would keep running.
+    # Without a handler, SIGTERM would end the process at once. Its leases would then block other
+    # processes until they expire, and the demo's servers would keep running.
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     app(prog_name="tributary")
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
+    """Handle a signal: raise an error that ends the command, and bound the time until its end."""
     end_soon()
     if number == signal.SIGINT:
         raise KeyboardInterrupt

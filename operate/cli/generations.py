@@ -1,4 +1,4 @@
-"""``generations``: the copies of a table in the lake, and the removal of unneeded ones."""
+"""``generations``: lists the copies of a table in the lake, and removes unneeded ones."""
 
 from __future__ import annotations
 
@@ -100,6 +100,7 @@ def remove(
 
 
 def _plain(found: Iterable[Generation]) -> list[dict[str, Any]]:
+    """Return generations as plain values for JSON."""
     return [
         {
             "generation": one.number,

@@ -139,7 +139,7 @@ def run(
 
 
 def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
-    """Run once, show the results, and return the waiting tables whose error is not shown yet."""
+    """Run once and show the results; return the waiting tables of which no error was shown."""
     results = runs.once()
     if not renderer.json:
         _show_runs(renderer, results)
@@ -192,6 +192,7 @@ def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
 
 
 def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> None:
+    """Show silent captures or expiring topics, each with its remedy; in JSON under ``key``."""
     if renderer.json:
         renderer.document({key: [one.to_json() for one in found]})
         return
@@ -285,6 +286,7 @@ def _show_verification(renderer: Renderer, result: Any) -> None:
 
 
 def _key(key: Mapping[str, object]) -> str:
+    """Return a row's key as text."""
     return ", ".join(f"{name} = {value}" for name, value in key.items())
 
 

@@ -1,4 +1,4 @@
-"""The options of every command, and the form in which errors leave the program."""
+"""The options that every command has, and the output of errors that end a command."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 @dataclass
 class Invocation:
-    """The shared options of the running command, for code outside of it."""
+    """The output and verbosity of the running command, for the code that shows its error."""
 
     output: Output = Output.TEXT
     verbosity: int = 0
 
 
 class Commands(TyperGroup):
-    """The root group: shows errors with their remedy, and a traceback only under ``-v``."""
+    """The root group, which shows errors with their remedy, and with a traceback under ``-v``."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; errors become messages and exit codes."""
+        """Run the command; an error becomes a message and an exit code."""
         ctx.obj = Invocation()
         try:
             return super().invoke(ctx)
@@ -93,7 +93,7 @@ VerboseOption = Annotated[
 
 
 def configure_logging(verbosity: int) -> None:
-    """Send logs to stderr; ``verbosity`` 0 shows warnings, 1 also each step, 2 everything."""
+    """Send logs to stderr; 0 shows warnings, 1 also information, 2 and more also debug logs."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Stderr)]:
         root.removeHandler(handler)
@@ -101,12 +101,12 @@ def configure_logging(verbosity: int) -> None:
     level = _LEVELS[min(verbosity, len(_LEVELS) - 1)]
     for package in _PACKAGES:
         logging.getLogger(package).setLevel(level)
-    # A repeated try is not worth a message; its result is.
+    # stamina logs each repeated try. Only the result is worth a message.
     logging.getLogger("stamina").setLevel(level if verbosity else logging.ERROR)
 
 
 class _Stderr(logging.Handler):
-    """Writes to the current stderr (progress bars replace it), without secrets."""
+    """Writes logs without secrets to the current stderr, which progress bars replace."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,10 +125,11 @@ def _show(error: TributaryError, invocation: Invocation) -> None:
 
 
 class _InternalError(TributaryError):
-    """An unforeseen error; its cause is the error itself."""
+    """A message about an unforeseen error; the error itself is its cause."""
 
 
 def _unexpected(error: Exception) -> _InternalError:
+    """Return a message about an unforeseen error, without secrets."""
     text = redact(str(error)).strip().splitlines()
     found = _InternalError(
         f"unexpected {type(error).__name__}: {text[0] if text else 'no message'}",

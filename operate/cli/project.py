@@ -1,4 +1,4 @@
-"""``init``, ``config`` and ``package``: start, describe and ship a project."""
+"""``init``, ``config`` and ``package``: write a configuration, its schema, and an archive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def starting_config() -> str:
-    """The commented configuration that ``init`` writes."""
+    """Return the commented configuration that ``init`` writes."""
     return (importlib.resources.files("operate") / "starting_config.yaml").read_text("utf-8")
 
 

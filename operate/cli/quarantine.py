@@ -1,4 +1,4 @@
-"""``tributary quarantine``: the records that tables left out."""
+"""``tributary quarantine``: lists, shows and replays records that the lake lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tributary schema``: compare schemas, get the verdict on a change, read the history."""
+"""``tributary schema``: compares schemas, judges planned changes, and shows past changes."""
 
 from __future__ import annotations
 
@@ -181,6 +181,7 @@ def types(
 
 
 def _finish(renderer: Renderer, changes: Sequence[Change], verdict: Verdict) -> None:
+    """Show the changes and the verdict, and end with the verdict's exit code."""
     for change in changes:
         style = _STYLES.get(change.verdict)
         renderer.line(f"{change.verdict.value:<10} {change}", style=style)

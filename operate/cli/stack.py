@@ -1,4 +1,4 @@
-"""``tributary stack``: a real source side on this machine."""
+"""``tributary stack``: runs databases, Kafka, Connect and a registry on this machine."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def env(
     renderer = Renderer(output)
     values = _stack(folder).env()
     if config.is_file():
-        # With it commands find their configuration from any folder.
+        # With this variable, commands find their configuration from any folder.
         values["TRIBUTARY_CONFIG"] = str(config.resolve())
     renderer.document(values)
     for name, value in values.items():
@@ -168,7 +168,7 @@ def env(
 
 
 def _stack(folder: Path) -> LocalStack:
-    # Imported here, since the packages that run servers are optional.
+    # Imported here, since the packages that run servers may not be installed.
     from stack.local import LocalStack
 
     return LocalStack(folder)

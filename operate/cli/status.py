@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
-    """Write the tables, the messages about each, and the captures.
+    """Show the tables, the messages about each table, and the captures.
 
     Args:
         renderer: The output.
         found: The status.
-        named: Whether the tables were given by name; then their sizes are shown, too.
+        named: Whether the command named the tables. Their sizes are then shown, too.
     """
     if not found.tables:
         renderer.line("No table is on the plan. Next: tributary discover, tributary onboard TABLE")

@@ -1,4 +1,4 @@
-"""The commands that choose and copy tables: discover, onboard, bootstrap and the others."""
+"""The commands that choose and copy tables, such as discover, onboard and bootstrap."""
 
 from __future__ import annotations
 
@@ -266,15 +266,15 @@ def path(
 
 
 def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = False) -> None:
-    """Show the result of each table, and end with the resulting exit code.
+    """Show the outcome of each table, and end with the exit code of all outcomes.
 
     Args:
         renderer: The output.
         outcomes: One per table.
-        strict: Whether a table that a wildcard left out also makes an exit code.
+        strict: Whether a table that a wildcard left out is a failure.
 
     Raises:
-        typer.Exit: With a code other than 0 when a table failed.
+        typer.Exit: The exit code is not 0, since a table failed or needs a bootstrap.
     """
     from operate.table_outcome import exit_code_of
 
@@ -296,7 +296,7 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
 
 
 def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
-    """Show each error once, with its tables; then the tables left out, with the reasons."""
+    """Show each error once with its tables, and then each reason with the tables left out."""
     from operate.table_outcome import problems
 
     failed = [outcome for outcome in outcomes if outcome.failed]
@@ -308,7 +308,7 @@ def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
 
 
 def size(count: int) -> str:
-    """Bytes in a form for people."""
+    """Return a number of bytes as text, for example ``12 MiB``."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:

@@ -19,14 +19,15 @@ class AdminSession(Protocol):
 
         Args:
             statement: The statement.
-            values: Replace ``%(name)s``; with values, a percent sign is written twice.
+            values: The values of the parameters ``%(name)s``. With values, a percent sign in the
+                statement is written twice.
         """
 
     def first(self, query: str) -> Sequence[object] | None:
-        """The first row of a query, or None without one."""
+        """Return the first row of a query; None if there is no row."""
 
     def transaction(self) -> AbstractContextManager[object]:
-        """One transaction for the length of a block; an error rolls it back."""
+        """Return a transaction for the length of a block; an error in the block rolls it back."""
 
 
 Sessions = Callable[[], AbstractContextManager[AdminSession]]
@@ -34,11 +35,11 @@ Sessions = Callable[[], AbstractContextManager[AdminSession]]
 
 
 def sessions(source: str, config: SourceConfig) -> Sessions:
-    """Return the opener of sessions on a source; each call opens a new one, from any thread.
+    """Return a function that opens sessions on a source, and that every thread may call.
 
     Args:
-        source: Key of the source.
-        config: The source.
+        source: Key of the source in the configuration.
+        config: The source's configuration.
     """
     if isinstance(config, PostgresSourceConfig):
         return _on_postgres(postgres.Connections(source, config))
@@ -74,7 +75,7 @@ def _on_mysql(source: str, config: MysqlSourceConfig) -> Sessions:
     @contextmanager
     def opened() -> Iterator[AdminSession]:
         with connections.open("admin") as session:
-            # Otherwise a DELETE that finds no row blocks inserts of others at its place.
+            # At the default level, a DELETE that finds no row blocks inserts at that place.
             session.rows("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             yield _MysqlSession(session)
 
@@ -86,7 +87,7 @@ class _MysqlSession:
         self._session = session
 
     def run(self, statement: str, values: Mapping[str, int] | None = None) -> None:
-        # As the driver would; it takes values only by their order here, and numbers need no quotes.
+        # This driver takes values only by position. They are numbers, which need no quotes.
         self._session.rows(statement if values is None else statement % values)
 
     def first(self, query: str) -> Sequence[object] | None:

@@ -1,4 +1,4 @@
-"""The demo's source: the small shop, independent of the database that it is on."""
+"""The demo's small shop: the parts that are the same on every kind of database."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Witness:
 
     Args:
         table: Table of :data:`TABLES`.
-        what: The change of the row, for a person.
-        changes: The statements of the change.
+        what: The change of the row, in words for a person.
+        changes: The statements that make the change.
         before: SQL condition that finds the row before the change, at the source and in the lake.
         after: SQL condition that finds the row after it.
         columns: Columns to show.
@@ -57,9 +57,9 @@ class ShopKind:
     Args:
         kind: The kind of source, as ``tributary.yaml`` and the stack name it.
         title: The database's name, for a person.
-        create: Recreates the schema's tables, :data:`TABLES` and :data:`KEYLESS`.
-        fill: Fills them; one transaction each.
-        deeds: The writers' transactions, for as long as the demo runs.
+        create: Statements that recreate the tables :data:`TABLES` and :data:`KEYLESS`.
+        fill: Statements that fill these tables, each in a transaction of its own.
+        deeds: The transactions from which the writers choose while the demo runs.
         witnesses: The changes that the demo makes by hand, one of each kind.
         tables: The tables to replicate, of :data:`TABLES`.
         rate: Transactions per second of each writer.
@@ -112,4 +112,7 @@ WITNESSES: tuple[Witness, ...] = (
         ("id", "name", "phone"),
     ),
 )
-"""Changes in SQL that every kind understands; the writers do not change the columns shown."""
+"""Changes in SQL that every kind of database understands.
+
+The writers do not change the columns that the demo shows of these rows.
+"""

@@ -1,6 +1,6 @@
 """The demo's shop on MySQL and MariaDB, in SQL that both understand.
 
-Newer MySQL reserves the word ``manual``, and not every server has ``md5``.
+New versions of MySQL reserve the word ``manual``, and not every server has ``md5``.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ _SIDE = 350
 
 
 def _filled(insert: str, count: int) -> str:
-    """An INSERT ... SELECT of so many rows; ``i`` counts them from 1.
+    """Return an INSERT ... SELECT of ``count`` rows, which the column ``i`` numbers from 1.
 
-    The numbers are the product of two short recursions, since the servers end a recursion after a
-    thousand steps.
+    The numbers come from the product of two short recursions, since the servers end a recursion
+    after a thousand steps.
     """
     return f"""{insert} FROM (
       WITH RECURSIVE side AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM side WHERE i < {_SIDE - 1})
@@ -181,6 +181,7 @@ _DEEDS: tuple[Deed, ...] = (
 
 
 def _shop(kind: str, title: str) -> ShopKind:
+    """Return the shop, whose SQL is the same on both kinds of server."""
     return ShopKind(kind, title, _CREATE, _FILL, _DEEDS, WITNESSES)
 
 

@@ -1,4 +1,4 @@
-"""The steps of the demo and their output."""
+"""The demo's steps and their output."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Results:
         runs: The incremental runs.
         verified: One verification per replicated table.
         failures: The outcomes of tables that failed.
-        transactions: Transactions that the writers committed, by deed.
+        transactions: Number of transactions that the writers committed, by deed.
         seconds: Duration of each step by name.
     """
 
@@ -62,7 +62,7 @@ class Results:
 
     @property
     def ok(self) -> bool:
-        """Whether each lake table equals its source, and the table without a key was refused."""
+        """Whether no step failed, and each replicated table has rows and equals its source."""
         return (
             len(self.verified) == len(self.shop.tables)
             and all(one.equal and one.rows_compared > 0 for one in self.verified)
@@ -84,15 +84,15 @@ class Results:
 
 
 class Demo:
-    """The demo on one folder.
+    """The demo, with all of its files in one folder.
 
     Args:
         folder: Holds the stack, the configuration, the state and the lake.
         renderer: The output.
         progress: Shows long work.
         shop: The shop, on its kind of source.
-        config: File for the configuration; None takes the folder. An existing file is replaced only
-            in that folder.
+        config: The configuration file to write; None writes it into the folder. An existing file
+            outside the folder is not replaced.
         s3: Whether the lake is on an S3-compatible server.
     """
 
@@ -114,7 +114,7 @@ class Demo:
         self.results = Results(shop)
 
     def run(self, *, keep: bool) -> Results:
-        """Run all steps, and stop the servers afterwards unless they are to be kept."""
+        """Run all steps; stop the servers afterwards unless ``keep`` is set."""
         self._refuse_to_replace()
         stack = LocalStack(self.folder / "stack", report=self._renderer.note)
         with ExitStack() as ending:
@@ -132,7 +132,7 @@ class Demo:
         return self.results
 
     def _is_as_wanted(self, stack: LocalStack) -> bool:
-        """Whether an earlier demo's servers run, and are those of this demo."""
+        """Whether an earlier demo's servers run, with this demo's kinds of source and lake."""
         if not any(server.pid for server in stack.status()):
             return False
         found = stack.addresses()
@@ -148,7 +148,7 @@ class Demo:
             )
 
     def show(self) -> None:
-        """Run the steps after the first, on the servers that the configuration names."""
+        """Run all steps except the first, on the servers that the configuration names."""
         with services(self.config, self._progress) as opened:
             ((name, source),) = opened.config.sources.items()
             at_source = sessions(name, source)
@@ -269,7 +269,7 @@ class Demo:
     def _look(
         self, opened: Services, at_source: Sessions, witness: Witness, where: str
     ) -> tuple[str, str]:
-        """The witness's row at the source and in the lake."""
+        """Return the witness's row as text, at the source and in the lake."""
         table = _table(opened, witness.table)
         record = require(opened, table)
         source = opened.source(table.source)
@@ -341,6 +341,7 @@ def _table(opened: Services, name: str) -> TableId:
 
 
 def _handoff(opened: Services, table: TableId) -> tuple[int, int]:
+    """Return the topic's offsets at the start of a table's copy and at its handoff, summed up."""
     attempt = require(opened, table).attempt
     if attempt is None:
         return 0, 0

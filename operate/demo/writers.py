@@ -1,4 +1,4 @@
-"""Customers and shop at work: threads that write to the source for as long as the demo runs."""
+"""Threads that act as the shop and its customers: they write to the source during the demo."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PAUSE_AFTER_ERROR_S = 0.5
 
 
 class Writers:
-    """Live writers, as a context manager.
+    """Threads that write to the source for the length of a block.
 
     Args:
         sessions: Opens a session on the source; each writer has its own.
-        deeds: Their transactions.
+        deeds: The transactions from which each writer chooses.
         rate: Transactions per second of each writer.
         count: Number of writers.
         seed: Makes the choice of deeds repeatable.
@@ -69,13 +69,13 @@ class Writers:
 
     @property
     def deeds(self) -> dict[str, int]:
-        """Committed transactions so far, by deed."""
+        """Number of transactions committed so far, by deed."""
         with self._lock:
             return dict(self._done)
 
     @property
     def total(self) -> int:
-        """Committed transactions so far."""
+        """Number of transactions committed so far."""
         with self._lock:
             return self._done.total()
 

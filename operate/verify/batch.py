@@ -1,4 +1,4 @@
-"""The verification of several tables at the same time."""
+"""Verifies several tables at the same time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The Spark side of verify: digests of typed rows, and one pass over both sides.
+"""Compares source and lake in Spark: digests of typed rows, and one pass over both sides.
 
-Both sides arrive in lake types by the same type rules, so equal digests mean equal values of equal
-types: NaN equals NaN, 0.0 differs from -0.0, NULL differs from everything else.
+The same type rules convert both sides to lake types. So equal digests mean equal values of equal
+types. NaN equals NaN, 0.0 differs from -0.0, and NULL equals only NULL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SEEDS = (20_011, 90_001)
-"""Two independent 64-bit hashes make one digest of 128 bits."""
+"""Seeds of two independent 64-bit hashes, which together are a digest of 128 bits."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class ComparedRows:
         source_rows: Rows read from the source.
         lake_rows: Rows read from the lake.
         keys: Number of distinct keys on both sides together.
-        differing: Number of keys whose rows differ, or that are in the lake twice.
+        differing: Number of keys whose rows differ, including keys that have several rows in the
+            lake.
         suspects: The differing keys, up to the given limit.
     """
 
@@ -56,8 +57,8 @@ class BagComparison:
         rows: Number of distinct rows on both sides together.
         differing: Number of rows that only one side has. A row that one side has n times more often
             counts n times.
-        surplus: These rows, up to the given limit, each with its count in the source minus its
-            count in the lake.
+        surplus: The distinct rows whose counts differ, up to the given limit, each with its count
+            in the source minus its count in the lake.
     """
 
     source_rows: int
@@ -70,7 +71,7 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Return rows that were fetched by key as a data frame of lake types, without masking."""
+    """Return rows that were fetched by key as a data frame, whose values are not masked yet."""
     shown = schema.shown().columns
     ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
@@ -79,7 +80,7 @@ def source_rows(
 
 
 def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the lake's live rows with the source's columns; a missing column is NULL."""
+    """Return the lake's rows that are not deleted, with the source's columns, NULL if missing."""
     if DELETED in lake.columns:
         lake = lake.where(~F.coalesce(F.col(DELETED), F.lit(False)))
     present = {name.lower() for name in lake.columns}
@@ -94,7 +95,7 @@ def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: int) -> ComparedRows:
-    """Compare all rows in one pass with one shuffle of keys and digests.
+    """Compare all rows by key, in one pass with one shuffle of keys and digests.
 
     Args:
         source: The source's columns in lake types.
@@ -148,7 +149,8 @@ def compare_bags(
         source: The source's columns in lake types.
         lake: The same columns of the lake (see :func:`as_table`).
         schema: The table.
-        limit: Maximum number of differing rows to return. Rows are read again only if some differ.
+        limit: Maximum number of differing rows to return. If rows differ, both sides are read a
+            second time for them.
     """
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
     ours = source.select(*_row_digest(schema), one.alias("_s"), none.alias("_l"))
@@ -183,7 +185,7 @@ def compare_bags(
 def _shown(
     rows: DataFrame, wanted: DataFrame, schema: TableSchema
 ) -> list[tuple[int, dict[str, object]]]:
-    """Return one row as text for each wanted digest."""
+    """Return the row of each wanted digest, with its count in the source minus that in the lake."""
     columns = [F.col(_quoted(column.name)) for column in schema.columns]
     found = (
         rows.select(F.struct(*columns).alias("_row"), *_row_digest(schema))
@@ -196,7 +198,7 @@ def _shown(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Return key and digests of each row, one digest per column; for few rows only."""
+    """Collect the key of each row, with one digest per column; the rows must be few."""
     key = [F.col(_quoted(name)) for name in schema.key]
     columns = [
         F.concat(
@@ -214,13 +216,14 @@ def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]
 def with_keys(
     spark: SparkSession, lake: DataFrame, schema: TableSchema, keys: Iterable[Key]
 ) -> DataFrame:
-    """Return the rows with one of the keys; the keys are sent to every task, so must be few."""
+    """Return the lake's rows with these keys; they must be few, since each task gets all keys."""
     ddl = ", ".join(f"{_quoted(name)} {schema.column(name).lake_type}" for name in schema.key)
     wanted = local_frame(spark, keys, ddl)
     return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")
 
 
 def _row_digest(schema: TableSchema) -> list[SparkColumn]:
+    """Return the columns ``_d0`` and ``_d1``, which together are the digest of a row."""
     facts = [fact for column in schema.columns for fact in _facts(column.name, column.lake_type)]
     return [
         F.xxhash64(F.lit(seed), *facts).alias(f"_d{number}") for number, seed in enumerate(_SEEDS)
@@ -228,7 +231,7 @@ def _row_digest(schema: TableSchema) -> list[SparkColumn]:
 
 
 def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
-    """The hash's input for one column. xxhash64 skips NULL, so a flag for NULL is added."""
+    """Return the hash's input for one column, with a flag for NULL, since xxhash64 skips NULL."""
     value = F.col(_quoted(name))
     folded = lake_type.lower()
     if folded in ("float", "double"):
@@ -239,16 +242,18 @@ def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
 
 
 def _hex(number: SparkColumn) -> SparkColumn:
+    """Return a 64-bit number as 16 hexadecimal digits."""
     return F.lpad(F.hex(number), 16, "0")
 
 
 def _key(row: Any, schema: TableSchema) -> Key:
+    """Return the key of a row that begins with the key columns."""
     types = (schema.column(name).lake_type for name in schema.key)
     return tuple(_python(value, kind) for value, kind in zip(row, types, strict=True))
 
 
 def _python(value: Any, lake_type: str) -> object:
-    """Return a key value in the form of `cdc.sources`, and hashable."""
+    """Return a key value from Spark in the form in which `cdc.sources` has it; it is hashable."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, datetime) and lake_type == "timestamp":

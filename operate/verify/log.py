@@ -1,9 +1,9 @@
 """Verifies a table without a key: compares both sides at one position, as bags of rows.
 
-Rows without a key cannot be read again one by one. So both sides are read at the same position S. A
-view of the source contains exactly the transactions that ended at or before S. The lake's rows of
-these transactions are its rows before the first event after S. The two sides are equal if each row
-occurs in the lake as often as in the view. The next verification covers later changes.
+Rows without a key cannot be read again one by one. So both sides are read at the same position S of
+the source's log. A view of the source contains exactly the transactions that ended at or before S.
+The lake's rows of these transactions are its rows before the first event after S. The two sides are
+equal if each row occurs in the lake as often as in the view. Changes after S are not compared.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class LogComparison:
         capture: The capture of the table's changes.
         lake: The lake table.
         settings: The table's settings.
-        ranges: The ranges of the table that are read at the same time.
-        read_source: Reads the source's rows of the ranges under a view.
-        advance: Applies changes until the lake has reached or passed offsets.
+        ranges: Cuts the table into ranges that are read at the same time.
+        read_source: Reads the source's rows of given ranges in a view.
+        advance: Applies changes until the lake has reached or passed given offsets.
         wait_s: Bound of each wait, in seconds.
     """
 
@@ -62,10 +62,10 @@ class LogComparison:
     wait_s: float
 
     def compare(self) -> tuple[LogPosition, BagComparison]:
-        """Return the position of both sides, and the result.
+        """Compare both sides; return their position and the result.
 
         Raises:
-            LakeError: A TRUNCATE removed the lake's rows while they were read, in every pass.
+            LakeError: In every pass, a TRUNCATE removed rows of the lake before they were compared.
             TributaryError: Source, stream or lake cannot be read.
         """
         for _ in range(PASSES):
@@ -80,6 +80,7 @@ class LogComparison:
         )
 
     def _compare_once(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
+        """Compare both sides once; return their position, its topic offsets, and the result."""
         capture, context = self.capture, self.context
         source, schema = capture.source, self.lake.layout.schema
         origin, ranges = Origin.now(capture), self.ranges()
@@ -115,7 +116,7 @@ class LogComparison:
         return split, boundary, found
 
     def _truncated_beyond(self, boundary: Mapping[int, int]) -> bool:
-        """Whether the lake has a commit with a TRUNCATE that reaches beyond the position."""
+        """Whether a run has committed a TRUNCATE together with changes after the boundary."""
         return any(
             committed.record.counts.get("t")
             and any(committed.record.offsets[p] > at for p, at in boundary.items())

@@ -1,4 +1,4 @@
-"""Repeated samples of a few keys at the source, while the lake catches up."""
+"""Samples the rows of a few keys at the source repeatedly, while the lake catches up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _PAUSE_S = 0.01
 class Sampler:
     """Reads rows by key from the primary in a thread, for the length of a block.
 
-    The first sample is complete before the block begins, and the last one begins after it ends.
+    The first sample is complete before the block begins. The last sample begins after the block has
+    ended.
 
     Args:
         source: The source.
@@ -65,7 +66,7 @@ class Sampler:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The different rows in all samples, of all keys."""
+        """The distinct rows of all samples and of all keys."""
         return [row for seen in self._rows.values() for row in seen.values()]
 
     @property

@@ -1,4 +1,4 @@
-"""Decides whether a differing key is a fault, or only a change that is not applied yet. Pure.
+"""Decides whether a differing key is a fault, or a change that is not applied yet. Pure.
 
 The source is written to during the comparison, so one difference proves nothing. For each suspect
 key, a round samples the source's row repeatedly. The first sample is taken after a position P was
@@ -9,8 +9,9 @@ the lake must have one of the sampled rows, even if the row changed often.
 - If all samples are equal and the lake has another row, this is a difference. Only a difference in
   two rounds in a row is reported. So a row that changed and changed back between two samples cannot
   cause a false alarm.
-- A row that changed in every round and was never equal is sampled again, and is finally reported as
-  unsettled.
+- If the lake has the key more than once, this is a difference, too, whatever the samples are.
+- If the samples differ and the lake has none of them, another round samples the key again. A key
+  that is neither equal nor a difference after the last round is reported as unsettled.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Sighting:
 
     @property
     def equal(self) -> bool:
-        """Whether the lake shows one of the source's rows."""
+        """Whether the lake has the key at most once, with one of the sampled states of its row."""
         return self.lake_rows <= 1 and self.in_lake in self.at_source
 
     @property
@@ -55,7 +56,7 @@ class Sighting:
 
     @property
     def kind(self) -> DifferenceKind:
-        """The kind of difference, if it is one."""
+        """The kind of difference; it has no meaning if source and lake are equal."""
         if self.lake_rows > 1:
             return "duplicate"
         if self.in_lake is None:
@@ -63,7 +64,7 @@ class Sighting:
         return "extra" if None in self.at_source else "different"
 
     def columns(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The columns that differ, if the source's row did not change and the lake has a row."""
+        """Return the columns that differ; empty if the source's row changed or a row is missing."""
         if not self.unchanged_at_source or self.in_lake is None:
             return ()
         (row,) = self.at_source
@@ -107,11 +108,11 @@ class Round:
 
 
 def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> Round:
-    """Divide the differing keys by what source and lake showed for them in this round.
+    """Divide the suspects into equal keys, differences, and keys that need another round.
 
     Args:
         suspects: The keys that differed before.
-        sightings: The sighting of each of them.
+        sightings: What source and lake showed for each of these keys in this round.
     """
     pending: list[Suspect] = []
     differences: list[Suspect] = []
@@ -131,6 +132,7 @@ def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> R
 
 
 def _same_sighting(before: Sighting, now: Sighting) -> bool:
+    """Whether two rounds saw the same difference; duplicates in the lake count as the same."""
     if before.lake_rows > 1 and now.lake_rows > 1:
         return True
     return before.at_source == now.at_source and before.in_lake == now.in_lake
@@ -148,7 +150,7 @@ def sightings(
         keys: The keys in question.
         at_source: Rows in the samples of the source.
         absent: Keys without a row in at least one sample.
-        in_lake: The lake's rows.
+        in_lake: The lake's rows with these keys.
     """
     source: defaultdict[Key, set[RowDigest | None]] = defaultdict(set)
     for key, digest in at_source:

@@ -48,19 +48,19 @@ MAX_PASSES = 3
 MAX_ROUNDS = 12
 """Maximum number of rounds over the differing keys. Keys that still change are then reported."""
 WAIT_S = 600.0
-"""Bound of each wait: for the replica, for the capture, for the lake."""
+"""Bound of each wait for the replica, the capture or the lake, in seconds."""
 _POLL_S = 0.5
 _REPORTED = 1_000
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A key for which source and lake differ persistently.
+    """A key, or a row without a key, for which source and lake differ.
 
     Args:
         kind: ``missing`` or ``extra`` in the lake, ``different``, or ``duplicate`` in the lake.
-        key: Values of the key columns by name; of all columns if there is no key.
-        columns: Columns that differ, for ``different``.
+        key: Values of the key columns by name; of all columns if the table has no key.
+        columns: The columns that differ, if the kind is ``different``; otherwise empty.
     """
 
     kind: DifferenceKind
@@ -79,15 +79,18 @@ class Verification:
         source_rows: Rows read from the source.
         lake_rows: Rows read from the lake.
         differences: Persistent differences, up to a thousand. A row without a key is listed once,
-            for any excess on one side.
-        difference_count: Number of differences.
+            however often it is missing or extra.
+        difference_count: Number of differences. A row without a key counts as often as it is
+            missing or extra.
         unsettled: Keys that changed all the time and were never seen equal, up to a thousand.
-        unsettled_count: Number of unsettled keys, including those that were too many to check.
-        checked_again: Keys that differed in the pass, because they were being written.
+        unsettled_count: Number of unsettled keys, including differing keys beyond the limit of
+            keys that are checked one by one.
+        checked_again: Number of keys that differed in the last pass over all rows. Most of them
+            were being written.
         rounds: Number of rounds over these keys.
-        position: Position of the source's log that the comparison covers at least; for a table
-            without a key, exactly.
-        offsets: Next offsets of the lake's last commit.
+        position: Position of the source's log. The comparison covers all changes up to it; for a
+            table without a key, it covers no later change.
+        offsets: The lake's last commit contains all events before these offsets.
         instant: The instant of that commit.
         seconds: Duration of the verification in seconds.
     """
@@ -109,7 +112,7 @@ class Verification:
 
     @property
     def equal(self) -> bool:
-        """Whether source and lake hold the same rows."""
+        """Whether there is neither a difference nor an unsettled key."""
         return self.difference_count == 0 and self.unsettled_count == 0
 
     def to_json(self) -> dict[str, Any]:
@@ -141,7 +144,7 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
 
     Args:
         services: The services of the command.
-        context: The runs' context, since runs bring the lake up to date.
+        context: The context of the runs that bring the lake up to date.
         table: The table, in state INCREMENTAL.
 
     Raises:
@@ -170,6 +173,8 @@ def require_published(services: Services, table: TableId) -> tuple[TableRecord, 
 
 
 class _TableVerifier:
+    """The verification of one table; see :func:`verify_table` for the arguments."""
+
     def __init__(self, services: Services, context: RunContext, table: TableId) -> None:
         record, self._attempt = require_published(services, table)
         check_serving(context.spark, record)
@@ -195,7 +200,7 @@ class _TableVerifier:
         )
 
     def _lake_settings(self, services: Services) -> TableSettings:
-        """Return the table's settings; for a frozen table, they name the lake's columns."""
+        """Return the table's settings; for a frozen table, they name only the lake's columns."""
         settings = services.config.settings_on_plan(self._id, self._tier)
         latest = self._context.timeline(self._attempt).latest_offsets()
         if latest is None or latest.record.handoff is None:
@@ -264,6 +269,7 @@ class _TableVerifier:
         return marker, found
 
     def _run_log(self, started: float) -> Verification:
+        """Verify a table without a key."""
         comparison = LogComparison(
             self._context,
             self._capture,
@@ -307,6 +313,7 @@ class _TableVerifier:
             )
 
     def _ranges(self) -> list[KeyRange]:
+        """Cut the source's table into ranges that Spark reads at the same time."""
         size = self._source.size(self._table)
         cores = self._services.spark.sparkContext.defaultParallelism
         parallel = self._settings.parallel_chunks or cores
@@ -330,7 +337,7 @@ class _TableVerifier:
         return hidden(rows, self._schema, self._services.config.lake)
 
     def _round(self, pending: tuple[Suspect, ...], number: int) -> Mapping[Key, Sighting]:
-        """Sample the keys at the source until the lake has passed the start of the sampling."""
+        """Sample the keys at the source while the lake catches up; return the sighting of each."""
         keys = [suspect.key for suspect in pending]
         task = self._services.progress.start(
             f"compare {self._id} again, round {number}", len(keys), "keys"
@@ -353,9 +360,9 @@ class _TableVerifier:
         return sightings(keys, at_source, sampler.absent, in_lake)
 
     def _advance(self, upto: Mapping[int, int] | None = None) -> None:
-        """Wait until a run has brought the lake to offsets, or to the topic's end.
+        """Wait until the lake has reached the given offsets, or without any the topic's end.
 
-        This process runs the table itself if no other process does.
+        This process runs the table itself, unless another process does.
         """
         target = upto or self._services.kafka.high_watermarks(self._topic)
         self._capture.wait_until_readable(target, timeout_s=WAIT_S)
@@ -396,7 +403,7 @@ class _TableVerifier:
 
 
 def _stopped(table: TableId, result: RunResult) -> TributaryError:
-    """Return the error for a failed run that verify needs."""
+    """Return verify's error after a run of the table has failed."""
     error = result.error
     kind = LostHistoryError if result.state is State.NEEDS_BOOTSTRAP else LakeError
     return kind(
