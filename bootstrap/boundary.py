@@ -36,7 +36,7 @@ class Origin:
     Args:
         rows: Offsets of the table's topic (O).
         epochs: Epochs of the topic's leaders at that time. Empty for append tables of PostgreSQL: O
-            later becomes the copy's boundary, which these epochs do not belong to.
+            later becomes the copy's boundary, and the epochs are not those of the boundary.
         transactions: Offsets of the transactions' topic, recorded before O; only for append tables
             of PostgreSQL. Each row from O on belongs to a transaction that ends at or after these
             offsets.
@@ -110,8 +110,8 @@ def find_boundary(
 ) -> dict[int, int]:
     """Find, per partition, the first offset whose transaction ends after a view's position.
 
-    Everything up to this position must be captured, and one transaction after it. In a binlog, S is
-    a set of transactions, and each event names its transaction.
+    Before the call, everything up to this position and one later transaction must be captured. In a
+    binlog, S is a set of transactions, and each event names its transaction.
 
     Args:
         capture: The publication, slot, connector and topic of the table's changes.

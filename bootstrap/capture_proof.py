@@ -77,7 +77,7 @@ class Capture:
                 attempt continues, so the loss must be counted now.
 
         Returns:
-            The primary of the proof.
+            The identity of the primary that the proof has read.
 
         Raises:
             CaptureError: The capture may miss or alter changes. The error names each reason.
@@ -118,7 +118,8 @@ class Capture:
         """Check that the connector reads the table by the definition that the server has.
 
         Args:
-            table: The table as read before a position that is already captured.
+            table: The table's definition on the server. It was read before a position that the
+                connector has captured by now.
 
         Raises:
             CaptureError: The connector has another definition, derived from the statements in the
@@ -176,7 +177,7 @@ class Capture:
         Args:
             upto: R.
             timeout_s: Bound of the wait without progress, in seconds. While the connector makes
-                progress through a backlog, the wait is at most six hours.
+                progress through a backlog, the wait continues, up to about six hours.
 
         Raises:
             HandoffTimeoutError: The wait reached its bound. The error has the last observation.
@@ -311,5 +312,5 @@ def _attempted(look: Callable[[], str]) -> str:
 
 
 def show_offsets(offsets: Mapping[int, int]) -> str:
-    """Return offsets in the form of messages."""
+    """Return offsets as text for messages, as ``partition:offset``."""
     return ", ".join(f"{partition}:{at}" for partition, at in sorted(offsets.items())) or "none"

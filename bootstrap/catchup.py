@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def catch_up(
     context: RunContext, record: TableRecord, upto: Mapping[int, int] | None = None
 ) -> TableRecord:
-    """Run until the generation has reached the given offsets, or the topic's end.
+    """Run a table's incremental run until its generation has reached offsets, or the topic's end.
 
     Args:
         context: The runs' context.

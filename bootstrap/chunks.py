@@ -8,15 +8,15 @@ from cdc.sources.source_facts import Boundaries, KeyRange, TableSize
 from cdc.store.attempt import Chunk
 
 SMALL_ROWS = 50_000
-"""Number of rows below which a table is one chunk, since parallel reads gain nothing."""
+"""Number of rows below which a table of a single commit is not split for parallel reads."""
 WAVE_SHARE = 0.2
 """The largest share of a table in one Hudi commit. A crash repeats at most one commit."""
 SINGLE_WAVE_BYTES = 64 * 1024 * 1024
-"""Size up to which a table is one commit, since another copy of it takes seconds."""
+"""Size up to which a table is copied in one commit, since a repeated copy takes only seconds."""
 QUICK_BYTES = 1024 * 1024 * 1024
 """Size up to which a table is read in less than a minute. The time of each commit matters there."""
 QUICK_START = 0.6
-"""The share of such a table in its first commit. Later commits have the usual share."""
+"""The share of a table of up to `QUICK_BYTES` in its first commit; later commits: `WAVE_SHARE`."""
 
 
 def key_range(chunk: Chunk) -> KeyRange:
@@ -31,8 +31,9 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
         size: Size of the table.
         chunk_rows: Maximum number of rows of a chunk.
         chunk_bytes: Maximum size of a chunk in bytes.
-        parallel: Number of chunks that are read at the same time. A table that is not small has at
-            least this number of chunks; a table of several commits has it for each commit.
+        parallel: Number of chunks that are read at the same time. A table of `SMALL_ROWS` or more
+            has at least this number of chunks. A table of several commits has at least this number
+            for each commit.
     """
     needed = max(_ceil(size.rows, chunk_rows), _ceil(size.heap_bytes, chunk_bytes), 1)
     single = size.heap_bytes <= SINGLE_WAVE_BYTES

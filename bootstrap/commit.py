@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def chunk_commit(
     record: TableRecord, attempt: Attempt, chunks: Sequence[Chunk], run_id: str
 ) -> CommitRecord:
-    """Return the record of a wave's commit. A resumed copy skips the chunks that it names."""
+    """Return the record of a wave's commit. It names the chunks that a resumed copy skips."""
     return CommitRecord(
         kind="chunk",
         table=record.table,
@@ -39,7 +39,7 @@ def handoff_commit(
     schema: TableSchema,
     context: RunContext,
 ) -> CommitRecord:
-    """Return the record of the empty commit that carries the handoff."""
+    """Return the record of the empty lake commit that carries the handoff."""
     return CommitRecord(
         kind="handoff",
         table=record.table,

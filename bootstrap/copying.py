@@ -73,7 +73,7 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy the remaining chunks; afterwards the attempt has a position at or before R.
+        """Copy the remaining chunks, and record an upper bound of the position that they contain.
 
         Raises:
             AttemptSpoiledError: The table changed in a way that sends no event.
@@ -120,9 +120,9 @@ class Copying:
     def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
         """Copy the remaining chunks, or one wave, under a view; return whether none is left.
 
-        After a view was lost, each wave gets its own view, which is open for a shorter time. The
-        copy is exact nevertheless, since the stream is applied from O on. A log, and a table with
-        the setting ``one_view``, has one view for all of its chunks.
+        After a view was lost, each wave gets a view of its own, which is open for a shorter time.
+        The copy is exact nevertheless, since the stream is applied from O on. A log has one view
+        for all of its chunks, and so has a table with the setting ``one_view``.
 
         Raises:
             AttemptSpoiledError: Chunks were copied under a single view, and this view is gone.
@@ -181,12 +181,12 @@ class Copying:
 
     @property
     def _one_view(self) -> bool:
-        """Whether all rows are read under one view; for a log, at a known position."""
+        """Whether all rows are read under one view, as a log and the setting ``one_view`` need."""
         return self.settings.appends or self.settings.one_view
 
     @property
     def _at_once(self) -> bool:
-        """Whether all sessions must be open at the same time."""
+        """Whether all sessions must open together, since a later one cannot import the view."""
         return self._one_view and not self.source.shares_views
 
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
@@ -283,7 +283,7 @@ class Copying:
     def _waves(
         self, chunks: Sequence[Chunk], done: Collection[int] = ()
     ) -> tuple[tuple[Chunk, ...], ...]:
-        """Return the remaining waves; only one for a bucket index or for sessions of one view."""
+        """Return the remaining waves: one for a bucket index or for sessions that open together."""
         single = SINGLE_WAVE_BYTES
         if self.settings.index == "bucket" or self._at_once:
             single = max(single, sum(chunk.bytes_estimate for chunk in chunks))
@@ -335,10 +335,12 @@ class Copying:
         )
 
     def _committed(self) -> frozenset[int]:
+        """Return the ids of the attempt's chunks that are committed in the lake."""
         timeline = self.context.timeline(self._attempt)
         return timeline.chunks(str(self._attempt.id))
 
     def _note_facts(self, **facts: Any) -> None:
+        """Store changed fields of the attempt in the state store."""
         self.record = self.save(replace(self._attempt, **facts))
 
     @property

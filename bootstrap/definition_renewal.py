@@ -1,8 +1,10 @@
 """Makes PostgreSQL's connector read the definition of a table again.
 
-The connector keeps what it has read until the server describes the table again. It has read NOT
-NULL or a former key if a later transaction was in the log before it was visible. After ALTER DOMAIN
-the server does not describe a table again. Each session of the connector begins with a description.
+The connector keeps a table's definition until the server describes the table again in the log. It
+takes NOT NULL and the key from the catalog at that moment. A change whose transaction is already in
+the log may not be visible in the catalog yet, so the connector may keep the former definition.
+After ALTER DOMAIN, the server does not describe the table again. A new session of the connector
+begins with a description of each table, so a restart renews the definitions.
 """
 
 from __future__ import annotations
@@ -38,13 +40,17 @@ def renew_definition(
 ) -> None:
     """Restart the connector if it may have a former definition of the table.
 
-    The newest event shows what the connector has read: the server describes the table before the
-    first event after each change that makes it do so. An event by a former key would not show the
-    row that it changes. A value that may replace a NULL is a problem if no row is read by key: it
-    stops a log, and leaves the row of a deleted key unknown.
+    The newest event of the topic shows which definition the connector has. It has a former
+    definition in two cases:
+
+    - The event has another key than the table. Such an event does not show the row that it changes.
+    - The event cannot have NULL in a column that allows NULL, and has another value instead. For
+      most tables, a run reads such a row from the source by its key. This is not possible for a
+      log, or for a row that the source has deleted and the lake keeps. So this case counts only
+      for logs and for soft deletes.
 
     Args:
-        capture: The capture of the table. The topic has all events from before the definition.
+        capture: The table's capture. Everything from before the current definition is captured.
         context: The runs' context.
         settings: The table's settings.
         wait_s: Bound of the wait for the capture's lease, in seconds.
@@ -73,9 +79,9 @@ def renew_definition(
 
 
 def _restart(capture: Capture, kept: KeptLog) -> None:
-    """Restart the connector, and wait until another session reads the log.
+    """Restart the connector, and wait until another of its sessions reads the log.
 
-    Connect restarts it by itself: a process that is killed here leaves no connector stopped.
+    Connect itself does the restart. So the connector starts again even if this process is killed.
     """
     connect, connector = capture.connect, capture.names.connector
     former = kept.reader()
@@ -104,13 +110,15 @@ def is_former(
     nullable: Collection[str],
     key: Collection[str],
 ) -> bool:
-    """Return whether an event may be written by a former definition of its table.
+    """Return whether the connector may have written an event by a former definition of its table.
 
     Args:
         key_schema: The schema of the event's key; None if the event has no key.
         row_schema: The schema of the event; None if it is not known.
-        nullable: The columns that allow NULL, if the events must not require their values.
-        key: The columns of the primary key, if the events must have this key.
+        nullable: The columns that allow NULL, in which the event must be able to have NULL; empty
+            if this does not matter.
+        key: The columns of the primary key, which the event must have as its key; empty if the
+            event's key does not matter.
     """
     if key and (key_schema is None or not _has_key(key_schema, key)):
         return True
@@ -149,7 +157,7 @@ def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | N
 
 
 def _row(capture: Capture, newest: KafkaRecord) -> bytes | None:
-    """Return the newest event; a tombstone follows the event of a delete."""
+    """Return the newest event: for a tombstone, the delete before it, or None if that is gone."""
     if newest.value is not None:
         return newest.value
     topic, partition = capture.topic, newest.partition

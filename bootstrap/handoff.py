@@ -119,8 +119,10 @@ def bootstrap_table(
         The result. The table is INCREMENTAL, or its next generation is complete.
 
     Raises:
-        TributaryError: The bootstrap cannot continue. The table is FAILED with this error, and the
-            same command continues the bootstrap.
+        TributaryError: The bootstrap cannot continue. A table that was being copied or was catching
+            up is FAILED with this error, and the same command continues it. The table's state stays
+            if another process has taken the table over, or if this command is ending. A table
+            whose copy cannot be published is NEEDS_BOOTSTRAP.
     """
     return _Bootstrap(context, connect, record, limits or Limits()).run()
 
@@ -234,6 +236,7 @@ class _Bootstrap:
         self._note_attempt(self._new_attempt())
 
     def _lack_chunks(self) -> None:
+        """Refuse a finished copy of which the lake no longer has all chunks."""
         raise AttemptSpoiledError(
             f"the lake lacks chunks of table {self._table} whose copy was finished: was it restored"
             " from a backup?",
@@ -272,11 +275,11 @@ class _Bootstrap:
     def _wait_for_older_transactions(self) -> None:
         """Wait for transactions that were open when the table was added to the capture.
 
-        Only the later changes of such a transaction are captured.
+        The earlier changes of such a transaction are not captured.
 
         Also wait until everything before the fingerprint is captured, and so is below O. The copy
-        contains each change that sends no event, for example a rewrite. An event from before such a
-        change must not be applied over the copy.
+        contains the result of each change that sends no event, for example of a rewrite. An event
+        from before such a change must not be applied over the copy.
         """
         # From here on, the table must not change in a way that spoils the copy, and must be
         # captured.
@@ -296,8 +299,9 @@ class _Bootstrap:
     def _record_start(self) -> None:
         """Prove the capture, then record O, the first offset that the stream applies.
 
-        O is the last stable offset. A hanging Kafka transaction could hold the last stable offset
-        below changes that are already captured. So this method waits for such transactions first.
+        O is the last stable offset; for append tables of PostgreSQL, it is the high watermark (see
+        `Origin.now`). A hanging Kafka transaction could hold the last stable offset below changes
+        that are already captured. So this method waits for such transactions first.
         """
         # The losses are read before the proof, so that each later loss counts for this attempt.
         before = times(self._seen_losses(), self._capture.names, self._table)
@@ -369,7 +373,7 @@ class _Bootstrap:
         )
 
     def _commit_handoff(self) -> None:
-        """Commit the handoff to the lake as an empty commit. From here on, the lake has offsets."""
+        """Commit the handoff to the lake as an empty commit, the first commit with offsets."""
         self._require_start()
         crash("bootstrap.before_handoff_commit")
         described, now = self._source.capture(self._capture.names).described(self._table)
@@ -403,7 +407,7 @@ class _Bootstrap:
         self._record = catch_up(self._context, self._record, handoff)
 
     def _publish(self) -> None:
-        """Publish the table. From the pointer's move on, no error keeps runs from the table."""
+        """Publish the table. After the pointer has moved, errors are only warnings."""
         try:
             self._check_losses()
             shown = publish(self._context, self._record, self._settings, self._lease)
@@ -468,9 +472,11 @@ class _Bootstrap:
         return self._held
 
     def _note_attempt(self, attempt: Attempt) -> TableRecord:
+        """Store a changed attempt of the table; return the table's record."""
         return self._store_record(with_attempt(self._record, attempt, at=_now()))
 
     def _store_record(self, record: TableRecord) -> TableRecord:
+        """Put the table's record into the state store, and keep it as the current one."""
         self._record = self._context.store.put(record)
         return self._record
 

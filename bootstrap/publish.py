@@ -70,8 +70,9 @@ def after_publication(
 ) -> tuple[TableRecord, tuple[str, ...]]:
     """Forget the records that former attempts left out, and set the table's name in the catalog.
 
-    Readers see the table and runs follow it, whether these steps succeed or not. So an error of
-    them is only a warning. A later run sets the name, and the next publication forgets the records.
+    Readers see the table and runs follow it even if these steps fail. So their errors are only
+    warnings. After a failure, the next run sets the name, and the next publication forgets the
+    records.
 
     Args:
         context: The runs' context.

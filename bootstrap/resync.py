@@ -2,8 +2,9 @@
 
 Each of the two generations has its own record, lease and path. So runs continue to apply changes to
 the serving generation while the next one is copied. After the next generation has caught up, the
-resync takes the table's own lease, so that no run writes to the table. The next generation then
-catches up again, and has all changes of the former one when it replaces it.
+resync takes the table's own lease, so that no run writes to the serving generation. The next
+generation then catches up again. When it replaces the former generation, it has all changes that
+the former generation has.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def resync_table(
 
 
 def _forget_given_up(context: RunContext, record: TableRecord) -> None:
-    """Delete the record of a next generation that lacks changes, before a bootstrap."""
+    """Delete the record of a next generation whose copy is spoiled, before a bootstrap."""
     build = context.store.get(record.table, beside=True)
     if build is not None and build.state is State.NEEDS_BOOTSTRAP:
         with context.leases.hold(build.resource):
@@ -99,7 +100,7 @@ def _begin_next_generation(context: RunContext, record: TableRecord) -> TableRec
 
 
 def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> TableRecord:
-    """Replace the table's generation by the next one, after this one has all changes of the former.
+    """Let the next generation catch up with the serving one, then replace the serving one by it.
 
     Returns:
         The table's record, in state CATCHING_UP until the publication.

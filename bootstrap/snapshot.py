@@ -242,8 +242,8 @@ def fetch_rows(rows: int, size_bytes: int, *, failures: int = 0) -> int:
     Args:
         rows: Estimated number of rows of the table.
         size_bytes: Estimated size of the table in bytes.
-        failures: Number of failures of the copy since its last progress. Each failure reduces the
-            result, so that rows far wider than the mean fit into memory.
+        failures: Number of failures of the copy since its last progress. Each failure divides the
+            result by eight, so that rows far wider than the mean fit into memory.
     """
     width = max(1, size_bytes // max(1, rows))
     return max(1, min(FETCH_ROWS, FETCH_BYTES // width) >> (3 * failures))

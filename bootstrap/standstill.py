@@ -97,7 +97,7 @@ def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) ->
 
 
 def require_same_server(record: TableRecord, marker: Marker) -> None:
-    """Check that the primary is still the server of the attempt's O, and of its view.
+    """Check that the primary is still the server on which O was recorded and the view was opened.
 
     Raises:
         AttemptSpoiledError: The primary is another cluster, or is on another timeline. The topic

@@ -31,7 +31,7 @@ class Step(str, Enum):
 
 @dataclass(frozen=True)
 class LakeFacts:
-    """The facts in the timeline of an attempt's path. Only these prove what was copied.
+    """The facts in the timeline of an attempt's path. No other record proves what was copied.
 
     Args:
         chunks: Ids of the attempt's chunks in the active timeline. After the handoff, archiving
@@ -108,6 +108,7 @@ def _step_of_copy(record: TableRecord, lake: LakeFacts) -> Step:
 
 
 def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
+    """Return the next step of a table that is catching up."""
     handoff = record.attempt.handoff_offsets if record.attempt is not None else None
     if handoff is None or lake.position is None:
         raise BootstrapError(

@@ -27,7 +27,7 @@ class MissingTableError(SourceError):
 
 
 class UnseenError(SourceError):
-    """Events of ``transactions`` that the reading of the source's catalog does not show yet."""
+    """Events of transactions that were not visible when the source's catalog was read."""
 
 
 class ReplicaError(SourceError):
@@ -124,16 +124,16 @@ class LeaseHeldError(StateError):
 
 
 def copy_again(table: object) -> str:
-    """Say how to copy a table again whose state does not request it."""
+    """Return the instruction to copy a table again whose state does not request a copy."""
     return f"copy the table again: `tributary resync {table}`"
 
 
 def copy_lost(table: object) -> str:
-    """Say how to copy a table again whose state does not yet show that it needs a copy."""
+    """Return the instruction to copy a table whose state does not show yet that it needs a copy."""
     return f"run `tributary run {table}`, which marks the table, then `tributary bootstrap {table}`"
 
 
 def onboard_again(table: object, *, without_data: bool = False) -> str:
-    """Say how to take a table out of the plan and onboard it again."""
+    """Return the instruction to offboard a table and onboard it again."""
     option = " --delete-data" if without_data else ""
     return f"run `tributary offboard {table}{option}`, then `tributary onboard {table}`"

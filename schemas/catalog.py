@@ -65,7 +65,7 @@ class CatalogColumn:
     as_added: bool = field(default=False, compare=False)
 
     def written_again(self, since: CatalogColumn) -> bool:
-        """Whether the definition was written but not changed, and no GRANT can be the cause.
+        """Whether a statement other than GRANT wrote the definition again without a change.
 
         Args:
             since: The column as it was.
@@ -73,7 +73,7 @@ class CatalogColumn:
         return self.written != since.written and self.is_as(since) and self.granted is None
 
     def moved_only(self, since: CatalogColumn) -> bool:
-        """Whether a rewrite of the table removed the stored value, with the same default as before.
+        """Whether a rewrite moved the catalog's stored value into the rows, under the same default.
 
         Args:
             since: The column as it was.
@@ -214,7 +214,8 @@ class Catalog:
             statement. If the storage changes without a statement, the cause is upkeep, which
             changes no row, or a TRUNCATE, which is an event.
         read_at: A position of the log. The catalog shows every statement before this position.
-        horizon: A transaction id. Every transaction below it had ended when the catalog was read.
+        horizon: A transaction id. Every transaction with a smaller id had ended when the catalog
+            was read.
     """
 
     columns: Mapping[int, CatalogColumn]
@@ -339,9 +340,10 @@ def _column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
 
 
 def not_before(xid: str, other: str) -> bool:
-    """Whether a transaction id of 32 bits is equal to another id or younger; ids wrap around.
+    """Whether a transaction id of 32 bits is equal to another id, or younger than it.
 
-    Ids below 3 are older than every other id.
+    The server assigns ids in a circle: half of all ids are younger than a given id. Ids below 3 are
+    not assigned, and are older than every other id.
     """
     return int(xid) >= 3 and (int(xid) - int(other or 0)) % _XIDS < _XIDS // 2
 

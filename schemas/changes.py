@@ -167,7 +167,7 @@ class WidenType(ChangeType):
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowType(ChangeType):
-    """A change to a type whose values the former type can represent, too."""
+    """A change to a type that can represent only some values of the former type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +231,7 @@ class AddPartition(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeNullability(Change):
-    """A column allows NULL from now on, or no longer does; or this was otherwise for a while."""
+    """A column begins or ceases to allow NULL, or may have done so for a while (``back``)."""
 
     name: str
     nullable: bool
@@ -277,7 +277,7 @@ class ChangeIdentity(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class LoseEvents(Change):
-    """A change that changes rows without an event, or keeps row changes out of the log."""
+    """A change that changes rows without an event, or after which events may be missing."""
 
     fact: str
 

@@ -1,8 +1,8 @@
 """The errors of MySQL's and MariaDB's connectors in text, by character set.
 
 The binlog has the bytes of a text. A connector decodes these bytes with Java's table of the
-character set, which may differ from the server's. It never fails: bytes that Java's table lacks
-become U+FFFD. A copy, and a row that is read by key, have the server's text.
+character set, which may differ from the server's table. The decoding never fails: bytes that Java's
+table lacks become U+FFFD. A copy, and a row that is read by key, have the server's text.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ DOUBTFUL: Mapping[str, str] = {
     "ujis": f"{_REPLACED}\u2014\uff3c\uff5e",
 }
 """By character set, the characters of an event that may be another character on the server. They
-are the inside of a character class of a regular expression. A text without these characters
-equals the server's text. Text in a character set that is not listed cannot be taken from events:
-its wrong characters cannot be recognized, or its first character is dropped (U+FEFF in ucs2,
-utf16, utf32).
+are written as the inside of a character class of a regular expression. A text without these
+characters equals the server's text. A text in a character set that is not listed here cannot be
+taken from events. Either its wrong characters cannot be recognized, or the connector drops a first
+character U+FEFF (in ucs2, utf16 and utf32).
 """

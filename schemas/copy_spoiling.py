@@ -26,10 +26,10 @@ def spoiling(
     The rule is that of runs, :func:`schemas.evolution.diff`, and these further changes:
 
     - any change of a column, since some chunks may be read with it and some without it;
-    - several columns whose definitions were written and are as before: they may have had each
+    - several columns whose definitions were written again without a change: they may have had each
       other's names while a chunk was read;
-    - a new file, of which an earlier view reads nothing, without an error;
-    - a new partition of a log, which is in no chunk.
+    - a new file of the table: a view from before the rewrite reads no rows of it, without an error;
+    - a new partition of a log: no chunk reads it.
 
     Args:
         before: The catalog at the copy's last check, from a server that numbers columns.
@@ -68,9 +68,10 @@ def spoiling(
 def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
     """List the changes that spoil a copy from a server that does not number columns.
 
-    Every change of the catalog does, with one exception: new partitions beside all former ones.
-    The rows of a new partition are events, or the copy reads them. Any further change of that time
-    is in the statements since the copy's first look, which the first run judges.
+    Every change of the catalog spoils the copy, with one exception: partitions are added, and all
+    former partitions stay. The rows of a new partition arrive as events, or the copy reads them.
+    The first run judges the statements since the copy's first look at the catalog. These statements
+    show every further change of that time.
 
     Args:
         before: The catalog's facts at the copy's last check.

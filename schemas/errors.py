@@ -19,11 +19,12 @@ class TributaryError(Exception):
         **context: The names in the message as values (``table=``, ``topic=``, ``partition=``,
             ``offset=``, ``field=``), for ``--output json`` and for logs.
 
-    The secrets that this process has read are removed from the message, since it often quotes a
-    server or a driver. They are removed from the remedy and the context as well, except for secrets
-    that are words, since those texts are the project's own.
+    The secrets that this process has read are removed from the message, which often quotes a server
+    or a driver. The remedy and the context are texts of this project. Secrets are removed from them
+    as well, except for secrets that are plain words.
 
-    Errors cross process boundaries (Spark workers, thread pools), so they pickle with all three.
+    Errors cross process boundaries (Spark workers, thread pools). So they pickle with message,
+    remedy and context.
     """
 
     def __init__(self, message: str, *, remedy: str, **context: Any) -> None:
@@ -55,9 +56,9 @@ class TributaryError(Exception):
 
 
 def _unicode(text: str) -> str:
-    """Return a text with bytes that are not UTF-8, as in file names, as escapes.
+    """Return a text in which escapes replace bytes that are not UTF-8, as file names may have them.
 
-    Neither JSON nor a database accepts such bytes otherwise.
+    Neither JSON nor a database accepts such bytes.
     """
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -93,7 +94,7 @@ class RegistryError(TributaryError):
 
 
 class UnknownSchemaError(RegistryError):
-    """An id without an Avro schema in a registry that works: the message is to blame."""
+    """A schema id for which a working registry has no Avro schema."""
 
 
 class DdlError(SchemaError):

@@ -115,7 +115,7 @@ def diff(
 
 @dataclass(frozen=True)
 class _Diff:
-    """The comparison that :func:`diff` makes, with its arguments."""
+    """One comparison by :func:`diff`; the fields are the arguments of :func:`diff`."""
 
     _before: Catalog
     _now: Catalog
@@ -331,16 +331,16 @@ class _Diff:
         """Whether a wrong value instead of a NULL may stay in the lake for good.
 
         The connector of PostgreSQL takes the definition of a table from the catalog, not from the
-        log, and sends 0, an empty text or 1970 for the NULL of a column that it takes for NOT NULL:
+        log. For a NULL in a column that it takes for NOT NULL, it sends 0, an empty text or 1970:
 
         - A lagging connector decodes older events with the current definition. Before a column can
-          become NOT NULL, an update must replace its NULLs, and the event of this update corrects
-          the lake's row.
-        - A column that now allows NULL may still be NOT NULL to the connector: it has read the
-          catalog before the transaction was visible, or a domain has changed, which it does not
-          notice. A row with such a value is read from the source by its key.
+          become NOT NULL, an update must replace its NULLs. The event of this update corrects the
+          lake's row.
+        - The connector may take a column for NOT NULL that now allows NULL. It has read the catalog
+          before the change was visible, or it has not noticed the change of a domain. A run reads
+          a row with such a value from the source by its key.
 
-        Deleted rows that the lake keeps, and rows of a log, get neither.
+        Neither correction reaches a deleted row that the lake keeps, or a row of a log.
         """
         return self._on_postgres and (self._rules.keeps_deleted or not self._rules.keyed)
 
@@ -402,10 +402,11 @@ class _Diff:
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
     def _label_written_since(self, column: CatalogColumn) -> str | None:
-        """A label of a new column's enum type that may have been renamed; None if there is none.
+        """Return a label of a new column's enum type that may have been renamed; None without one.
 
-        The time in question begins when the catalog that the lake follows was read. A new type gets
-        all its labels in one transaction, before the column is added.
+        Only labels count that were written after the catalog that the lake follows was read. If one
+        transaction wrote all labels before the column was added, the type is new, and no label was
+        renamed.
         """
         since = self._before.horizon
         young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
@@ -417,7 +418,7 @@ class _Diff:
         return column.parts[min(young)] if young else None
 
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-        """Report that events may have the values of a former column with the same name."""
+        """Yield a change if a dropped column may have had this column's name in some events."""
         later = range(self._before.attributes + 1, self._now.attributes + 1)
         gone = any(number not in self._now.columns for number in later)
         if gone and old.name == new.name and old.written != new.written:

@@ -28,20 +28,20 @@ does not contain all DDL statements have this fact.
 ROW_WRITTEN = "row_written"
 """Name of the fact with the last write of the table's row in the catalog.
 
-Only a PostgreSQL source has this fact. It is not compared by itself: most writes of the row change
-another fact too, or change no fact, as a GRANT does.
+Only a PostgreSQL source has this fact. `Fingerprint.diff` does not compare it: most writes of the
+row also change another fact, and a GRANT writes the row without a change of any fact.
 """
 
 AS_ADDED = "as_added"
 """Name of a column's fact: whether nothing shows that it became NOT NULL after it was added.
 
-The fact depends on the last write of the table's row. So a GRANT on the table may change it.
+The fact is derived from the last write of the table's row, so a GRANT on the table may change it.
 """
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The catalog facts that must not change while a table is copied or between runs.
+    """The catalog facts whose changes a copy in progress, or the next run, must judge.
 
     Args:
         facts: The facts by name, as plain values: strings, integers, lists and dictionaries with

@@ -16,8 +16,8 @@ differ in the details below. For each detail, this module chooses one form (:fun
 - binary values: base64 alone, without the server's ``base64:type15:`` and line breaks;
 - control characters: ``\u001f`` with small letters.
 
-Some texts of the connector may mean more than one document: :func:`ambiguous` finds them, and the
-documents are read from the source. The cause is Debezium 3.6:
+Some texts of the connector may mean more than one document. :func:`ambiguous` finds these texts,
+and a run reads their documents from the source. The cause is Debezium 3.6:
 
 - it takes an unsigned integer of 32 bits for a signed one, and leaves it out of arrays and objects
   above 64 KiB;
@@ -180,7 +180,7 @@ def _python_number(t: str) -> str:
 
 
 def _shown(x: float) -> str:
-    """Print a double as Java does; where one digit is enough, Java prints the two nearest."""
+    """Print a double as Java does, which prints two digits where one digit would be enough."""
     text = repr(x)
     if len(text.lstrip("-").partition("e")[0]) == 1:
         text = f"{x:.1e}"

@@ -25,7 +25,9 @@ def lost_events(
     truncated: Collection[int],
     statements: Iterable[str],
 ) -> Iterator[Change]:
-    """Compare the partitions, the publication and the names of two catalogs, not columns or keys.
+    """Yield the changes of partitions, publication, names and other facts that may lose events.
+
+    Columns and keys are not compared here.
 
     Args:
         before: The catalog that the lake follows.
@@ -115,9 +117,10 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
 def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
     """Whether an index was the replica identity for a while.
 
-    A write of a known index shows it, unless the write changed the index's flags. The creation of
-    a new index also writes the index, in several steps with CONCURRENTLY. A new index was chosen if
-    the transaction of its last write also wrote the table, and did not create the index.
+    If a known index was written and its flags are the same, it was the replica identity. The
+    creation of an index also writes the index, with CONCURRENTLY several times. So a new index was
+    the replica identity only if the transaction of its last write also wrote the table's row, and
+    is not the transaction that created the index.
     """
     if old is None:
         return new.chosen
@@ -136,10 +139,10 @@ def _compared(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
     """Whether the table may have been a partition of another table for a while.
 
-    ATTACH PARTITION and DETACH write the catalog rows of the table and of all its columns. If the
-    row of one column was not written, neither happened. If a row was written and has the same facts
-    as before, either ATTACH and DETACH wrote it, or a GRANT or REVOKE on the column. GRANT and
-    REVOKE on a column do not write the row of the table.
+    ATTACH PARTITION and DETACH write the catalog rows of the table and of all its columns. If one
+    column's row was not written, the table was not attached. If a column's row was written without
+    a change of its facts, the cause is either ATTACH and DETACH, or a GRANT or REVOKE on the
+    column. GRANT and REVOKE on a column do not write the table's row.
     """
     kept = [(old, now.columns[n]) for n, old in before.columns.items() if n in now.columns]
     if now.source_kind != "postgres" or before.number != now.number:
@@ -158,8 +161,8 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
 def _altered(before: PublicationState | None, now: PublicationState | None) -> bool:
     """Whether the settings of the publication were changed, even if they are the same again.
 
-    A missing publication is not reported here: another fact shows it. If only the owner differs,
-    the change of the owner is the reason for the write of the publication's row.
+    A missing publication is not reported here, since another check finds it. If the owner is the
+    only difference, the change of the owner wrote the publication's row.
     """
     if before is None or now is None or before == now:
         return False

@@ -40,10 +40,11 @@ def redact(text: str) -> str:
 
 
 def redact_own(text: str) -> str:
-    """Return a text of this project without secrets, except for secrets that are words.
+    """Return a text of this project without its secrets, except for secrets that are plain words.
 
-    In such a text, a word that equals a secret is a name. Without names, a reader cannot understand
-    the text, and the gaps would reveal the secret. Do not use this function for texts of servers.
+    In a text of this project, a word that equals a secret is the name of something. Without its
+    names, the text cannot be understood, and the gaps would reveal the secret. Do not use this
+    function for texts of servers.
     """
     return _without(text, [form for form in _forms if not _WORD.fullmatch(form)])
 

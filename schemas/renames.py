@@ -47,7 +47,13 @@ class Renames:
     def renamed_columns(
         self, before: Catalog, now: Catalog, carried: Collection[str]
     ) -> frozenset[str]:
-        """Return the new names of columns whose lake name the entries lead back to."""
+        """Return the new names of the renamed columns whose former name is a carried column.
+
+        Args:
+            before: The catalog that the lake follows.
+            now: The catalog now.
+            carried: Names of the lake's columns.
+        """
         return frozenset(
             column.name
             for number, column in now.columns.items()

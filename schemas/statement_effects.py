@@ -43,7 +43,7 @@ class DroppedIndex:
 
 @dataclass
 class StatementEffects:
-    """The total effect of a table's statements; columns' names are folded, as on the server.
+    """The total effect of a table's statements. Names of columns are in lower case.
 
     Args:
         count: Number of statements.
@@ -113,7 +113,8 @@ class StatementEffects:
     def shares_keys(self, key: Collection[str], primary_key: Collection[str]) -> Iterator[str]:
         """Yield the statements after which several rows may have had one key for a while.
 
-        The catalog shows a change of the primary key. So a key that contains it stayed unique.
+        A lake key that contains the primary key stayed unique, since the catalog shows each change
+        of the primary key.
 
         Args:
             key: The columns by which rows of the lake are found; empty for a log.
@@ -133,5 +134,5 @@ class StatementEffects:
         return times > 1 or (times == 1 and stricter)
 
     def is_another(self, column: str) -> bool:
-        """Whether a column of that name replaced a former one of the same name."""
+        """Whether the column of that name was dropped or renamed, so it is another column now."""
         return column.lower() in self.gone

@@ -67,7 +67,7 @@ class TypeRule:
 def without_rule(
     kind: object, why: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """Return the error for a column whose type has no rule, with the operator's choices.
+    """Return the error for a column whose type has no rule. Its remedy has the operator's choices.
 
     Args:
         kind: The type.
@@ -124,7 +124,7 @@ class SourceType(Protocol):
         decimal: str = "",
         hidden: bool = False,
     ) -> TypeRule:
-        """The rule of a column of this type. Total: every type has one or raises.
+        """Return the rule of a column of this type.
 
         Args:
             table: Named in messages.
@@ -134,6 +134,6 @@ class SourceType(Protocol):
             hidden: Whether errors must not show a value.
 
         Raises:
-            UnsupportedTypeError: The type has no rule, since snapshot and stream are not known to
-                agree.
+            UnsupportedTypeError: The type has no rule, since no test has shown that snapshot and
+                stream give the same value.
         """

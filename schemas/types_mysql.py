@@ -12,11 +12,15 @@ has, as ``0000-00-00`` and ``2024-02-00``, are NULL.
 the SRID in it if that is not 0. In SQL they are taken from the server's own bytes, since
 ``ST_AsBinary`` swaps the axes of some SRIDs, and the connector does not.
 
-Left out: ``uuid``, ``inet4`` and ``inet6`` of MariaDB, since Debezium 3.5 garbles them or stops at
-them; labels of an enum with a backslash, since the connector puts one before each comma; text in
-character sets that the connectors read in another way (`schemas.charsets_mysql`). A zero date of a
-NOT NULL column arrives as 1970, or as the column's default: such values are read from the source
-(`cdc.rows.binlog_values.doubt_test`), and so are documents that the connector garbles.
+These types have no rule:
+
+- ``uuid``, ``inet4`` and ``inet6`` of MariaDB, since Debezium 3.5 garbles them or stops at them;
+- an enum with a backslash in a label, since the connector then adds a backslash before each comma;
+- text in a character set that the connectors read differently (`schemas.charsets_mysql`).
+
+A zero date of a NOT NULL column arrives as 1970, or as the column's default. A run reads such
+values from the source (`cdc.rows.binlog_values.doubt_test`), and also documents that the connector
+garbles.
 """
 
 from __future__ import annotations

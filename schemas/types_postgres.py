@@ -22,8 +22,8 @@ Left out, with what Debezium 3.7 does to them:
 - multiranges, composites, ``tsquery``, ``pg_lsn``, ``reg*`` and arrays of domains, ``interval``,
   ``money`` and ``xml`` are not sent at all.
 
-On the stream, a value of several dimensions in an array column looks like a value of one dimension;
-the snapshot refuses it.
+A value of several dimensions in an array column looks like a value of one dimension on the stream.
+The snapshot refuses such a value.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class PostgresType:
 
     @property
     def _other_money_digits(self) -> str:
-        """The number of decimals of money, if it is not two as in the connector's session."""
+        """The digits after the point of ``money``; empty for two digits, as the connector has."""
         inner = self.base or self.element
         if inner is not None:
             return inner._other_money_digits
@@ -122,7 +122,7 @@ class PostgresType:
 
     @property
     def _is_numeric(self) -> bool:
-        """Whether its values are exact numbers; a domain may limit them."""
+        """Whether the type is ``numeric``, or a domain over it."""
         if self.kind == "d":
             return self.base is not None and self.base._is_numeric
         return self.name == "numeric" and self.element is None
@@ -281,10 +281,10 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _failure(place: _Place, why: str, as_type: str) -> str:
-    """NULL for NULL; for any other value a PostgreSQL error that carries this project's sentence.
+    """Return SQL that is NULL for NULL, and fails for any other value with this project's message.
 
-    A cast that must fail is the only way to raise in plain SQL. It depends on the column, so the
-    planner cannot evaluate it early.
+    Plain SQL can raise an error only by a cast that must fail. The cast depends on the column, so
+    the planner cannot evaluate it early.
     """
     shown = "'***' || left({column}::text, 0)" if place.hidden else "{column}::text"
     return f"('{place.name} holds ' || {shown} || ', {why}')::{as_type}"

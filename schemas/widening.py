@@ -31,9 +31,9 @@ def family(kind: str) -> str:
 def prints_alike(old: str, new: str) -> bool:
     """Whether two source types with the same lake type have the same text for each value.
 
-    They may not have it if a cast between the types does not read the rows: an ``inet`` shows a
-    network mask differently from a ``cidr``, and an ``oid`` shows a negative number as a positive
-    one.
+    PostgreSQL casts some types to others without a rewrite of the rows, and then prints the same
+    row differently. An ``inet`` and a ``cidr`` differ in the network mask that they show. An
+    ``oid`` shows a negative number as a positive one.
     """
     before, after = family(old), family(new)
     return before == after or {before, after} <= _TEXTS
@@ -53,10 +53,10 @@ _WHOLE = frozenset(
 
 
 def keeps_rows(old: str, new: str) -> bool:
-    """Whether MODIFY keeps values as they are between types that are one type in the lake.
+    """Whether MODIFY keeps all values between two source types that have the same lake type.
 
-    It holds for any sql_mode of the session: without the strict one the server cuts off what does
-    not fit.
+    The answer holds for every sql_mode of the session. In a mode that is not strict, the server
+    cuts off what does not fit.
     """
     before, after = family(old), family(new)
     if (before, after) in _WHOLE:
@@ -77,11 +77,12 @@ def keeps_rows(old: str, new: str) -> bool:
 
 
 def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
-    """Whether a text got a character set that may lack letters of its rows, or lack room for them.
+    """Whether a text column may have lost letters because its character set was changed.
 
-    The TEXT types limit the number of bytes, not of letters. Letters also get lost where events of
-    before the change have characters that the connector cannot distinguish: which ones those are
-    depends on the character set that the column had then.
+    The new character set may lack letters of the rows. In another character set, the same letters
+    may take more bytes, and the TEXT types limit the number of bytes. Besides, the connector cannot
+    distinguish some characters in events from before the change. The former character set decides
+    which characters these are.
     """
     before, after = (
         [name.replace("utf8mb3", "utf8") for name in one.written.removeprefix(one.type).split()[:1]]
@@ -114,7 +115,10 @@ def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
 
 
 def more_digits_only(old: str, new: str) -> bool:
-    """Whether two numerics of a source differ in their precision alone."""
+    """Whether two decimals of a source have the same scale, so that they differ in precision only.
+
+    The answer is the same for more digits and for fewer digits.
+    """
     shapes = [re.fullmatch(r"(?:numeric|decimal)\((\d+),(-?\d+)\)", kind) for kind in (old, new)]
     before, after = shapes
     return before is not None and after is not None and before[2] == after[2]
@@ -144,7 +148,7 @@ unchanged, for any sql_mode of the session."""
 
 
 def widens(old: str, new: str) -> bool:
-    """Whether every value of Spark type ``old`` is exact in ``new``, and Hudi can evolve to it."""
+    """Whether Spark type ``new`` has every value of ``old`` exactly, and Hudi can evolve to it."""
     if new in _WIDER.get(old, ()):
         return True
     wider = _DECIMAL.fullmatch(new)
@@ -161,11 +165,12 @@ def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict
     """Merge the columns of a table that several shards feed, each in its widest type.
 
     Args:
-        parts: Name of each shard, with its columns as pairs of name and Spark type; the order of
-            their first appearance is the table's.
+        parts: Name of each shard, with its columns as pairs of name and Spark type. The table has
+            the columns in the order in which they first appear here.
 
     Raises:
-        SchemaError: The types of a column in two shards do not fit: neither holds the other.
+        SchemaError: A column's types in two shards do not fit: neither type holds all values of
+            the other.
     """
     types: dict[str, str] = {}
     since: dict[str, str] = {}

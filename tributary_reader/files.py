@@ -45,7 +45,7 @@ class DataFile:
 
 
 def data_files(storage: Storage, path: str) -> list[DataFile]:
-    """Return all Parquet files below a table, also those of no commit. Read the timeline before."""
+    """Return all Parquet files of a table, even without a commit; read the timeline before them."""
     found = (DataFile.of(path, entry) for entry in storage.below(path))
     return [one for one in found if one is not None]
 
@@ -71,7 +71,7 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
 
 
 def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:
-    """Return the files with their numbers of rows, as far as commits of the timeline say them."""
+    """Return the files, with the numbers of rows that the timeline's commits have."""
     known = set(timeline.instants)
     rows: dict[tuple[str, str], int] = {}
     listed = list(files)

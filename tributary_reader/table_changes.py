@@ -212,6 +212,7 @@ class _Reader:
         return found.select(at.schema(meta=self._meta).names)
 
     def _keys(self, at: Snapshot, files: Sequence[DataFile]) -> pa.Array:
+        """Return Hudi's record keys of all rows in some files."""
         return at.dataset_of(files, meta=True).to_table([_KEY])[_KEY]
 
     def _missing(self, now: Snapshot, files: Sequence[DataFile], keys: pa.Array) -> pa.Table:

@@ -192,7 +192,7 @@ class Captures:
         return found
 
     def gather_again(self, record: TableRecord) -> CaptureEvidence:
-        """Gather the evidence of a table's capture again, for all its tables, and return it.
+        """Gather the evidence of a table's capture again; it replaces the former evidence.
 
         Raises:
             TributaryError: As for `evidence`.
@@ -245,6 +245,7 @@ class Captures:
 
 
 def _warn_of_unknown(evidence: CaptureEvidence) -> None:
+    """Log which facts Connect did not give, and whether the connector is missing."""
     name = evidence.names.connector
     for error in evidence.errors:
         if isinstance(error, ConnectError):

@@ -145,8 +145,8 @@ def why_silent(
 ) -> Finding | None:
     """Return the reason why a capture sends no changes; None if it sends changes.
 
-    A connector that sends nothing cannot be distinguished from tables without changes by their
-    topics alone.
+    The tables' topics alone do not show this: they get no records either if the tables have no
+    changes.
 
     Args:
         names: The capture.

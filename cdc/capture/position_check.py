@@ -133,7 +133,7 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
 
 
 def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
-    """Refuse compaction, which drops deletes, and values that a later change of the key omits."""
+    """Refuse compaction, which drops deletes and also values that later events of a key omit."""
     if not now.compacted:
         return
     what = f"topic {topic} has cleanup.policy={now.policy}"
@@ -225,7 +225,8 @@ def check_stream(
     Args:
         table: The table.
         rests: The positions from which the stream must continue.
-        evidence: The evidence of the table's capture. Only Connect's answers may be errors.
+        evidence: The evidence of the table's capture. A stored position or statements that could
+            not be read are not checked.
         source: The table's source, which parses positions.
 
     Raises:

@@ -110,6 +110,7 @@ class Recovery:
             raise CaptureError(failed.reason, remedy=failed.remedy, connector=names.connector)
 
     def _restarted(self, names: CaptureNames) -> FailedConnector | None:
+        """Restart the connector under its capture's lease; return None if it has not failed."""
         name = names.connector
         if self._failure_reason(name) is None:
             return None

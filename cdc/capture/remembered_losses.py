@@ -1,4 +1,4 @@
-"""Counts the losses of captures, so that a table learns of a loss that no run of it has seen.
+"""Counts the losses of captures, so that a table stops for a loss that no run of it has seen.
 
 No run checks a table while it is copied, PAUSED or FAILED. So every process that sees a loss counts
 it in the state store. Later, each table compares the count with the count before its O.

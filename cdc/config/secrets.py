@@ -64,7 +64,7 @@ class SecretRef:
         return value
 
     def read(self) -> str:
-        """Read a value that is not a secret, though it is stored like one.
+        """Read the value without keeping it secret in texts, unlike ``resolve``.
 
         Raises:
             SecretError: As for ``resolve``.

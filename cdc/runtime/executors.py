@@ -61,7 +61,7 @@ class Executor:
 
 
 def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executor]:
-    """Return the executors that have started, which run the versions that the driver runs.
+    """Check that the executors have the driver's versions; return the executors that have started.
 
     Args:
         spark: The session on a cluster.
@@ -145,6 +145,7 @@ def _executor(command: str, versions: Mapping[str, str]) -> Executor:
 
 
 def _of_driver(spark: SparkSession, name: str, method: str, *arguments: str) -> str:
+    """Return a version of the driver, from a static method of a class in its JVM."""
     found: Any = getattr(java_class(spark, name), method)(*arguments)
     return str(found)
 

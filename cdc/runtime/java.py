@@ -1,4 +1,4 @@
-"""Finding a Java 17: the only version that Spark 3.5, Kafka 4 and Debezium 3 all run on."""
+"""Finds Java 17, the only version that Spark 3.5, Kafka 4 and Debezium 3 all run on."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
 
 
 def was_killed() -> bool:
-    """Return whether the JVM was killed because the command ends; ignore Spark's errors then."""
+    """Return whether this process killed its JVM to end; ignore Spark's errors then."""
     return _killed.is_set()
 
 

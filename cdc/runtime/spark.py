@@ -264,7 +264,7 @@ def s3_defaults(config: Config) -> dict[str, str]:
 def _give_hadoop(
     spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[str, str]
 ) -> None:
-    """Set them in the configuration that Spark reads for every plan, and Hudi for every table.
+    """Set Hadoop settings where Spark reads them for every plan, and Hudi for every table.
 
     Args:
         spark: The session.

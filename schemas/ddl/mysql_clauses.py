@@ -30,7 +30,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Add:
-    """ADD COLUMN; ``place`` is the column before it, empty for FIRST."""
+    """ADD COLUMN. ``place`` is the column before it; empty for FIRST, None for the last place."""
 
     column: Definition
     place: str | None = None
@@ -56,7 +56,7 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class AddUnique:
-    """A unique index, or the key with ``primary``; no columns if it covers only parts of them."""
+    """A new unique index, or primary key; without columns if it indexes prefixes or expressions."""
 
     name: str
     columns: tuple[str, ...]
@@ -87,8 +87,8 @@ class Statement:
 
     Args:
         text: The statement as given.
-        clauses: The effects of the statement on the catalog. Empty if the rows are unknown after
-            the statement: the catalog is then not compared.
+        clauses: The effects of the statement on the catalog. There are none if the rows are unknown
+            after the statement, since the catalog is then not compared.
     """
 
     text: str

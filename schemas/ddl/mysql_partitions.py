@@ -32,8 +32,9 @@ _RANGE = re.compile(rf"PARTITION {_NAME}VALUES LESS THAN ")
 def keeps_rows(text: str) -> bool:
     """Whether a statement only maintains partitions, and changes no row of the table.
 
-    The server refuses to reorganize ranges into others that do not cover them. It does not refuse
-    to reorganize lists so, and drops the rows that no new list has.
+    A REORGANIZE of ranges is accepted here, since the server refuses new ranges that do not cover
+    the former ones. A REORGANIZE of lists is not, since the server drops the rows that no new list
+    has.
 
     Args:
         text: The statement, without comments that the server executes.

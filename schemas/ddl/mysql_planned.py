@@ -167,7 +167,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
-    """Refuse a statement that is not understood, unless it is known to need a copy."""
+    """Refuse a statement without effects on columns, unless it is known to need a copy."""
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
         raise _refused(table, text, "only ALTER TABLE is understood")
@@ -184,6 +184,7 @@ def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
 
 
 def _is_grave(words: Sequence[str]) -> bool:
+    """Whether a clause, by its first words, is known to need a copy."""
     first, second = words[0], words[1] if len(words) > 1 else ""
     if first == "RENAME":
         return second not in _OF_COLUMN
@@ -295,13 +296,14 @@ def _require_named(named: tuple[str | None, str], text: str, table: TableId) -> 
 
 
 def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
-    """Refuse a statement that names tables if this table is not among them."""
+    """Refuse a statement whose names of tables do not include this table."""
     named = [_table_at(tokens, at)[0] for at in range(len(tokens)) if _begins_name(tokens, at)]
     if not any(_names_table(one, table) for one in named):
         raise _refused(table, text, "the statement changes another table")
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a table's name can begin at a token: no dot is before it."""
     return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
 
 
@@ -311,7 +313,7 @@ def _altered_table(tokens: Sequence[Token]) -> tuple[tuple[str | None, str], int
 
 
 def _table_at(tokens: Sequence[Token], at: int) -> tuple[tuple[str | None, str], int]:
-    """A name with or without its database, and the position of the next token."""
+    """Return the table's database (or None) and name at a token, and the next token's position."""
     names = [token.text for token in tokens[at : at + 3]]
     if len(names) == 3 and tokens[at + 1].token_type is TokenType.DOT:
         return (names[0], names[2]), at + 3
@@ -324,6 +326,7 @@ def _names_table(named: tuple[str | None, str], table: TableId) -> bool:
 
 
 def _is_other_word(token: Token) -> bool:
+    """Whether a token is a type's name that the parser maps to another type than the servers."""
     quoted = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
     return not quoted and bool(_OTHER_WORDS.fullmatch(token.text))
 
@@ -341,7 +344,7 @@ def _words(tokens: Sequence[Token]) -> list[str]:
 
 
 def _split(tokens: Sequence[Token], at: TokenType) -> Iterator[list[Token]]:
-    """Cut at separators outside parentheses."""
+    """Yield the parts between the separators that are outside parentheses; skip empty parts."""
     part: list[Token] = []
     depth = 0
     for token in tokens:

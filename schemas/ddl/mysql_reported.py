@@ -60,6 +60,7 @@ def read_statements(statements: Iterable[str]) -> StatementEffects:
 
 
 def _is_understood(text: str, effects: StatementEffects) -> bool:
+    """Record the effects of one statement; return whether all of it is understood."""
     if EXECUTED_COMMENT.search(text):
         return False
     if keeps_rows(text):
@@ -129,7 +130,7 @@ def _shown(text: str) -> str:
 
 
 def _drops_key(drop: exp.Expr) -> bool:
-    """Whether the statement drops the primary key by the name that servers give it.
+    """Whether the statement drops the primary key by the name PRIMARY, which servers give it.
 
     Until the table has its primary key again, events have another key than the lake's rows, or
     none.
@@ -180,6 +181,7 @@ def _action(action: exp.Expr, effects: StatementEffects) -> bool:
 
 
 def _older_rows(column: exp.ColumnDef) -> OldValue:
+    """Return the value that the rows older than a new column have in it."""
     kinds = [one.args.get("kind") for one in column.args.get("constraints") or ()]
     nullable, default = True, None
     for rule in kinds:
