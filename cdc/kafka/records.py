@@ -114,7 +114,7 @@ def truncated(
 
     Args:
         client: The cluster.
-        logs: The offsets that they had reached.
+        logs: An offset that each partition's log had reached.
         deadline: When to give up, as a time of ``time.monotonic()``.
 
     Returns:

@@ -105,7 +105,7 @@ def audit(kind: str) -> tuple[str, ...]:
 
 
 def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
-    """Return the statements that grant `own_rights`, except to the admin's account, the owner."""
+    """Return the statements that grant `own_rights` to all accounts but the admin's, which owns."""
     return [
         grant(", ".join(rights), f"{quoted(OWN)}.{quoted(table)}", users[role])
         for role, table, rights in own_rights(kind)

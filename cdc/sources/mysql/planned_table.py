@@ -150,7 +150,7 @@ def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
 
 
 def _require_row_format(session: Session, table: TableId) -> None:
-    """Refuse to create a temporary table that a binlog of statements would contain."""
+    """Refuse to create a temporary table if the session logs statements, which would log it."""
     found = session.rows("SHOW SESSION VARIABLES LIKE 'binlog_format'")
     if found and found[0][1] != "ROW":
         raise SourceError(

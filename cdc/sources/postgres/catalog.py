@@ -215,7 +215,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
 
 
 def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Return the generated columns because of which the server refuses changes; none before 18.
+    """Return the generated columns for which PostgreSQL 18 and later refuses changes of the table.
 
     The server does not publish these columns. With replica identity FULL, it nevertheless requires
     them in the old row, and so refuses the change.
