@@ -12,7 +12,7 @@ from tributary_reader.storage import pyarrow_module
 if TYPE_CHECKING:
     import pyarrow as pa
 
-META_COLUMNS = (
+HUDI_COLUMNS = (
     "_hoodie_commit_time",
     "_hoodie_commit_seqno",
     "_hoodie_record_key",
@@ -33,7 +33,7 @@ def arrow_schema(avro: str, *, meta: bool) -> pa.Schema:
         ReadError: A column has a type that no lake table has.
     """
     pa = pyarrow_module()
-    own = [pa.field(name, pa.string()) for name in META_COLUMNS] if meta else []
+    own = [pa.field(name, pa.string()) for name in HUDI_COLUMNS] if meta else []
     fields = json.loads(avro)["fields"]
     return pa.schema([*own, *(pa.field(one["name"], _type(one["type"])) for one in fields)])
 

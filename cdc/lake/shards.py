@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from cdc.store.lease import Lease, Leases
 
 _log = logging.getLogger(__name__)
-_TURN_S = 900.0
+TURN_S = 900.0
 """Bound of the wait for another process that commits to the same table, in seconds."""
 _LAST_OFFSET = 2**63 - 1
 """The offset of a delete that must win over every other event of its row."""
@@ -121,13 +121,16 @@ class SharedTable:
         self._turn = threading.Lock()
 
     @contextmanager
-    def hold_lease(self) -> Iterator[Lease]:
+    def hold_lease(self, *, wait_s: float = TURN_S) -> Iterator[Lease]:
         """Hold the lease of the shared table, so that no other shard or process changes it.
 
+        Args:
+            wait_s: Bound of the wait for another process, in seconds.
+
         Raises:
-            LeaseHeldError: Another process holds the lease for too long.
+            LeaseHeldError: Another process holds the lease for longer.
         """
-        with self._leases.hold(f"lake table {self.path}", wait_s=_TURN_S) as lease:
+        with self._leases.hold(f"lake table {self.path}", wait_s=wait_s) as lease:
             yield lease
 
     def write(self, wanted: ShardWrite) -> str:

@@ -79,9 +79,9 @@ UNAVAILABLE = "_cdc_unavailable"
 """Names of the columns whose value the connector did not have, an array; NULL if it had all."""
 
 UNCLEAR = "_cdc_unclear"
-"""Whether a column of :data:`UNAVAILABLE` may have changed, a boolean. An unavailable column may
-have changed in three cases: the sent value may replace a NULL, a binlog event does not show the
-value clearly, or the column is always read from the source."""
+"""Names of the columns of :data:`UNAVAILABLE` that may have changed, an array; NULL if there are
+none. An unavailable column may have changed in three cases: the sent value may replace a NULL, a
+binlog event does not show the value clearly, or the column is always read from the source."""
 
 PROBLEM = "_cdc_problem"
 """The reason why the record cannot be applied, a string; NULL if it can be applied."""

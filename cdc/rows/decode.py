@@ -215,7 +215,7 @@ def _flat(
         f"{of('order', 'BIGINT')} AS {ORDER}",
         f"{of('tagged', 'BOOLEAN')} AS _tagged",
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
-        f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
+        f"{of('unclear', 'ARRAY<STRING>')} AS {UNCLEAR}",
         f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
         f"{of('doubted', 'ARRAY<STRING>')} AS _doubted",
         f"{of('former', key_type(table))} AS {FORMER}",

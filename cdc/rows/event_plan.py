@@ -88,7 +88,7 @@ class EventPlan:
             hold a sent value are listed. If the settings chose a decimal type for the column, the
             expression is the start of the value instead, unless the column is secret.
         unavailable: Names of the columns whose values the connector did not have.
-        unclear: Whether the value of an unavailable column may have changed.
+        unclear: Names of the unavailable columns whose values may have changed.
         garbled: Names of the columns whose text is not UTF-8.
         doubted: Names of the key columns whose sent value may differ from the source's value.
         former: The key before an update that changed the key; null for any other event.
@@ -131,7 +131,6 @@ def event_plan(
     event = f"{record}.event"
     columns = {one.name: _column(event, one, schema, table, rules) for one in table.columns}
     values = {name: one.value for name, one in columns.items()}
-    unclear = [one.unclear for one in columns.values() if one.unclear is not None]
     # The key's columns may be in another order than the table's.
     former = {name: columns[name].former or "NULL" for name in table.key}
     micros = f"try_multiply({event}.source.ts_ms, 1000L)"
@@ -153,7 +152,7 @@ def event_plan(
         values=values,
         given={name: one.given for name, one in columns.items() if one.given is not None},
         unavailable=_names(columns, "lacked"),
-        unclear=f"coalesce({' OR '.join(unclear)}, FALSE)" if unclear else "FALSE",
+        unclear=_names(columns, "unclear"),
         garbled=_names(columns, "garbled"),
         doubted=_names(columns, "doubted"),
         former=changed_key(event, former, values) if rules.own_key else "NULL",

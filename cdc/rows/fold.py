@@ -117,7 +117,7 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
             F.collect_set(F.when(unknown, F.col(SCHEMA_ID))).alias("unknown"),
             F.count(PROBLEM).alias("problems"),
             F.flatten(F.collect_set(UNAVAILABLE)).alias("unavailable"),
-            F.coalesce(F.max(UNCLEAR), F.lit(False)).alias("unclear"),
+            F.coalesce(F.max(F.col(UNCLEAR).isNotNull()), F.lit(False)).alias("unclear"),
             F.count(F.when(lacking & F.col(OP).isin("c", "r"), 1)).alias("moved"),
             F.max(F.when(fine, F.unix_micros(SOURCE_TS))).alias("source_ts"),
             F.max(F.when(fine, F.struct(OFFSET, POSITION))).alias("last"),
@@ -203,7 +203,8 @@ def fold(
 
     If the last event lacks a value, the value is taken from an earlier event of the same life. A
     life of a key starts with an insert and ends with a delete. Values are never taken from an
-    earlier life, which may belong to another row.
+    earlier life, which may belong to another row. A deleted row has NULL for a value that its last
+    change did not show clearly: the source has no such row any more, and an older value is wrong.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
@@ -255,13 +256,13 @@ def _fold_lives(
     lives = rows.withColumn(_LIFE, life)
 
     def lacks(name: str) -> SparkColumn:
-        listed = F.coalesce(F.array_contains(UNAVAILABLE, name), F.lit(False))
-        return (ends | listed) if soft_delete else (listed & ~ends)
+        lacked = _listed(UNAVAILABLE, name)
+        return (ends | lacked) if soft_delete else (lacked & ~ends)
 
     def known(name: str) -> SparkColumn:
-        value = F.when(
-            ~lacks(name) & ~ends, F.struct(F.col(_LIFE), F.col(quoted(name)).alias("value"))
-        )
+        # An unclear value is NULL. Only a deleted row takes it: see `same_life`.
+        shows = ~lacks(name) | _listed(UNCLEAR, name)
+        value = F.when(shows & ~ends, F.struct(F.col(_LIFE), F.col(quoted(name)).alias("value")))
         return F.last(value, ignorenulls=True).over(until_here)
 
     found = {name: scratch(f"known_{number}") for number, name in enumerate(lacking)}
@@ -295,6 +296,11 @@ def _fold_lives(
         F.when(F.size(missing) > 0, missing).alias(MISSING),
         F.coalesce(F.col(MOVED), F.lit(False)).alias(MOVED),
     )
+
+
+def _listed(names: str, name: str) -> SparkColumn:
+    """Whether an array column has a name; False where it is NULL."""
+    return F.coalesce(F.array_contains(names, name), F.lit(False))
 
 
 def fill(

@@ -50,9 +50,8 @@ def split(changes: DataFrame, table: TableSchema) -> DataFrame:
     values = [column.name for column in table.columns if column.name not in keys]
     changed = {
         **{name: key.otherwise(F.col(quoted(name))) for name, key in keys.items()},
-        **{name: F.when(~gone, F.col(quoted(name))) for name in (*values, UNAVAILABLE)},
+        **{name: F.when(~gone, F.col(quoted(name))) for name in (*values, UNAVAILABLE, UNCLEAR)},
         OP: F.when(gone, "d").when(moved, "c").otherwise(F.col(OP)),
-        UNCLEAR: ~gone & F.col(UNCLEAR),
     }
     return changes.select("*", F.explode(halves).alias(_GONE)).select(
         *(

@@ -389,7 +389,9 @@ class BatchWriter:
             progress=self._context.progress,
         )
         found = known.rows(rows.filter(F.col(MISSING).isNotNull()), missing, self._held.hold)
-        return fill(rows, found, self._schema, missing, moved=True, absent_is_deleted=True)
+        # After a TRUNCATE that is not applied, no event of a delete follows for an absent row.
+        deleted = self._settings.on_truncate == "apply"
+        return fill(rows, found, self._schema, missing, moved=True, absent_is_deleted=deleted)
 
     def _position(self, previous: str | None, last: str | None) -> str | None:
         """Return the log position up to which the lake has all transactions of the table.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cdc.errors import LakeError, LeaseHeldError
 from cdc.lake.catalog import CatalogEntry, forget, show
+from cdc.lake.shards import TURN_S
 from cdc.store.table_state import State
 from schemas.errors import TributaryError
 
@@ -24,20 +25,27 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def keep_name(context: RunContext, record: TableRecord) -> TableRecord:
+def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_S) -> TableRecord:
     """Point a table's name in the catalog at its published attempt, if there is a catalog.
+
+    Args:
+        context: The runs' context.
+        record: The table's record.
+        wait_s: Bound of the wait for another process that changes a shared table, in seconds.
 
     Returns:
         The stored record, which notes where the name points.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
+        LeaseHeldError: Another process holds the shared table for longer.
         StateError: The state store cannot be reached.
     """
     entry, catalog = _entry(context.config, record), context.config.catalog
     if entry is None or catalog is None:
         return record
-    with nullcontext() if record.shard is None else context.shared(entry.path).hold_lease():
+    shared = None if record.shard is None else context.shared(entry.path)
+    with nullcontext() if shared is None else shared.hold_lease(wait_s=wait_s):
         show(context.spark, catalog.metastore, entry)
     noted = _noted(catalog.metastore, entry)
     if record.named == noted:
@@ -45,11 +53,16 @@ def keep_name(context: RunContext, record: TableRecord) -> TableRecord:
     return context.store.put(replace(record, named=noted))
 
 
-def follow_name(context: RunContext, record: TableRecord) -> None:
+def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_S) -> None:
     """Update a table's name in the catalog after a run, unless another process holds the table.
 
     This function takes the table's lease. Without the lease, the name of a generation that another
     process publishes meanwhile could be overwritten.
+
+    Args:
+        context: The runs' context.
+        record: The table's record.
+        wait_s: Bound of the wait for another process that changes a shared table, in seconds.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
@@ -61,7 +74,7 @@ def follow_name(context: RunContext, record: TableRecord) -> None:
         with context.leases.hold(record.resource):
             now = context.store.newest(record)
             if now.state is State.INCREMENTAL:
-                keep_name(context, now)
+                keep_name(context, now, wait_s=wait_s)
     except LeaseHeldError as held:
         _log.info("the name of table %s was not checked: %s", record.table, held)
 
@@ -83,7 +96,8 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
     for record in followed:
         try:
             if not _is_noted(context.config, record):
-                follow_name(context, record)
+                # All tables of the run wait meanwhile. The next look comes soon.
+                follow_name(context, record, wait_s=0)
         except LakeError as error:
             _log.warning("%s", error)
             return

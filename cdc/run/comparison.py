@@ -213,6 +213,7 @@ def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
         "mode": settings.mode,
         "partition_by": settings.partition_by,
         "delete_mode": settings.delete_mode,
+        "timestamps_without_zone": settings.timestamps_without_zone,
         "hash_key": key_check(config) if settings.columns.hash else None,
     }
     return hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()

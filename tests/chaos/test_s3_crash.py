@@ -12,15 +12,10 @@ from stack.local import LocalStack
 from stack.object_store import BUCKET
 from tests.integration.rigs.postgres import own_database
 from tests.integration.rigs.project import Project
-from tests.integration.rigs.s3 import S3, own_s3
+from tests.integration.rigs.s3 import S3
+from tests.integration.rigs.s3 import s3 as s3
 
 ORDERS = "public.orders"
-
-
-@pytest.fixture
-def s3(tmp_path: Path) -> Iterator[S3]:
-    with own_s3(tmp_path) as server:
-        yield server
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,18 +11,13 @@ from pyarrow.fs import S3FileSystem
 from stack.object_store import BUCKET
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project
-from tests.integration.rigs.s3 import CANARY, S3, own_s3
+from tests.integration.rigs.s3 import CANARY, S3
+from tests.integration.rigs.s3 import s3 as s3
 from tributary_reader import open_table
 
 ORDERS = "public.orders"
 BOUND_S = 120.0
 """The longest time that a store that refuses or does not answer may hold `check`."""
-
-
-@pytest.fixture
-def s3(tmp_path: Path) -> Iterator[S3]:
-    with own_s3(tmp_path) as server:
-        yield server
 
 
 @pytest.fixture

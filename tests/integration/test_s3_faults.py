@@ -14,7 +14,8 @@ from cdc.runtime.java import find_java
 from tests.integration.rigs.certificates import make_certificates
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project
-from tests.integration.rigs.s3 import S3, own_s3
+from tests.integration.rigs.s3 import S3
+from tests.integration.rigs.s3 import s3 as s3
 from tests.integration.rigs.s3_gate import BUSY, FORBIDDEN, Gate, Refusal, Request, gate
 
 ORDERS = "public.orders"
@@ -22,12 +23,6 @@ BOUND_S = 600.0
 """The longest time that a store which refuses may hold a run: S3A repeats each request for about
 half a minute, and an undone commit makes several."""
 pytestmark = pytest.mark.breadth
-
-
-@pytest.fixture
-def s3(tmp_path: Path) -> Iterator[S3]:
-    with own_s3(tmp_path) as server:
-        yield server
 
 
 @pytest.fixture

@@ -164,12 +164,12 @@ def test_a_default_that_may_stand_for_a_null_is_never_a_value(spark: SparkSessio
     schema = table(id="int", n="int", t="string", b="boolean", y="binary", f="double")
     first, second = rows(spark, topic, schema, nulls_are_kept=False)
     assert first[UNAVAILABLE] == ["n", "t", "b", "y", "f"]
-    assert (first[UNCLEAR], second[UNCLEAR]) == (True, False)
+    assert (first[UNCLEAR], second[UNCLEAR]) == (first[UNAVAILABLE], None)
     assert first["n"] is first["t"] is first["b"] is first["y"] is first["f"] is None
     assert (second["n"], second["b"], bytes(second["y"])) == (8, False, b"")
     assert second[UNAVAILABLE] is None
     kept = rows(spark, topic, schema, nulls_are_kept=True)[0]
-    assert (kept["n"], kept["t"], kept[UNAVAILABLE], kept[UNCLEAR]) == (7, "it's", None, False)
+    assert (kept["n"], kept["t"], kept[UNAVAILABLE], kept[UNCLEAR]) == (7, "it's", None, None)
 
 
 def test_a_value_that_the_connector_may_send_for_a_null_is_never_one(spark: SparkSession) -> None:
@@ -195,7 +195,7 @@ def test_a_value_that_the_connector_may_send_for_a_null_is_never_one(spark: Spar
         None,
         None,
     ]
-    assert [row[UNCLEAR] for row in found] == [True, True, False, False, False]
+    assert [row[UNCLEAR] for row in found] == [row[UNAVAILABLE] for row in found]
     assert (found[0]["n"], found[0]["t"], found[0]["kept"], found[4]["n"]) == (None, None, 0, 0)
     assert {row[UNAVAILABLE] for row in rows(spark, topic, schema)} == {None}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import pytest
 import yaml
 
 from stack.object_store import BUCKET, ObjectStore
@@ -79,6 +80,13 @@ class S3:
             },
         }
         project.file.write_text(yaml.safe_dump(document))
+
+
+@pytest.fixture
+def s3(tmp_path: Path) -> Iterator[S3]:
+    """A server of the test's own."""
+    with own_s3(tmp_path) as server:
+        yield server
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tributary_reader import ReadError
-from tributary_reader.arrow_schema import META_COLUMNS, arrow_schema
+from tributary_reader.arrow_schema import HUDI_COLUMNS, arrow_schema
 
 DECIMAL = {"type": "fixed", "name": "f", "size": 5, "logicalType": "decimal"}
 TYPES: list[tuple[Any, pa.DataType]] = [
@@ -38,7 +38,7 @@ def test_each_type_of_a_lake_column(kind: Any, wanted: pa.DataType) -> None:
 
 
 def test_hudis_own_columns_come_first() -> None:
-    assert arrow_schema(avro("int"), meta=True).names == [*META_COLUMNS, "c"]
+    assert arrow_schema(avro("int"), meta=True).names == [*HUDI_COLUMNS, "c"]
 
 
 def test_a_type_that_no_lake_table_has_is_named() -> None:

@@ -34,6 +34,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
         {"mode": "append"},
         {"partition_by": ["a"]},
         {"delete_mode": "soft"},
+        {"timestamps_without_zone": "timestamp"},
     ],
 )
 def test_what_rows_are_made_by_counts(settings: dict[str, Any]) -> None:

@@ -1,0 +1,51 @@
+"""Values that are read from the source by key, of rows that are no longer at the source.
+
+Apicurio's converter sends the default of a nullable column for its NULL, so a run reads such a
+value from the source.
+"""
+
+from __future__ import annotations
+
+from tests.integration.rigs.running import Orders, settings
+from tests.integration.rigs.running import orders as orders
+from tests.integration.rigs.running import shared as shared
+from tests.integration.rigs.running import spark as spark
+
+STATUS = "ALTER TABLE T ADD COLUMN status text DEFAULT 'new'"
+
+
+@settings(on_truncate="ignore")
+def test_rows_that_an_ignored_truncate_took_before_the_run_stay_in_the_lake(orders: Orders) -> None:
+    orders.execute(STATUS, "INSERT INTO T (id, note, price) VALUES (1, 'a', 1)")
+    assert orders.run().error is None
+    assert orders.lake("id", "status") == [(1, "new")]
+    orders.execute(
+        "UPDATE T SET price = 2 WHERE id = 1",
+        "INSERT INTO T (id, note, price) VALUES (2, 'b', 2)",
+        "TRUNCATE T",
+    )
+    assert orders.run().error is None
+    # The source cannot say any more whether the status was NULL.
+    assert orders.lake("id", "price", "status") == [(1, 2, None), (2, 2, None)]
+
+
+@settings(delete_mode="soft")
+def test_a_kept_deleted_row_never_shows_a_value_from_before_its_last_change(orders: Orders) -> None:
+    orders.execute(
+        STATUS,
+        "INSERT INTO T (id, body, note, price, status) VALUES (1, 'a', 'n', 1, 'paid')",
+        "INSERT INTO T (id, body, note, price, status) VALUES (2, 'b', 'n', 2, 'paid')",
+    )
+    assert orders.run().error is None
+    orders.execute(
+        "UPDATE T SET status = 'new' WHERE id = 1",
+        "DELETE FROM T WHERE id = 1",
+        "UPDATE T SET status = 'new' WHERE id = 2",
+        "UPDATE T SET status = 'sent' WHERE id = 2",
+        "DELETE FROM T WHERE id = 2",
+    )
+    assert orders.run().error is None
+    assert orders.lake("id", "note", "status", "_cdc_deleted") == [
+        (1, "n", None, True),
+        (2, "n", "sent", True),
+    ]
