@@ -75,8 +75,8 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 
     Raises:
         ConfigError: The name of a publication or slot is too long.
-        CaptureError: Two tiers would share a connector's name or a topic prefix. With PostgreSQL,
-            the connector has the slot's name.
+        CaptureError: Two tiers would share a connector, a publication or a topic prefix. With
+            PostgreSQL, the connector has the slot's name.
     """
     found: dict[tuple[str, str], list[TableId]] = {}
     captures: dict[tuple[str, str], CaptureNames] = {}
@@ -90,21 +90,33 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
         if record.table.source in services.config.sources and record.state is not State.RETIRED:
             capture = services.capture_of(record)
             everything[(capture.source, capture.tier)] = capture
-    _refuse_captures_with_one_name(list(everything.values()))
+    refuse_shared_names(list(everything.values()))
     return [Group(captures[place], tuple(members)) for place, members in found.items()]
 
 
-def _refuse_captures_with_one_name(captures: Sequence[CaptureNames]) -> None:
-    """Raise an error if two captures have the same connector or topic prefix."""
-    for field in ("connector", "topic_prefix"):
-        seen: dict[str, CaptureNames] = {}
-        for capture in captures:
-            name = str(getattr(capture, field)).replace(".", "_")
-            other = seen.setdefault(name, capture)
+def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
+    """Check that no two captures have the same connector, publication or topic prefix.
+
+    Two tiers in one publication would both send all of its tables, and the removal of one tier
+    would drop the publication of the other.
+
+    Raises:
+        CaptureError: Two captures share a name. The error has both tiers and the name.
+    """
+    seen: dict[tuple[str, str, str], CaptureNames] = {}
+    for capture in captures:
+        for field in ("connector", "publication", "topic_prefix"):
+            name = getattr(capture, field)
+            if name is None:
+                continue
+            # A publication's name is unique in its database only. Kafka takes "." and "_" in names
+            # of metrics for the same character.
+            place = capture.source if field == "publication" else ""
+            other = seen.setdefault((field, place, name.replace(".", "_")), capture)
             if other is not capture:
                 raise CaptureError(
                     f"tiers {other.source}/{other.tier} and {capture.source}/{capture.tier} would"
-                    f" share the {field.replace('_', ' ')} {getattr(capture, field)}",
+                    f" share the {field.replace('_', ' ')} {name}",
                     remedy="Put {source} and {tier} into slot, publication and topic_prefix of"
                     " the sources.",
                     field=field,
