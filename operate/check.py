@@ -166,7 +166,7 @@ def _planned_table(
                 name, "warning", f"the next copy or verify will fail: {obstacle[0]}", obstacle[1]
             )
         if settings.appends:
-            detail = "a log of inserted rows"
+            detail = "an append table: inserted rows only"
     if verdict.notes:
         return _single_check(name, "note", "; ".join((detail, *verdict.notes)))
     return _single_check(name, "ok", detail)

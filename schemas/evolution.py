@@ -178,7 +178,7 @@ class _Diff:
         if not same or before.key_made != now.key_made:
             yield ChangeKey(
                 verdict=Verdict.BOOTSTRAP if self._rules.keyed else Verdict.EVOLVE,
-                why="rows of a log are not found by a key"
+                why="rows of an append table are not found by a key"
                 if not self._rules.keyed
                 else "the table may have had another key for a while, and events of that time"
                 " have that key"
@@ -203,7 +203,7 @@ class _Diff:
 
     def _another_identity(self, was: str, found: str) -> tuple[Verdict, str]:
         if not self._rules.keyed:
-            return Verdict.EVOLVE, "events of a log need no key"
+            return Verdict.EVOLVE, "events of an append table need no key"
         if not {was, found} <= {"default", "full"}:
             return Verdict.BOOTSTRAP, "the key of events changes, or events have none"
         # FULL has every column of an old row, DEFAULT only the primary key.
@@ -346,7 +346,7 @@ class _Diff:
 
     @property
     def _other_values(self) -> str:
-        row = "that was deleted" if self._rules.keyed else "of a log"
+        row = "that was deleted" if self._rules.keyed else "of an append table"
         return (
             "earlier events may have another value instead of NULL, and no later event corrects a"
             f" row {row}"

@@ -61,7 +61,7 @@ _RULES = AuditRules(
         "unavailable.value.placeholder": "unchanged large values would look like real ones",
         "slot.drop.on.stop": "changes during a stop would be lost",
         "driver.options": "the server would print values in a form that the connector misreads",
-        "provide.transaction.metadata": "the handoff of a log needs it, and nothing else does",
+        "provide.transaction.metadata": "only the handoff of an append table needs it",
     },
     forbidden=(
         *COMMON_FORBIDDEN,

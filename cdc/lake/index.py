@@ -11,7 +11,7 @@ from cdc.store.documents import Codec, Part
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
-    from cdc.lake.layout import RowLayout
+    from cdc.lake.layout import LakeLayout
 
 BUCKET_BYTES = 64 * MIB
 """Size of a table in the source for each bucket that is chosen for it."""
@@ -58,7 +58,7 @@ class IndexLayout(Part):
 
     @classmethod
     def choose(
-        cls, settings: TableSettings, layout: RowLayout, size: SnapshotSize | None
+        cls, settings: TableSettings, layout: LakeLayout, size: SnapshotSize | None
     ) -> IndexLayout:
         """Choose the index of a table that does not exist yet.
 

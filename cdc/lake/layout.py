@@ -22,7 +22,7 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
-class RowLayout:
+class LakeLayout:
     """The layout of a table's rows in the lake.
 
     A table without a key is a log. Its rows have the column `ROW`, and no row is ever replaced.

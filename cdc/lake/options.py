@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdc.errors import ConfigError
 from cdc.lake.commit import COMMIT_PREFIX
 from cdc.lake.index import IndexLayout
-from cdc.lake.layout import RowLayout
+from cdc.lake.layout import LakeLayout
 from cdc.lake.table_services import (
     CLUSTERING_KEY,
     MOST_BETWEEN_CLUSTERINGS,
@@ -146,7 +146,7 @@ _SECRET = re.compile(r"passw|secret|token|credential|access.?key|private.?key", 
 
 
 def table_options(
-    layout: RowLayout, index: IndexLayout, overrides: Mapping[str, str], *, operation: str
+    layout: LakeLayout, index: IndexLayout, overrides: Mapping[str, str], *, operation: str
 ) -> dict[str, str]:
     """Return all of Hudi's options for one write.
 

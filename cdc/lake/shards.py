@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from cdc.errors import FencedError, LakeError, LeaseHeldError, onboard_again
 from cdc.lake.commit import CommitRecord, SharedState
-from cdc.lake.layout import RowLayout, column
+from cdc.lake.layout import LakeLayout, column
 from cdc.lake.options import check_overrides
 from cdc.lake.publish import attempt_path, current_path, delete_path
 from cdc.lake.shard_write import (
@@ -168,7 +168,7 @@ class SharedTable:
         if shard.name not in entries:
             return
         schema = schema_before(entries[shard.name], shard)
-        columns = RowLayout(schema).input_columns
+        columns = LakeLayout(schema).input_columns
         none = spark.range(0).select(*(F.lit(None).cast(k).alias(n) for n, k in columns))
         self.write(ShardWrite(shard, schema, settings, none, None, guard, replaces=True))
 

@@ -17,7 +17,7 @@ from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.instants import ahead_of_clock
-from cdc.lake.layout import RowLayout, column
+from cdc.lake.layout import LakeLayout, column
 from cdc.lake.options import check_overrides, require_keyed, table_options
 from cdc.lake.storage_errors import known_remedy
 from cdc.lake.table_services import CLUSTERING_KEY, Retention
@@ -45,7 +45,7 @@ class FollowedTable(Protocol):
     """
 
     path: str
-    layout: RowLayout
+    layout: LakeLayout
 
     def read(self) -> DataFrame:
         """Return the rows as of the last commit."""
@@ -383,14 +383,14 @@ class LakeTable:
         return java_class(self._spark, name)
 
 
-def layout_of(schema: TableSchema, settings: TableSettings) -> RowLayout:
+def layout_of(schema: TableSchema, settings: TableSettings) -> LakeLayout:
     """Return the row layout that the settings define for a table.
 
     Raises:
         SchemaError: The table's columns do not make valid lake rows, or the table lacks a key.
     """
     require_keyed(schema, settings)
-    return RowLayout(schema, tuple(settings.partition_by), settings.delete_mode == "soft")
+    return LakeLayout(schema, tuple(settings.partition_by), settings.delete_mode == "soft")
 
 
 def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> None:
@@ -411,7 +411,7 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
         )
 
 
-def live_rows(rows: DataFrame, layout: RowLayout) -> DataFrame:
+def live_rows(rows: DataFrame, layout: LakeLayout) -> DataFrame:
     """Return the rows to keep: all rows in soft delete mode, else the rows that are not deleted."""
     return rows if layout.soft_delete else rows.filter(column(OP) != "d")
 

@@ -60,7 +60,7 @@ class BinlogCapture:
     def _executed(self) -> LogPosition:
         """Return the position up to which the primary has executed transactions."""
         with self._connections.open("admin") as session:
-            return primary.executed(session, self._kind)
+            return primary.executed_position(session, self._kind)
 
     def audit(self) -> list[str]:
         """Return the problems due to which the binlog lacks changes, or has unusable ones."""

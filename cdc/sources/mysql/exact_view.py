@@ -36,7 +36,7 @@ from cdc.runtime.waiting import wait_while
 from cdc.sources.mysql import replica_applier
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.lock_gate import Gate
-from cdc.sources.mysql.primary import applied, executed, has_gtids
+from cdc.sources.mysql.primary import applied, executed_position, has_gtids
 from cdc.sources.source_facts import Marker, ServerIdentity
 from cdc.sources.views import View
 from schemas.errors import TributaryError
@@ -69,7 +69,7 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
             "Set `replica`, and remove snapshot_from from the table's settings.",
         )
     with connections.open("marker") as session:
-        position = executed(session, kind) if has_gtids(session, kind) else None
+        position = executed_position(session, kind) if has_gtids(session, kind) else None
     if position is None:
         return (
             f"{connections.where(on_replica=False)} has no GTIDs, which show what events a copy"
@@ -290,7 +290,7 @@ class _Opening(threading.Thread):
         if not isinstance(split, MysqlGtidSet):
             return  # a MariaDB position in one GTID domain has no gaps
         with self._connections.open("marker") as session:
-            everything = executed(session, self._connections.config.kind)
+            everything = executed_position(session, self._connections.config.kind)
         if not isinstance(everything, MysqlGtidSet):
             raise PositionError.of_kinds(everything, split)
         lacking = everything.without(split)

@@ -60,7 +60,7 @@ def gtid_mode(session: Session) -> str:
     return str(session.value("SELECT @@global.gtid_mode")).upper()
 
 
-def executed(session: Session, kind: str) -> LogPosition:
+def executed_position(session: Session, kind: str) -> LogPosition:
     """Return the position up to which the server has executed transactions, by its log.
 
     MariaDB's ``gtid_binlog_pos`` has the transactions that the server has logged. On the primary,
@@ -86,7 +86,7 @@ def shown(session: Session, kind: str, table: TableId) -> LogPosition:
     server refuses this to a login that may read only some columns; the catalog would silently hide
     the other columns.
     """
-    found = executed(session, kind)
+    found = executed_position(session, kind)
     try:
         session.rows(f"SHOW CREATE TABLE {quoted(table.schema)}.{quoted(table.name)}")
     except pymysql.MySQLError as error:
@@ -228,7 +228,7 @@ def write_marker(connections: Connections) -> Marker:
             (str(marker), server),
         )
         if has_gtids(session, kind):
-            return Marker(marker, server, None, executed(session, kind))
+            return Marker(marker, server, None, executed_position(session, kind))
     # The login that writes markers may not read the place in the binlog.
     with connections.open("admin") as session:
         if identity(session, kind)[0] != server:
@@ -238,4 +238,4 @@ def write_marker(connections: Connections) -> Marker:
                 remedy="Point `primary` at one server, and not at several; then run the command"
                 " again.",
             )
-        return Marker(marker, server, None, executed(session, kind))
+        return Marker(marker, server, None, executed_position(session, kind))

@@ -274,7 +274,7 @@ class MysqlSource:
     def current_position(self) -> LogPosition:
         """The primary's position: a GTID set, or a place in the binlog."""
         with self._connections.open("admin") as session:
-            return primary.executed(session, self._config.kind)
+            return primary.executed_position(session, self._config.kind)
 
     def replica_position(self) -> ReplicaPosition | None:
         """The replica's position and lag; None without a replica."""

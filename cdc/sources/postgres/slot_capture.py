@@ -17,7 +17,7 @@ from schemas.table import TableId
 _SLOT_TIMEOUT_S = 120.0
 
 
-class Publication:
+class PublishedTables:
     """The tables of a publication, as a `cdc.sources.base.SentTables`.
 
     Args:
@@ -113,9 +113,9 @@ class PostgresCapture:
         self._publication, self._slot = names.on_primary
 
     @property
-    def sent_tables(self) -> Publication:
+    def sent_tables(self) -> PublishedTables:
         """The publication, which selects the tables."""
-        return Publication(self._connections, self._publication)
+        return PublishedTables(self._connections, self._publication)
 
     @property
     def kept_log(self) -> Slot:

@@ -9,7 +9,7 @@ import pytest
 from cdc.config import TableSettings
 from cdc.errors import ConfigError
 from cdc.lake.index import IndexLayout, SnapshotSize
-from cdc.lake.layout import RowLayout
+from cdc.lake.layout import LakeLayout
 from cdc.lake.options import check_overrides, require_keyed, table_options
 from cdc.rows.columns import KEY
 from schemas.errors import SchemaError
@@ -18,10 +18,10 @@ from schemas.table import Column, TableId, TableSchema
 TABLE = TableId("shop", "public", "orders")
 
 
-def layout(key: str = "id", *, partition_by: tuple[str, ...] = (), **columns: str) -> RowLayout:
+def layout(key: str = "id", *, partition_by: tuple[str, ...] = (), **columns: str) -> LakeLayout:
     types = {"id": "bigint", **columns}
     listed = tuple(Column(name, kind, kind) for name, kind in types.items())
-    return RowLayout(TableSchema(TABLE, listed, tuple(filter(None, key.split(",")))), partition_by)
+    return LakeLayout(TableSchema(TABLE, listed, tuple(filter(None, key.split(",")))), partition_by)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_only_integer_keys_are_left_to_hudi(
 
 def test_a_uuid_key_needs_no_column_of_its_own() -> None:
     schema = TableSchema(TABLE, (Column("id", "uuid", "string"),), ("id",))
-    assert RowLayout(schema).record_key == ("id",)
+    assert LakeLayout(schema).record_key == ("id",)
 
 
 @pytest.mark.parametrize(
