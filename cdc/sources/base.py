@@ -52,8 +52,9 @@ __all__ = [
 
 
 class PartitionFiles(Protocol):
-    """The files of partitions, which show attached partitions and lost rows without an event.
+    """The files of a table's partitions, which show changes of rows that send no event.
 
+    ATTACH PARTITION can add rows, and TRUNCATE of a partition removes rows, without an event.
     A partition is identified by its number in the fingerprint.
     """
 
@@ -61,14 +62,14 @@ class PartitionFiles(Protocol):
         """Return the partitions that are empty and, by the server's statistics, never had a row."""
 
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
-        """Return the partitions that may have been truncated since a read of the catalog.
+        """Return the partitions that a TRUNCATE could have emptied since a read of the catalog.
 
-        Such a partition has had a new file since that read, and has no row from before it.
+        Such a partition has a new file since that read, and no row from before the read.
 
         Args:
             table: The table.
             files: Each partition's file at that read, by partition.
-            since: The transaction id below which all transactions had ended at that read.
+            since: At that read, all transactions below this id had ended; empty if it is unknown.
         """
 
     def written_together(self, partitions: Collection[int]) -> int | None:
@@ -96,7 +97,7 @@ class TableReader(Protocol):
         """
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """Return the replicated columns as `schema` does, whether or not there is a usable key.
+        """Return the table's columns in the lake, whether or not the table has a usable key.
 
         Raises:
             UnsupportedTypeError: A replicated column has a type without a rule.
@@ -120,7 +121,7 @@ class TableReader(Protocol):
         """
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the size in bytes of the largest row in a sample; None if the table is empty.
+        """Return the size in bytes of the largest row in a sample; None if the sample is empty.
 
         Raises:
             SourceError: The sample takes too long, or the table cannot be read.
@@ -172,10 +173,10 @@ class SourceLog(Protocol):
         """Write a new marker row on the primary."""
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Wait until newly added tables have no open transaction that is captured only in part.
+        """Wait for the end of transactions that were open when tables were added to a capture.
 
-        If a transaction was open when tables were added to a capture, the capture may have only its
-        later changes.
+        The capture can lack the earlier changes of such a transaction. A copy that begins after the
+        end of the transaction has all of them.
 
         Raises:
             SourceError: The wait reached its bound. The error names the blocking sessions and
@@ -233,7 +234,7 @@ class RowLookup(Protocol):
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until transactions are visible; return the ids of all that may still be invisible.
+        """Wait until queries see the transactions; return the ids of all that can still be unseen.
 
         Args:
             transactions: The ids of the awaited transactions, in the form that events have.
@@ -289,25 +290,25 @@ class SnapshotReader(Protocol):
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> None:
-        """Wait until the replica shows the marker; check that it is a standby of the primary.
+        """Wait until the replica shows the marker; check that the replica follows the primary.
 
         Without a replica, return at once.
 
         Raises:
-            ReplicaError: The wait reached its bound, or the replica is not a standby of this
-                primary. The error has the lag, and whether replay is paused.
+            ReplicaError: The wait reached its bound, or the replica does not follow this primary.
+                The error has the replica's lag, and whether its replay is paused.
         """
 
     def open_view(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> AbstractContextManager[View]:
-        """Open a view that contains the marker, on the replica, or on the primary without one.
+        """Open a view that contains the marker: on the replica, or on the primary without one.
 
-        The view is open until the context ends. If commits are in a primary's log before they are
-        visible, the method also waits there for older transactions.
+        The view is open until the context ends. A primary can log a commit before queries see it.
+        On such a primary, the method first waits for older transactions.
 
         Raises:
-            ReplicaError: The server is another server, or has the wrong role.
+            ReplicaError: The session is on an unexpected server, or the server has the wrong role.
             SnapshotLostError: The replica cancelled the session.
         """
 
@@ -321,18 +322,18 @@ class SnapshotReader(Protocol):
         timeout_s: float,
         progress: Progress,
     ) -> AbstractContextManager[View]:
-        """Open an exact view: a view that contains the marker and has a `View.split`.
+        """Open an exact view: a view with the marker and with a known position (`View.split`).
 
         Args:
             marker: The marker that the view must contain.
             sessions: Number of sessions, each of which reads once (see `shares_views`).
             from_primary: Whether to read the primary even if there is a replica.
-            resuming: Returns a context that resumes replay (see `cdc.sources.replay_pause`).
+            resuming: Returns a context that resumes replay at its end (`cdc.sources.replay_pause`).
             timeout_s: Bound of each wait, in seconds.
             progress: Shows the waits.
 
         Raises:
-            ReplicaError: Replay cannot be paused, or the server is another one or has the wrong
+            ReplicaError: Replay cannot be paused, or the server is unexpected or has the wrong
                 role.
             SourceError: Transactions of the primary stay open for too long.
             SnapshotLostError: The replica cancelled the session.
@@ -386,7 +387,7 @@ class SnapshotReader(Protocol):
 
 
 class SentTables(Protocol):
-    """The list, on the server, of the tables whose changes it sends to one capture."""
+    """The server's list of the tables whose changes it sends to one capture."""
 
     @property
     def title(self) -> str:
@@ -423,14 +424,14 @@ class KeptLog(Protocol):
         """
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Stop retaining the log, after its reader has gone; return whether it was retained."""
+        """Stop retaining the log once no session reads it; return whether it was retained."""
 
     def reader(self) -> int | None:
         """Return the number of the session that reads the log; None if no session reads it."""
 
 
 class SourceCapture(Protocol):
-    """The part of one capture that is on the source."""
+    """The part of one capture that is on the source's server."""
 
     @property
     def sent_tables(self) -> SentTables | None:
@@ -441,13 +442,13 @@ class SourceCapture(Protocol):
         """The log that is retained for the capture; None if the server retains it in any case."""
 
     def prepare(self) -> None:
-        """Create what the source lacks of schema ``tributary`` and of `sent_tables`."""
+        """Create the missing parts of schema ``tributary`` and of `sent_tables` on the source."""
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
         """Return the statements that would capture these tables; no statement is executed."""
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """Return the statements that remove a table on the source, without a query.
+        """Return the statements that remove a table from the capture; send nothing to the source.
 
         Args:
             table: The table.
@@ -461,13 +462,13 @@ class SourceCapture(Protocol):
         """Return the health of the log from which the capture reads."""
 
     def audit(self) -> list[str]:
-        """Return the problems due to which changes of all tables are not captured in full."""
+        """Return the problems that keep changes of every table from being captured in full."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return the problems due to which only this table's changes are not captured in full."""
+        """Return the problems that keep changes of this table alone from being captured in full."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the rights that logins lack for the table, with their GRANTs, or None."""
+        """Return the rights that logins lack to replicate the table, and the GRANTs, or None."""
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """Return the table and its fingerprint, read from the primary's catalog at one moment.
@@ -477,14 +478,14 @@ class SourceCapture(Protocol):
         """
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
-        """Return the facts of table and capture in the catalog, in a new transaction."""
+        """Return the table's fingerprint on one server, read in a new transaction."""
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
         """Return the tables' fingerprints, read at one moment; missing tables are left out."""
 
 
 class Source(TableReader, SourceLog, RowLookup, Replay, SnapshotReader, Protocol):
-    """A configured source. A function takes only the narrowest protocol that it needs.
+    """A configured source. A function takes the narrowest of these protocols that it needs.
 
     Methods are thread-safe, and raise `cdc.errors.SourceError` if the server cannot be reached.
     """

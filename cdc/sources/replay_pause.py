@@ -94,4 +94,5 @@ def _resume(source: Replay, store: Store) -> None:
 
 
 def _resource(source: str) -> str:
+    """Return the name of the lease that allows a process to pause a source's replay."""
     return f"replay of the replica of {source}"

@@ -52,7 +52,7 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
 
 
 def _require_one_to_one(table: SourceTable, schema: TableSchema) -> None:
-    """Refuse a key if two different values in the source may be equal in the lake."""
+    """Refuse a key if two different values in the source can be equal in the lake."""
     rule = rules(table, schema)
     for column in map(schema.column, schema.key):
         if not rule[column.name].one_to_one:
@@ -97,6 +97,7 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
 
 
 def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -> Column:
+    """Return a source column as a column of the lake, by the table's settings."""
     rules = settings.columns
     read_by_key, decimal = rules.is_read_by_key(column.name), rules.decimal(column.name)
     hide = rules.hides(column.name)
@@ -143,9 +144,9 @@ def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 def require_named(table: SourceTable, settings: TableSettings) -> None:
     """Refuse to copy a table whose settings name a column that the table lacks.
 
-    The name may be misspelled, so that values that must be hidden would reach the lake. A table
-    that is already followed is not refused: a setting may name a column that is not added yet, or
-    is already dropped.
+    If the name is misspelled, values that must be hidden would reach the lake. Runs of a table that
+    is already followed do not call this function: there, a setting may name a column that is not
+    added yet or is already dropped.
 
     Raises:
         SchemaError: The table lacks a column. The error names the first.
@@ -160,7 +161,7 @@ def require_named(table: SourceTable, settings: TableSettings) -> None:
 
 
 def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """Return the columns that identify a row: configured or primary key; none for a log.
+    """Return the columns of the configured or the primary key; none for an append table.
 
     Raises:
         SchemaError: There is no key, or the configured columns allow NULL or are not unique.
@@ -205,7 +206,7 @@ def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 
 
 def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
-    """Return the type rule of each column of the schema.
+    """Return the type rule of each column of the schema, by the column's name.
 
     Raises:
         SchemaError: The table lacks a column of the schema, or a column's type has no rule.

@@ -81,9 +81,9 @@ class Servers(Generic[C, E]):
         Args:
             text: The driver's message, in one line.
             role: The login.
-            on_replica: Which server.
+            on_replica: Whether the session was for the replica.
             is_away: Whether no server answered. If not, the server refused the login.
-            to_check: The settings that may be wrong, for the remedy.
+            to_check: The settings that the remedy asks the operator to check.
         """
         return (UnreachableError if is_away else SourceError)(
             f"cannot connect to the {self.where(on_replica=on_replica)} of source {self.source}"
@@ -99,7 +99,7 @@ class Servers(Generic[C, E]):
         Args:
             text: The driver's message, in one line.
             role: The login.
-            on_replica: Which server.
+            on_replica: Whether the statement ran on the replica.
         """
         where, user = self.where(on_replica=on_replica), self.credential(role).user
         return f"{where} of source {self.source}, as {user}: {text}"

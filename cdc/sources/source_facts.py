@@ -65,7 +65,7 @@ class SourceColumn:
     Args:
         name: The name in the catalog.
         type: The parsed type.
-        nullable: Whether the table allows NULL. The column's type may still refuse it.
+        nullable: Whether the table allows NULL. The column's type can still refuse it.
         generated: Whether this is a generated column, which the log does not contain.
         default_sql: The default as the catalog prints it.
         old_values: The values of the column in rows that are older than the column. The catalog
@@ -74,7 +74,7 @@ class SourceColumn:
             value share one entry; None represents partitions without a stored value.
         number: The column's number in the catalog, which the table never uses again; None if the
             server does not number columns.
-        refused_by_domain: Whether the column's type is a domain that refuses NULL. A row may still
+        refused_by_domain: Whether the column's type is a domain that refuses NULL. A row can still
             have a NULL, for example from a subquery without rows.
     """
 
@@ -115,8 +115,8 @@ class SourceTable:
         kind: The table's kind.
         columns: Live columns in catalog order.
         primary_key: The primary key's columns in key order; empty without a primary key.
-        unique_indexes: Column tuples of valid, immediate, complete unique indexes on plain columns
-            (the primary key's among them).
+        unique_indexes: The columns of each unique index, also the primary key's. Indexes that are
+            invalid or deferrable, have a condition, or are not on whole columns are left out.
         replica_identity: The columns of the old row in the log; None if the source has no such
             setting, since its log has whole rows.
         identity_columns: Columns that identify an old row in the log; empty for ``nothing``.
@@ -126,7 +126,7 @@ class SourceTable:
         updated: Rows updated since the server's statistics began.
         deleted: Rows deleted since then.
         hazards: Facts that could stop the connector for all tables of the tier, one sentence each.
-        children: Tables that inherit from it, without partitions.
+        children: Names of the tables that inherit from this table. Partitions are left out.
         leaves: The partitions with the table's rows.
         withheld: Generated columns that are not published. If the replica identity is ``full``, the
             server refuses UPDATE and DELETE of a published table with such columns.
@@ -166,7 +166,7 @@ class SourceTable:
         return frozenset(name for one in logged for name in one.identity_columns)
 
     def columns_with_nulls(self, *, trust_domains: bool) -> frozenset[str]:
-        """Return the columns that may be NULL although the connector may take them for NOT NULL.
+        """Return the columns that allow NULL, and that the connector could take for NOT NULL.
 
         PostgreSQL's connector takes the definition of a column from the catalog, not from the log,
         and keeps it. MySQL's and MariaDB's take it from the log.
@@ -190,7 +190,7 @@ class Look:
     Args:
         table: The table in the catalog.
         fingerprint: The facts of the catalog.
-        statements: The effects of the statements in the log since the catalog that the lake
+        statements: The effects of the DDL statements in the log after the catalog that the lake
             follows; None if the catalog shows every change.
     """
 
@@ -206,7 +206,7 @@ class Planned:
     Args:
         table: The table after the statements.
         fingerprint: Its catalog facts after the statements.
-        beyond_catalog: Changes that only the statements show, not the catalog.
+        beyond_catalog: Changes that the statements show and the catalog does not.
         statements: The effects of the statements as the log will report them; None if the catalog
             shows every change.
     """
@@ -227,7 +227,7 @@ class ServerIdentity:
         timeline: The timeline, which each promotion increases; None if the login may not read it,
             or the server has no timelines.
         in_recovery: Whether the server is a standby now. MySQL: whether it is read-only.
-        unknown: Whether the row that identifies the server is missing.
+        unknown: MariaDB: whether the row that identifies the server is missing.
     """
 
     system_identifier: str | None
@@ -238,12 +238,12 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class OlderEnded:
-    """Proof that a capture has every later transaction of newly added tables in full.
+    """Proof that a capture has newly added tables' transactions in full, from O on.
 
     Args:
-        by: The proof as text: x0, or a marker's id.
-        captured: The position that must be captured before O is recorded; None if the source alone
-            has given the proof.
+        by: The proof as text: x0 for PostgreSQL, a marker's id for MySQL and MariaDB.
+        captured: The position that must be captured before O is recorded; None if the proof needs
+            no capture.
     """
 
     by: str
@@ -317,7 +317,7 @@ class ReplicaPosition:
 
     Args:
         replayed: Position up to which the log is applied; None if the server does not report it.
-        received: Position up to which the log is received; None without a stream.
+        received: Position up to which the log is received; None if it is not known.
         lag_bytes: Bytes between the primary's position and ``replayed``; None if unknown.
         lag_seconds: Age of the last replayed commit in seconds, 0 if nothing is left to replay;
             None if unknown.

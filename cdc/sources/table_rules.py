@@ -1,4 +1,7 @@
-"""The conditions under which a source's log shows every change of a table. Pure."""
+"""The conditions under which a source's log shows every change of a table, and their remedies.
+
+This module does not access a server.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,22 @@ from typing import Protocol
 from cdc.sources.source_facts import SourceTable
 
 Obstacle = tuple[str, str]
-"""The problem, as a predicate whose subject is the table, and the remedy."""
+"""A problem and its remedy. The problem is a predicate; its subject is the table: "has no key"."""
 
 
 class TableRules(Protocol):
     """The rules of one kind of source for tables that are to be replicated."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why the log lacks changes of a table's rows; None if it has all of them."""
+        """Return why the table cannot be copied, or the log lacks changes of its rows, or None."""
 
     def without_key(self, table: SourceTable) -> Obstacle:
-        """Return what can be done about a table that has no key."""
+        """Return the problem of a table that has no key, and the choices that solve it."""
 
     def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-        """Return why changes fail or cannot be applied by a key once the table is captured.
+        """Return a problem of changes once the table is captured; None if there is none.
+
+        Either the server refuses the application's changes, or the lake cannot apply them by key.
 
         Args:
             table: A table with all its changes in the log.
@@ -29,19 +34,19 @@ class TableRules(Protocol):
         """
 
     def unique_index(self, table: SourceTable, columns: str) -> str:
-        """Return the statement that creates a unique index on columns."""
+        """Return the statement that creates a unique index on columns of the table."""
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return the statement that forbids NULL in a column, or drops its default."""
+        """Return two alternatives: a statement that forbids NULL, and one that drops a default."""
 
     def log_note(self, table: SourceTable) -> str:
-        """Return which updates and deletes reach a lake table of mode ``append``."""
+        """Return a note for operators: which updates and deletes reach an append table."""
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
-        """Return notes for the reader of a table that can be replicated."""
+        """Return notes for operators about a table that can be replicated."""
 
 
 def usable_keys(table: SourceTable) -> tuple[tuple[str, ...], ...]:
-    """Return the unique indexes whose columns are NOT NULL."""
+    """Return the columns of each unique index, if all of them are NOT NULL."""
     nullable = {column.name for column in table.columns if column.nullable}
     return tuple(index for index in table.unique_indexes if not nullable & set(index))

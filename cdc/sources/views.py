@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Split(Protocol):
-    """S of an exact view: the view contains exactly the transactions that ended up to S."""
+    """S, the position of an exact view: the view has exactly the transactions that end up to S."""
 
     def known(self) -> LogPosition:
         """Return S. Call this only after the sessions of the view are open.
@@ -34,7 +34,7 @@ class KnownSplit:
     """An S that is known as soon as the view is open.
 
     Args:
-        at: S.
+        at: The position S.
     """
 
     at: LogPosition
@@ -53,10 +53,10 @@ class View:
 
     Args:
         snapshot_id: The id by which sessions share the view, or open their views at the same time.
-            Empty if each session has a view of its own. The stream from O then makes the copy
-            exact.
-        upper_bound: The server's position when the view was opened. Sessions with their own views
-            may see later commits.
+            Empty if each session opens a view of its own at its own time. The stream, which is
+            applied from O on, then makes the copy exact.
+        upper_bound: PostgreSQL: a position after which the view has no commit. MySQL and MariaDB:
+            the marker's position, although the sessions can see later commits.
         opened_at: Time at which the view was opened, UTC.
         on_replica: Whether the sessions read the replica.
         marker: The marker that every session must see inside the view.
@@ -78,7 +78,7 @@ class View:
 def wants_exact_view(source: SnapshotReader, settings: TableSettings) -> bool:
     """Whether copies of a table need an exact view: a view at a known position.
 
-    A log needs an exact view, since no event of its copied rows may be applied again. A table with
-    ``one_view`` needs an exact view if sessions of the source cannot share a view otherwise.
+    An append table needs an exact view, since an event of a copied row must not be applied again.
+    A table with ``one_view`` needs an exact view if the source's sessions cannot share a view.
     """
     return settings.appends or (settings.one_view and not source.shares_views)
