@@ -19,9 +19,9 @@ class BinlogHealth:
     Args:
         source: Key of the source.
         purged: The position up to which the server has deleted the binlog.
-        executed: Reads the server's current position. It is read late, since Connect may have
-            stored a position after the rest of this health was read.
-        retained_bytes: Size of all files of the binlog; None if the login may not read it.
+        executed: Reads the server's current position. It is called late, since Connect can store a
+            newer position after the rest of this health was read.
+        retained_bytes: Size of all files of the binlog; None if the login may not read the size.
     """
 
     source: str

@@ -33,7 +33,7 @@ class BinlogCapture:
         self._kind = connections.config.kind
 
     def prepare(self) -> None:
-        """Create what the server lacks of database ``tributary``, its tables and grants."""
+        """Create the missing parts: database ``tributary``, its tables and grants."""
         preparation.prepare(self._connections)
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
@@ -63,12 +63,12 @@ class BinlogCapture:
             return primary.executed_position(session, self._kind)
 
     def audit(self) -> list[str]:
-        """Return the problems due to which the binlog lacks changes, or has unusable ones."""
+        """Return the server's problems that make changes missing or unusable in the binlog."""
         with self._connections.open("admin") as session:
             return preparation.audit_server(session, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return the problems due to which only this table's changes are missing or unusable."""
+        """Return the problems of this table alone that make its changes missing or unusable."""
         with self._connections.open("admin") as session:
             return preparation.audit_table(session, table, append=self._names.append)
 
@@ -88,7 +88,7 @@ class BinlogCapture:
 
         For a replica, the definitions are the replica's, but the facts of files and log are the
         primary's. The primary is read last. So its facts include each statement that the replica
-        shows.
+        has executed.
         """
         if not on_replica:
             return self._on_primary(table)

@@ -11,7 +11,7 @@ from schemas.types_mysql import CALENDAR, MysqlType, on_calendar
 
 MEASURED_ROWS = 200
 _FEW_ROWS = 100_000
-"""Below this estimate of the server, the rows are counted: the estimate may be far off, even 0."""
+"""If the server estimates fewer rows, they are counted: its estimate can be far off, even 0."""
 
 _SIZE = """
 SELECT coalesce(TABLE_ROWS, 0), coalesce(DATA_LENGTH, 0)
@@ -38,14 +38,14 @@ def sample_boundaries(
 ) -> Boundaries:
     """Return about ``chunks - 1`` keys, in the server's order, that cut the table evenly.
 
-    The function reads the key's index once, from each boundary to the next, and no rows. If the
+    The function reads the key's index once, from boundary to boundary. It reads no rows. If the
     estimate of rows is too low, it finds too many boundaries. At twice the wanted number it
     therefore drops every second boundary and doubles the step.
 
     Args:
         session: A session.
         table: The table.
-        key: The table's key in the lake. A log without a primary key gets no boundaries.
+        key: The table's key in the lake. An append table without a primary key gets no boundaries.
         chunks: Wanted number of ranges.
         size: The table's size.
 
@@ -77,7 +77,7 @@ def _next(
     lower: tuple[str, ...] | None,
     step: int,
 ) -> tuple[str, ...] | None:
-    """Return the key ``step`` rows after ``lower`` or after the table's start, or None."""
+    """Return the key ``step`` rows after ``lower`` or the table's start; None past the end."""
     shown = ", ".join(printed(kind, name) for kind, name in zip(types, names, strict=True))
     # The subquery sorts, since the printed text would sort differently.
     query = (

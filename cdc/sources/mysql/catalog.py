@@ -95,7 +95,7 @@ def read_described(session: Session, table: TableId) -> tuple[SourceTable, Finge
 
 
 def as_values(session: Session, found: Described) -> tuple[SourceTable, Fingerprint]:
-    """Return the values of a described table of the primary: the table and its fingerprint."""
+    """Return a table of the primary and its fingerprint, both made from the table's facts."""
     return _source_table(found), found.fingerprint(on_replica=False)
 
 
@@ -129,16 +129,16 @@ def read_fingerprints(
 def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
     """Return a replica's facts together with the primary's `PHYSICAL` facts, for a comparison.
 
-    The replica's state is one that the primary had between the fence and now. If the primary's
-    files are the same now as before the fence, no statement has replaced the replica's files
-    either.
+    The replica's current state is a state that the primary had between the fence and now. If the
+    primary's files are the same now as before the fence, no statement has replaced the replica's
+    files either.
     """
     files = {name: primary.facts[name] for name in PHYSICAL if name in primary.facts}
     return Fingerprint({**replica.facts, **files})
 
 
 def _source_table(found: Described) -> SourceTable:
-    """Return a described table as a value that does not depend on the kind of source."""
+    """Return a table's facts as a `SourceTable`, which is the same for all kinds of sources."""
     table, columns = found.table, found.source_columns()
     return SourceTable(
         table=table,
@@ -164,6 +164,7 @@ def _hazards(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
 
 
 def _present(found: dict[TableId, Described], table: TableId) -> Described:
+    """Return the facts of a table; raise an error if the table was not found."""
     if table not in found:
         raise _missing(table)
     return found[table]
@@ -180,7 +181,7 @@ def _missing(table: TableId) -> MissingTableError:
 
 
 def _kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
-    """Return a table's kind: only InnoDB's tables can be read under a view during writes."""
+    """Return a table's kind; ``other`` if it cannot be read under a view during writes."""
     if engine != "InnoDB" or kind != "BASE TABLE":
         return "other"
     return "partitioned" if partitioned else "table"

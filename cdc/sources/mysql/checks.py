@@ -127,7 +127,7 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
 
 
 def _set_meanwhile(session: Session, kind: str) -> set[str]:
-    """Return the settings that an older session may still have with another value.
+    """Return the settings that an older session can still have with another value.
 
     These are all settings that were changed since the server started. The servers do not report
     when a session began. MySQL reports the values of each session, but only to logins with further
@@ -166,7 +166,7 @@ def _retention(seconds: int) -> Check:
 
 
 def _may_replicate(session: Session, connections: Connections) -> Check:
-    """Check that the capture login may replicate; if a role may grant the right, only warn."""
+    """Check that the capture login may replicate; warn if a role could grant a missing right."""
     user = connections.credential("capture").user
     grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]
     held = ",".join(
@@ -239,7 +239,7 @@ def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
 
 
 def _transactions_without_gtids(where: str, other: str | None) -> Check:
-    """Return the line for a replica without GTIDs; ``other`` says why it follows another server."""
+    """Return the line for a replica without GTIDs; ``other`` is the text of `follows_another`."""
     if other:
         return Check("replica transactions", "error", f"{where} {other}", DIRECT)
     return Check(
@@ -341,7 +341,7 @@ def _variables(session: Session) -> dict[str, str]:
 
 
 def replication_status(session: Session) -> dict[str, Any] | None:
-    """Return the state of replication by MySQL's current names of its fields, or None."""
+    """Return the state of the first channel by MySQL's current names; None without a channel."""
     for row in session.named("SHOW REPLICA STATUS"):
         return replica_faults.by_current_names(row)
     return None

@@ -19,7 +19,7 @@ _NAMED = 10
 
 
 def obstacle(session: Session) -> tuple[str, str] | None:
-    """Return why the server's connector would stop at compressed columns, and the remedy, or None.
+    """Return why the connector of this server would stop, and the remedy; None if it would run.
 
     Args:
         session: A session of the admin login on the primary.

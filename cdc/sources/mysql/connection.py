@@ -29,7 +29,7 @@ Row = tuple[Any, ...]
 # gives up only if the server is gone.
 _GRACE_S = 30.0
 
-# The server starts, stops or has no session free: connecting again soon may help.
+# The server starts, stops or has no session free. A new attempt can soon succeed.
 _PASSING = frozenset({CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_LOST, ER.CON_COUNT_ERROR, 1053})
 DENIED = frozenset(
     {
@@ -231,6 +231,7 @@ def _code(error: BaseException) -> int | None:
 
 
 def _is_passing(error: Exception) -> bool:
+    """Whether a failed attempt to connect can soon succeed."""
     return isinstance(error, pymysql.OperationalError) and _code(error) in _PASSING
 
 

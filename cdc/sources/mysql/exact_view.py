@@ -53,7 +53,7 @@ _RIGHT = {"mysql": "REPLICATION_SLAVE_ADMIN", "mariadb": "REPLICATION SLAVE ADMI
 
 _log = logging.getLogger(__name__)
 
-# If two copies wait for their sessions at once, each may hold task slots that the other needs, and
+# If two copies wait for their sessions at once, each can hold task slots that the other needs, and
 # both wait for ever. So the copies of this process open their sessions one after another.
 _TURN = threading.Lock()
 
@@ -309,6 +309,7 @@ class _Opening(threading.Thread):
         return split.reaches(applied(session, self._connections.config.kind))
 
     def _wait_until_all_have_views(self, session: Session) -> None:
+        """Wait until all sessions have signalled that they have their views."""
         limit_s = replica_applier.PAUSE_LIMIT_S / 2
         if absent := wait_while(
             lambda: max(self._sessions - self.gate.passed(session), 0),

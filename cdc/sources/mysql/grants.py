@@ -29,7 +29,7 @@ ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
 
 
 def own_rights(kind: str) -> tuple[tuple[Role, str, tuple[str, ...]], ...]:
-    """Return the rights on Tributary's own tables that each login except the admin's needs."""
+    """Return a role, a table of Tributary and the rights that the role's login needs on it."""
     return _OWN_RIGHTS + _IDENTITY_RIGHTS if kind == "mariadb" else _OWN_RIGHTS
 
 
@@ -89,7 +89,7 @@ def grants_sql(
 
 
 def watch(kind: str) -> tuple[str, ...]:
-    """Return the rights to read positions of the binlog and the state of a replica."""
+    """Return the server-wide rights to read the binlog's position and the replication state."""
     return (
         ("REPLICATION CLIENT", "REPLICA MONITOR") if kind == "mariadb" else ("REPLICATION CLIENT",)
     )
@@ -105,7 +105,7 @@ def audit(kind: str) -> tuple[str, ...]:
 
 
 def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
-    """Return the statements that grant `own_rights` to all accounts but the admin's, which owns."""
+    """Return the GRANTs of `own_rights`; the admin's account already has all rights there."""
     return [
         grant(", ".join(rights), f"{quoted(OWN)}.{quoted(table)}", users[role])
         for role, table, rights in own_rights(kind)

@@ -35,8 +35,8 @@ class Stored:
     Args:
         ids: InnoDB's ids by partition, under the empty name for a table without partitions. A
             rebuild or TRUNCATE gives new ids. A replica has other ids than its primary.
-        versions: By partition, how often columns were added or dropped in place since it got its
-            id; None if the server does not count this.
+        versions: By partition, how often columns were added or dropped in place since the partition
+            got its id; None if the server does not count this.
     """
 
     ids: dict[str, int]
@@ -49,12 +49,12 @@ class Stored:
 
     @property
     def shown_versions(self) -> str | None:
-        """The counts as text."""
+        """The counts of `versions` as text."""
         return None if self.versions is None else _text(self.versions)
 
 
 def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dict[TableId, Stored]:
-    """Return the files of tables' rows, in one statement, without tables of other engines.
+    """Return the files of each InnoDB table's rows, read by one statement.
 
     Raises:
         SourceError: The login lacks PROCESS.
@@ -117,7 +117,7 @@ def _rule(bits: int, rules: Sequence[tuple[int, str]]) -> str:
 
 
 def _rows(session: Session, place: str, values: Sequence[object]) -> list[dict[str, Any]]:
-    """Rows of one of InnoDB's own tables.
+    """Return rows of one of InnoDB's catalog tables.
 
     Raises:
         SourceError: The login lacks PROCESS.
@@ -131,15 +131,17 @@ def _rows(session: Session, place: str, values: Sequence[object]) -> list[dict[s
 
 
 def file_pattern(table: TableId) -> str:
-    """A regular expression for InnoDB's name of a table: ``database/table``, encoded for files."""
+    """Return a regular expression for InnoDB's name of a table: ``database/table``, encoded."""
     return f"{_pattern(table.schema)}/{_pattern(table.name)}"
 
 
 def _plain(table: TableId) -> str:
+    """Return InnoDB's name of a table if no letter of the name is in short form."""
     return "/".join("".join(map(_encoded, name)) for name in (table.schema, table.name))
 
 
 def _pattern(name: str) -> str:
+    """Return a regular expression for a name that InnoDB has encoded."""
     return "".join(
         f"@(?:{ord(sign):04x}|[0-9A-Za-z@]{{2}})" if _is_short(sign) else re.escape(_encoded(sign))
         for sign in name
@@ -147,24 +149,28 @@ def _pattern(name: str) -> str:
 
 
 def _like(name: str) -> str:
-    """The encoded name as a pattern of LIKE, which may also match other names."""
+    """Return the encoded name as a pattern of LIKE, which can also match other names."""
     return "".join("@%" if _is_short(sign) else _encoded(sign) for sign in name)
 
 
 def _encoded(sign: str) -> str:
+    """Return a character as InnoDB writes it in names of files, for example ``@0024`` for $."""
     plain = sign.isascii() and (sign.isalnum() or sign == "_")
     return sign if plain else f"@{ord(sign):04x}"
 
 
 def _is_short(sign: str) -> bool:
+    """Whether InnoDB can write a letter by two characters of its own (see `_SHORT`)."""
     return any(first <= ord(sign) <= last for first, last in _SHORT)
 
 
 def _text(numbers: dict[str, int]) -> str:
+    """Return numbers by partition as text, for a comparison."""
     return ",".join(f"{part}:{n}" if part else str(n) for part, n in sorted(numbers.items()))
 
 
 def _no_process(session: Session) -> SourceError:
+    """Return the error for a login that lacks PROCESS."""
     user = str(session.value("SELECT current_user()"))
     name, _, host = user.rpartition("@")
     return SourceError(

@@ -1,7 +1,7 @@
 """Keys as text: SQL that prints a key, and literals that compare like the key's values.
 
 Ranges are exact for any boundaries, since a range ends at the same literal with which the next
-range begins. It is only required that ``<`` and ``>=`` are opposites on the server.
+range begins. All that the server must guarantee is that ``<`` and ``>=`` are opposites.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
 
 def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
-    """The types of the key's columns.
+    """Return the types of the key's columns.
 
     Raises:
         SourceError: There is no key, or its type does not allow ranges.
@@ -66,6 +66,7 @@ def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
 
 
 def _mysql_type(kind: object, table: SourceTable, name: str) -> MysqlType:
+    """Return the type of a key's column; refuse a type that allows no ranges."""
     known = {*_INTEGERS, *_BY_NUMBER, *_REAL, *_TEXT, *_BYTES, *_MOMENTS, "decimal"}
     if not isinstance(kind, MysqlType) or kind.name not in known:
         raise SourceError(
@@ -116,10 +117,11 @@ def literal(kind: MysqlType, text: str) -> str:
 
 
 def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[MysqlType]) -> str:
-    """The condition of a range over the key's columns.
+    """Return the SQL condition of a range over the key's columns.
 
-    Row comparisons are spelled out column by column, since the servers can look these up in the
-    index. The first column's own bound gives a range even if a server does not understand the rest.
+    Row comparisons are spelled out column by column, since the servers can use the index for these.
+    A further condition bounds the first column alone. By it, a server can use the index even if it
+    cannot for the other conditions.
 
     Args:
         key_range: The range.
@@ -157,7 +159,7 @@ def relation_of(table: TableId) -> str:
 
 
 def zero_date(where: str) -> tuple[str, str]:
-    """The problem of a key with a date that no calendar has, and what to do."""
+    """Return the problem of a key with a date that no calendar has, and the remedy."""
     return (
         f"a row has a zero or partial date {where}, which the lake cannot hold",
         "Give such rows real dates, or name other columns in key_columns; NO_ZERO_DATE and"

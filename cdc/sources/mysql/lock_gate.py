@@ -47,14 +47,17 @@ class Gate:
         return self._count(session, "open")
 
     def _count(self, session: Session, sign: str) -> int:
-        """Count the sessions that hold a signal; a login sees its own sessions without a right."""
+        """Count the sessions that have given a signal, which is a lock that the session holds.
+
+        A login needs no right to see its own sessions.
+        """
         held = f"IS_USED_LOCK(CONCAT('{self.name}.{sign}.', ID)) = ID"
         query = f"SELECT count(*) FROM information_schema.PROCESSLIST WHERE {held}"  # noqa: S608 - ours
         return int(session.value(query))
 
     @property
     def take_view(self) -> str:
-        """Statements by which a session signals that it has come, waits, and takes its view.
+        """Statements by which a session signals its arrival, waits at the gate, and takes its view.
 
         Before and after it takes the view, the session checks that the pause lasts. So the view is
         taken during the pause. The session then signals that it has its view, and waits at the exit

@@ -32,8 +32,8 @@ def fetch_by_key(
 ) -> list[dict[str, Any]]:
     """Return the rows with the given keys, each as a dictionary of key columns and ``columns``.
 
-    A column's collation may treat ``a`` and ``A`` as one key. The lake does not, so a row is left
-    out if the text of its key is not exactly a given one.
+    A column's collation can treat ``a`` and ``A`` as one key. The lake does not. So a row is left
+    out if the text of its key differs from each given key.
 
     Args:
         session: On the primary or the replica.
@@ -77,21 +77,21 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column
 ) -> tuple[str | None, TypeRule]:
-    """Return a column's value in rows that are older than the column: its default, as text.
+    """Return a column's default, as its value in rows older than the column, and its type rule.
 
-    The server does not show the stored value. The function therefore reads the current default,
-    which is another value if the default was changed after the column was added. The value is None
-    if the table has no row.
+    The value is text, or None if the table has no row. The server does not show the value that it
+    stores for older rows. The current default, which this function reads, differs from that value
+    if the default was changed after the column was added.
 
     Args:
         session: A session on the primary. Afterwards it has an open transaction, which locks the
             table's definition.
-        table: The table in the comparison of the run, with the default of older rows.
+        table: The table as the run's comparison read it, with the column's default.
         wanted: The column in the lake.
 
     Raises:
-        SourceError: The column has no default; or an expression, which gives each row another
-            value; or the column was changed after the comparison.
+        SourceError: The column has no default, or its default is an expression, which gives each
+            row another value. Or the column was changed after the comparison.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(
@@ -119,7 +119,7 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """Convert a value of ``read_sql`` from the driver to a Python value of the lake's type."""
+    """Convert a value that the rule's ``read_sql`` selects to a Python value of the lake's type."""
     if value is None:
         return None
     if rule.looked_up is not None:
@@ -170,6 +170,7 @@ def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> s
 
 
 def _time_text(micros: int) -> str:
+    """Return a duration in microseconds as the server writes a TIME."""
     seconds, rest = divmod(abs(micros), _SECOND)
     hours, seconds = divmod(seconds, 3600)
     sign = "-" if micros < 0 else ""

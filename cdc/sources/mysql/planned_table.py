@@ -1,8 +1,8 @@
 """Computes a table as it would be after planned statements, which are not executed.
 
-Only a server knows how its catalog prints a definition. So a temporary table with a single column
-is created in database ``tributary``. Other sessions do not see it, and a row-based binlog does not
-contain it.
+Only a server knows how its catalog prints a definition. So each planned definition becomes the
+single column of a temporary table in database ``tributary``, whose catalog entry is read. Other
+sessions do not see the temporary table, and a row-based binlog does not contain it.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Lookups:
     """Facts that only the server knows.
 
     Args:
-        define: The catalog's row of a definition: ``shown``, ``nullable``, ``value``, ``charset``
-            and ``collation``.
+        define: Returns the catalog's row of a column's definition, with ``shown``, ``nullable``,
+            ``value``, ``charset`` and ``collation``.
         defaults: The default of each column, by name, in the form that ``define`` returns.
         indexes: Columns of the unique indexes by the index's name; empty for an index on parts
             of columns.
@@ -111,7 +111,7 @@ def after_statements(
 
 @contextmanager
 def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
-    """Yield the lookups of a table; the session's ``sql_mode`` stays changed."""
+    """Yield the lookups of a table. Afterwards, the session has another ``sql_mode``."""
     names = (table.schema, table.name)
     _require_row_format(session, table)
     collation = str(session.value(_COLLATION, names))
@@ -150,7 +150,7 @@ def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
 
 
 def _require_row_format(session: Session, table: TableId) -> None:
-    """Refuse to create a temporary table if the session logs statements, which would log it."""
+    """Refuse a session that logs statements, since the binlog would have the temporary table."""
     found = session.rows("SHOW SESSION VARIABLES LIKE 'binlog_format'")
     if found and found[0][1] != "ROW":
         raise SourceError(
@@ -161,6 +161,7 @@ def _require_row_format(session: Session, table: TableId) -> None:
 
 
 def _as_catalog(row: Row) -> Row:
+    """Return a row of SHOW FULL COLUMNS in the form of ``information_schema.COLUMNS``."""
     collation = row["Collation"]
     return {
         "name": row["Field"],
@@ -177,7 +178,7 @@ def _as_catalog(row: Row) -> Row:
 def after_definitions(
     found: Described, statements: Sequence[Statement], lookups: Lookups
 ) -> Described:
-    """Apply statements to a table's description.
+    """Return a table's description after the statements.
 
     Raises:
         DdlError: A statement does not fit the table.
@@ -252,7 +253,7 @@ class _Draft:
             ]
 
     def _defined(self, column: Definition, old: Row | None = None) -> Row:
-        """Return the catalog's row of a defined column that replaces ``old``."""
+        """Return the catalog's row of a column's new definition; ``old`` is the row before it."""
         row = {**self._lookups.define(column.sql), "name": column.name}
         if column.not_null:
             row["nullable"] = "NO"
@@ -270,6 +271,7 @@ class _Draft:
         return row
 
     def _defaulted(self, row: Row, default: str | None) -> Row:
+        """Return a column's row with another default; None drops the default."""
         if default is None:
             self._defaults[row["name"]] = None
             return {**row, "value": None}
@@ -301,7 +303,7 @@ class _Draft:
                 self._indexes[clause.column.name.lower()] = (clause.column.name,)
 
     def _rename_in_indexes(self, names: Mapping[str, str | None]) -> None:
-        """Rename columns in the indexes, and take dropped columns out, which may empty an index."""
+        """Rename the indexes' columns; take dropped columns out, which can leave an index empty."""
 
         def renamed(parts: Sequence[str]) -> tuple[str, ...]:
             now = (names.get(part, part) for part in parts)
@@ -311,9 +313,11 @@ class _Draft:
         self._indexes = {name: renamed(parts) for name, parts in self._indexes.items()}
 
     def _unique(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the name and the columns of each unique index that still has columns."""
         return ((name, parts) for name, parts in self._indexes.items() if parts)
 
     def _move(self, name: str, place: str) -> None:
+        """Move a column behind the column ``place``, or to the front if ``place`` is empty."""
         row = self._row(name)
         self._rows.remove(row)
         after = 0 if place == "" else self._rows.index(self._row(place)) + 1
@@ -323,6 +327,7 @@ class _Draft:
         return any(row["name"].lower() == name.lower() for row in self._rows)
 
     def _row(self, name: str) -> Row:
+        """Return a column's row; refuse a name that is missing or differs in case."""
         for row in self._rows:
             if row["name"] == name:
                 return row
@@ -339,6 +344,7 @@ class _Draft:
 
 
 def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
+    """Add a column to ``placed`` if its clause has FIRST (an empty place) or AFTER."""
     if place is not None:
         placed.append((name, place))
 

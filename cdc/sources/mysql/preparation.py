@@ -1,4 +1,4 @@
-"""Prepares and checks the primary for capture: own tables, rights, a binlog with all changes."""
+"""Creates Tributary's tables on the primary, and checks that its binlog has all changes."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[st
 
 
 def _grants(connections: Connections, role: Role, known: dict[Role, Account]) -> list[str]:
-    """Return the statements that grant a login its missing rights on this product's tables.
+    """Return the statements that grant a login its missing rights on Tributary's own tables.
 
-    A right that the login has through a role may be granted again.
+    A right that the login has by a role alone is granted again.
     """
     account = known[role]
     rights_of = own_rights(connections.config.kind)
@@ -127,7 +127,7 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
     Args:
         session: The admin's session on the primary.
         table: The table.
-        append: Whether the table is a log. Only inserted rows of a log are captured.
+        append: Whether the table is an append table, whose inserted rows alone are captured.
     """
     problems: list[str] = []
     if table.kind not in ("table", "partitioned"):
@@ -147,7 +147,8 @@ def audit_server(session: Session, *, append: bool) -> list[str]:
 
     Args:
         session: The admin's session on the primary.
-        append: Whether the captured tables are logs. Only inserted rows of a log are captured.
+        append: Whether the captured tables are append tables, whose inserted rows alone are
+            captured.
 
     Raises:
         SourceError: The login lacks XA_RECOVER_ADMIN, which only MySQL requires.
@@ -194,7 +195,8 @@ def cascades_unseen(session: Session) -> bool:
 def xa_used(session: Session) -> str | None:
     """Return evidence of XA transactions that let a connector lose rows; None without evidence.
 
-    The rows of these transactions are logged before they commit.
+    The rows of prepared XA transactions are logged before they commit. The rows of other XA
+    transactions are a problem on servers without GTIDs.
     """
     if used := _xa_prepared(session):
         return f"{used}: the binlog contains their rows before they commit or roll back"
@@ -222,12 +224,12 @@ def _xa_prepared(session: Session) -> str | None:
 
 
 def _xa_of_one_phase(session: Session) -> str | None:
-    """Return evidence of XA transactions, if a connector without GTIDs can leave out their rows.
+    """Return evidence of XA transactions on a server without GTIDs, or None.
 
     The connector recognizes the start of a transaction by BEGIN, and XA transactions have XA START
-    instead. So with each of their rows it stores the end of the row's event, and not the event's
-    number in its transaction. After a restart it continues from that end. With GTIDs it reads the
-    whole transaction again.
+    instead. So with each row of an XA transaction, it stores the end of the row's event, and not
+    the event's number in its transaction. After a restart it continues from that end, and can leave
+    out rows. With GTIDs it reads the whole transaction again.
     """
     if has_gtids(session, session.kind):
         return None

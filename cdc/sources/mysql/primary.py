@@ -23,10 +23,10 @@ NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
 _OWN_ID = {"mysql": "@@global.server_uuid", "mariadb": "@@global.server_id"}
 UNKNOWN = "unknown"
 """The text in place of a server's id, if the row with the id is missing."""
-# MariaDB's own id of a server (server_uid) is made of the machine's network address and the port:
-# it changes when the server moves, and unrelated servers may share it. So a row of our own says
-# which data these are, and the number, which of the servers that replicate them. The nodes of a
-# Galera cluster share both, and each node counts its own transactions. The node's name
+# MariaDB's own id of a server (server_uid) is made of the machine's network address and the port.
+# It changes when the server moves, and unrelated servers can share it. So a row of our own
+# identifies the data, and server_id identifies one of the servers that replicate the data. The
+# nodes of a Galera cluster share both, and each node counts its own transactions. The node's name
 # distinguishes them. Texts are joined as bytes, since the collations of their sources differ.
 _NODE = """
 (SELECT concat('@', node.VARIABLE_VALUE) FROM information_schema.GLOBAL_VARIABLES node
@@ -78,13 +78,13 @@ def executed_position(session: Session, kind: str) -> LogPosition:
 
 
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
-    """Return a position before which the table's catalog shows every statement.
+    """Return a position up to which the catalog shows every statement on the table.
 
-    A place in the binlog may be after a statement whose change of the catalog is not committed yet;
-    a GTID set may not. Until that commit the statement holds the lock of the table's name. So this
-    function lets the server print the definition, for which the server waits for the lock. The
-    server refuses this to a login that may read only some columns; the catalog would silently hide
-    the other columns.
+    A file and offset of the binlog can be after a statement whose change of the catalog is not
+    committed yet. A GTID set cannot. Until that commit the statement holds the lock of the table's
+    name. So this function lets the server print the table's definition, for which the server waits
+    for the lock. The server refuses this to a login that may read some columns and not others; the
+    catalog would silently hide the other columns.
     """
     found = executed_position(session, kind)
     try:
@@ -132,7 +132,7 @@ class BinlogFilter:
     """The databases whose changes the server logs.
 
     Args:
-        only: The only databases that are logged; empty if all are.
+        only: If not empty, no other databases than these are logged.
         ignored: The databases that are not logged.
     """
 
@@ -214,7 +214,7 @@ def write_marker(connections: Connections) -> Marker:
     """Write a new marker row, and read the server's position after the row's commit.
 
     Raises:
-        SourceError: The marker was written on another server than the one with the position.
+        SourceError: The marker was written on one server, and the position read from another.
     """
     kind, marker = connections.config.kind, uuid4()
     with connections.open("marker") as session:
@@ -229,7 +229,7 @@ def write_marker(connections: Connections) -> Marker:
         )
         if has_gtids(session, kind):
             return Marker(marker, server, None, executed_position(session, kind))
-    # The login that writes markers may not read the place in the binlog.
+    # The login that writes markers has no right to read the binlog's file and offset.
     with connections.open("admin") as session:
         if identity(session, kind)[0] != server:
             raise SourceError(

@@ -52,8 +52,8 @@ def snapshot_query(
     """Return the query with which Spark reads the ranges, one JDBC partition each.
 
     Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
-    their own names. The servers merge the subquery, so predicates use the key's index. A log is
-    read by the primary key, if it has one.
+    their own names. The servers merge the subquery, so predicates use the key's index. An append
+    table is read by its primary key, if it has one.
 
     Raises:
         SourceError: The key's type does not allow ranges, or the JDBC driver cannot connect with
@@ -79,7 +79,7 @@ def snapshot_query(
         for number, column in enumerate(schema.columns)
     ]
     if not schema.key:
-        # The rows of a log have no place of their own here; one task reads each of them once.
+        # MySQL has no id of a row without a key. One task reads each row once.
         select.insert(0, f"cast(monotonically_increasing_id() as string) AS {ROW}")
     return SnapshotQuery(
         url=jdbc_url(connections.endpoint(on_replica=on_replica)),
@@ -110,7 +110,7 @@ def session_init(view: View | None, kind: str) -> str:
     that shows the marker was opened after the fence. If a load balancer sent the session to another
     server, the session does not see the marker, or finds another server id. The servers lack a
     statement that fails with a given message, so a subquery with two rows takes its place (see
-    :func:`explain_failure`). A view of a known position is taken at its gate.
+    :func:`explain_failure`). For an exact view, the session first waits at the view's `Gate`.
     """
     if view is None:
         return BEGIN
@@ -258,5 +258,5 @@ def _ssl_mode(connections: Connections, endpoint: MysqlEndpoint, *, on_replica: 
 
 
 def _spark_name(name: str) -> str:
-    """A name quoted for Spark SQL."""
+    """Return a name quoted for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"

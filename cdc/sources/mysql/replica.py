@@ -132,7 +132,7 @@ def _require_other_server(connections: Connections) -> _Primary:
 
 
 def _replica_look(connections: Connections, primary: _Primary) -> Position:
-    """Return the replica's position, and refuse a replica that may lack changes."""
+    """Return the replica's position; refuse a replica that could lack changes."""
     with connections.open("snapshot", on_replica=True) as session:
         status = _replica_status(connections, session)
         _require_all_changes(connections, session)
@@ -140,7 +140,7 @@ def _replica_look(connections: Connections, primary: _Primary) -> Position:
 
 
 def _require_all_changes(connections: Connections, session: Session) -> None:
-    """Refuse a replica that may lack changes which it counts as executed."""
+    """Refuse a replica that could lack changes which it counts as executed."""
     where = connections.where(on_replica=True)
     found = replica_faults.applying(session, connections.config.kind)
     if filters := replica_faults.filters(found):
@@ -156,7 +156,10 @@ def _require_all_changes(connections: Connections, session: Session) -> None:
 
 
 def _require_no_errant(connections: Connections) -> None:
-    """Refuse a replica with transactions that the primary lacks: the copy would have their rows."""
+    """Refuse a replica that has executed transactions that the primary lacks.
+
+    A copy from such a replica would have rows that the primary never had.
+    """
     kind = connections.config.kind
     with connections.open("snapshot", on_replica=True) as session:
         theirs = replica_faults.executed(session, kind)
@@ -172,6 +175,7 @@ def _require_no_errant(connections: Connections) -> None:
 
 
 def _replica_status(connections: Connections, session: Session) -> dict[str, Any]:
+    """Return the state of replication; refuse a server that does not replicate."""
     status = replication_status(session)
     if status is None:
         kind = connections.config.kind
@@ -187,6 +191,7 @@ def _replica_status(connections: Connections, session: Session) -> dict[str, Any
 def _position(
     connections: Connections, session: Session, status: dict[str, Any], primary: _Primary
 ) -> Position:
+    """Return the replica's position from its state of replication."""
     seconds = status.get("seconds_behind_source")
     error = str(status.get("last_sql_error") or status.get("last_io_error") or "")
     return Position(

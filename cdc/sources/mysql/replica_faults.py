@@ -1,4 +1,4 @@
-"""The reasons why a replica's rows may differ from the primary's without an error.
+"""Finds reasons why a replica's rows could differ from the primary's without an error.
 
 `check` and the fence of a copy both use this module.
 """
@@ -104,9 +104,9 @@ def filters(found: Applying) -> list[str]:
 
 
 def lenient(found: Applying) -> list[str]:
-    """Return the settings by which the applier may leave other rows than the primary has.
+    """Return the settings with which the replica's rows could differ from the primary's.
 
-    By such a setting, the applier continues after a change that it cannot apply, or it runs
+    With such a setting, the applier continues after a change that it cannot apply, or it runs
     triggers, which change further rows.
     """
     return [
@@ -134,10 +134,12 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
     The caller must read the replica before the primary. Then the primary's transactions include all
     that it had sent to the replica when the replica was read.
 
-    MariaDB's primary has a transaction if its log has that number of the same domain and server,
-    or a later one. Its log may lack what it replicated before it became the primary:
-    ``gtid_slave_pos`` has the last of these. Domains that the primary does not have come from other
-    primaries, except for transactions that the replica wrote itself.
+    A MariaDB primary has executed a transaction if its log has the same or a later number of the
+    same domain and server. The log can lack transactions that the server replicated before it
+    became the primary; ``gtid_slave_pos`` has the last of them in each domain.
+
+    A domain that a MariaDB primary does not have comes from another primary. A replica can follow
+    several primaries, so such transactions do not count, unless the replica itself wrote them.
     """
     if kind == "mysql":
         return str(MysqlGtidSet.parse(replica.logged).without(MysqlGtidSet.parse(primary.logged)))

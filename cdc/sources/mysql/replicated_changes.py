@@ -42,16 +42,18 @@ def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str |
 def applied(session: Session, kind: str) -> str:
     """Return the GTIDs that a MariaDB primary has replicated without writing them to its binlog.
 
-    The text changes with each such transaction, and stays after a channel is deleted. It is empty
-    if the primary writes replicated transactions to its binlog. It is always empty for MySQL, which
-    has no such variable: without GTIDs nothing shows these transactions, and with GTIDs a copy
-    cannot complete after one.
+    The text changes with each such transaction, and remains after a channel is deleted. It is empty
+    if the primary writes replicated transactions to its binlog.
+
+    The text is always empty for MySQL, which has no such variable. Without GTIDs, nothing shows
+    such a transaction of MySQL. With GTIDs, a copy after such a transaction waits in vain for its
+    capture, and reports this.
     """
     return str(session.value(_APPLIED) or "") if kind == "mariadb" else ""
 
 
 def _replicates(session: Session, kind: str) -> bool:
-    """Whether the server applies transactions of another server, or may start to do so."""
+    """Whether the server replicates from another server; on MySQL, also while this is stopped."""
     if kind == "mysql":
         return bool(session.rows("SHOW REPLICA STATUS"))
     # MariaDB shows its channels only to a login with REPLICA MONITOR. A stopped channel replicates

@@ -1,8 +1,8 @@
-"""Checks that the logins have the rights that they need, with statements that need these rights.
+"""Checks the rights of logins with statements that need these rights.
 
-The grants of a login prove less. A login may have a right by a role or by a pattern of names, and a
-right may cover only some columns of a table. The server prints the definition of a table only for a
-login that may read all its columns.
+The grants of a login prove less. A login can have a right by a role or by a pattern of names, and a
+right can cover some columns of a table and not others. The server prints the definition of a table
+only for a login that may read all its columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from schemas.table import TableId
 _READERS: tuple[tuple[Role, bool], ...] = (
     ("admin", False),
     ("capture", False),
-    # The snapshot login reads values that events lack from the primary.
+    # From the primary, the snapshot login reads values that events lack.
     ("snapshot", False),
     ("snapshot", True),
 )
@@ -134,6 +134,7 @@ def prepared_branches(session: Session) -> list[Row]:
 
 
 def _logins(connections: Connections) -> Iterator[tuple[Role, bool]]:
+    """Yield each role that reads tables, and whether it reads them on the replica."""
     has_replica = connections.config.replica is not None
     return ((role, on_replica) for role, on_replica in _READERS if has_replica or not on_replica)
 
@@ -152,5 +153,6 @@ def _allowed(session: Session, statement: str) -> bool:
 
 
 def _account(session: Session) -> Account:
+    """Return the account on the server that the session's login belongs to."""
     name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     return name, host

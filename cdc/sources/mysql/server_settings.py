@@ -25,7 +25,7 @@ class RequiredSetting:
         remedy: The statement or step that sets the value.
         of_sessions: Whether an open session keeps the old value after the setting is changed.
         loses: Whether changes are lost or unusable with another value while the server runs. If
-            not, only `check` reports another value.
+            not, `check` alone reports another value.
         at_crash: Whether changes are lost with another value only when the server's machine
             crashes. If so, another value is a warning of `check` and not an error.
     """

@@ -100,7 +100,7 @@ class MysqlSource:
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """The table as it would be after statements, which are not run."""
+        """Return the table as it would be after DDL statements; no statement is executed."""
         statements = read_planned(ddl, table.table)
         with self._connections.open("admin") as session:
             return planned_table.after_statements(session, table.table, fingerprint, statements)
@@ -137,7 +137,7 @@ class MysqlSource:
             return preparation.cascades_unseen(session)
 
     def position(self, text: str) -> LogPosition:
-        """Parse a position as the server printed it: a GTID set, or a place in the binlog."""
+        """Parse a position as the server prints it: a GTID set, or a binlog's file and offset."""
         return primary.position(text, self._config.kind)
 
     def commit_position(self, last: str) -> str | None:
@@ -145,11 +145,11 @@ class MysqlSource:
         return None
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Write a marker, after which no transaction of the added tables is captured in part.
+        """Write a marker; no transaction after the marker is captured in part.
 
-        If tables were added to the connector in the middle of a transaction, it may capture only
-        the later changes of this transaction. The transaction lies before the marker in
-        the log, so the copy contains the whole transaction.
+        If tables are added to the connector in the middle of a transaction, the connector can miss
+        the earlier changes of this transaction. The transaction is before the marker in the log, so
+        the copy contains all its changes.
         """
         marker = self.write_marker()
         return OlderEnded(str(marker.id), marker.position)
@@ -157,10 +157,10 @@ class MysqlSource:
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Write a marker, at whose commit all earlier transactions are visible; return none.
+        """Write a marker, whose commit makes all earlier transactions visible; return no id.
 
-        Commits become visible in the order of the log. So no transaction before the marker is
-        invisible.
+        Commits become visible in the order of the log. So queries see every transaction that the
+        log has before the marker.
         """
         self.write_marker()
         return ()
@@ -272,7 +272,7 @@ class MysqlSource:
         return reader.explain_failure(table, text, together=together) if known else None
 
     def current_position(self) -> LogPosition:
-        """The primary's position: a GTID set, or a place in the binlog."""
+        """The primary's position: a GTID set, or a binlog's file and offset."""
         with self._connections.open("admin") as session:
             return primary.executed_position(session, self._config.kind)
 
@@ -295,7 +295,7 @@ class MysqlSource:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why impossible dates in the key do not identify rows, and the remedy, or None."""
+        """Return the problem of zero or partial dates in the key, and the remedy, or None."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.zero_dates(session, table, key)

@@ -22,7 +22,7 @@ PHYSICAL = ("relfilenode", "table_id", "altered", "unlogged")
 """Facts of a server's files and log. They differ between the primary and its replica."""
 
 NUMBERS = 1 << 48
-"""A bound above the number of every column. The numbers are derived from the columns' names."""
+"""A number above the number of every column. The numbers are derived from the columns' names."""
 
 _ATTEMPTS = 5
 
@@ -62,8 +62,8 @@ class Described:
             prefixes of columns are left out.
         stored: The storage of the rows in InnoDB; None for other engines, and on a replica.
         of_mariadb: Whether the server is MariaDB.
-        unlogged: Text of two facts about the log: which replicated transactions it lacks, and which
-            filter leaves the table out of it. The text is empty if neither applies.
+        unlogged: Text of two facts: which replicated transactions the binlog lacks, and which
+            filter leaves the table out of the binlog. The text is empty if neither applies.
     """
 
     table: TableId
@@ -79,7 +79,7 @@ class Described:
     unlogged: str = ""
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
-        """Return the columns as values; none counts as generated, since the binlog has all."""
+        """Return the columns. None of them counts as generated, since the binlog has all values."""
         return tuple(
             SourceColumn(
                 name=row["name"],
@@ -125,6 +125,7 @@ class Described:
         return Fingerprint(facts)
 
     def _column(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the facts of one column for the fingerprint."""
         return {
             "name": row["name"],
             "shown": row["shown"],
@@ -181,6 +182,7 @@ def describe(
 
 
 def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, str]:
+    """Return the text of `Described.unlogged` for each table."""
     kind = session.kind
     replicated, filtered = applied(session, kind), binlog_filter(session, kind)
     return {
@@ -192,6 +194,7 @@ def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, st
 def _read(
     session: Session, tables: Collection[TableId], *, on_replica: bool
 ) -> dict[TableId, Described]:
+    """Read the tables' facts by several statements, between which the facts can change."""
     kind = session.kind
     by_name = {(table.schema, table.name): table for table in tables}
     where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))

@@ -13,7 +13,7 @@ class MysqlTableRules:
     """The rules of MySQL and MariaDB; see `cdc.sources.table_rules.TableRules`."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why a copy cannot read the table under writes; None if it can."""
+        """Return why a copy cannot read the table while it is written to; None if it can."""
         if table.kind in ("table", "partitioned"):
             return None
         return (
@@ -22,7 +22,7 @@ class MysqlTableRules:
         )
 
     def without_key(self, table: SourceTable) -> Obstacle:
-        """Return what can be done about a table that has no key."""
+        """Return the problem of a table that has no key, and the choices that solve it."""
         usable = usable_keys(table)
         return (
             "has no key, so a change cannot be applied to exactly one row",
@@ -32,19 +32,19 @@ class MysqlTableRules:
         )
 
     def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-        """Return None: the binlog has the whole old row of each change."""
+        """Return None, since the binlog has the whole old row of each change."""
         return None
 
     def unique_index(self, table: SourceTable, columns: str) -> str:
-        """Return the statement, which names the index and does not block writes."""
+        """Return the statement that creates a unique index while the table is written to."""
         return f"CREATE UNIQUE INDEX <name> ON {_named(table)} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return the statement that forbids NULL in a column, or drops its default."""
+        """Return two alternatives: a statement that forbids NULL, and one that drops a default."""
         return f"ALTER TABLE {_named(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP DEFAULT"
 
     def log_note(self, table: SourceTable) -> str:
-        """Return that no update and no delete reaches a lake table of mode ``append``."""
+        """Return a note for operators: no update and no delete reaches an append table."""
         return "mode append: updates and deletes are not captured"
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
