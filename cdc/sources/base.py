@@ -465,7 +465,7 @@ class SourceCapture(Protocol):
         """Return the problems that keep changes of every table from being captured in full."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return the problems of this table alone that keep its changes from being captured."""
+        """Return why changes of this table, and of no other, are not captured in full."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
         """Return the rights that logins lack to replicate the table, and the GRANTs, or None."""

@@ -57,9 +57,11 @@ def sample(
 ) -> Boundaries:
     """Return up to ``chunks - 1`` keys that cut the table evenly, in the key's order.
 
-    All keys of a small table are read. Whole pages of a large table are sampled. The server sorts
-    these keys, so the work is bounded. A table without a key is cut by its pages. If such a table
-    is partitioned, each chunk has the same pages of every partition.
+    From a small table, all keys are read. From a large table, whole pages are sampled, up to a
+    maximum. The server sorts the keys that are read.
+
+    A table without a key is cut by its pages. If such a table is partitioned, each chunk has the
+    same range of pages of every partition.
     """
     if chunks <= 1:
         return Boundaries((), size)
@@ -102,8 +104,8 @@ def sample(
 def largest_row(session: Session, table: SourceTable) -> int | None:
     """Return the size in bytes, as text, of the largest row in a sample; None without rows.
 
-    Only the sampled rows with the largest stored size are measured, since a measurement
-    decompresses the row.
+    A measurement decompresses the row. So it is limited to the few sampled rows with the largest
+    stored size.
     """
     names = [sql.Identifier(column.name) for column in table.columns if not column.generated]
     if not names:
@@ -155,6 +157,6 @@ def _largest(session: Session, table: SourceTable) -> int:
 
 
 def _byte_totals(session: Session, table: SourceTable) -> tuple[int, int]:
-    """Return the bytes with TOAST, and those without, over all partitions."""
+    """Return the table's bytes with TOAST, and without TOAST, over all partitions."""
     row = session.execute(_BYTES, {"oid": table.number}).fetchone()
     return (int(row[0]), int(row[1])) if row else (0, 0)

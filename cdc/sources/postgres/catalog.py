@@ -34,7 +34,7 @@ _KIND: dict[str, TableKind] = {"r": "table", "p": "partitioned", "f": "foreign"}
 
 # With the table's id, pg_get_expr() waits for its lock, and only a generated column needs that id.
 DEFAULT = "pg_catalog.pg_get_expr(d.adbin, CASE WHEN a.attgenerated = '' THEN 0 ELSE d.adrelid END)"
-"""SQL of the default of column ``a`` with the expression ``d``."""
+"""SQL of the default of column ``a``, where ``d`` is the column's row of ``pg_attrdef``."""
 
 # From version 18 on, ADD CONSTRAINT ... NOT NULL c NOT VALID marks the column, and rows with NULL
 # stay. Older versions have no such constraints of tables.
@@ -42,11 +42,11 @@ ALLOWS_NULL = """(NOT a.attnotnull OR EXISTS (
            SELECT FROM pg_catalog.pg_constraint o
            WHERE o.conrelid = a.attrelid AND o.contype = 'n' AND NOT o.convalidated
              AND o.conkey = ARRAY[a.attnum]))"""
-"""SQL of whether rows of column ``a`` may have NULL."""
+"""SQL that is true if rows can have NULL in column ``a``."""
 
 
 def leaves(root: str) -> str:
-    """SQL of the object ids of a table's partitions that have rows; none if it is not partitioned.
+    """Return SQL of the object ids of a table's leaf partitions; none if it is not partitioned.
 
     The SQL does not use ``pg_partition_tree``, which locks each partition and so waits for sessions
     that rewrite one.
@@ -161,7 +161,7 @@ WHERE t.oid = ANY(%s)
 
 
 def read_tables(session: Session, source: str) -> list[TableStats]:
-    """Return all user tables of the database, without those of this product."""
+    """Return all user tables of the database except Tributary's own."""
     names = {field.name for field in dataclasses.fields(TableStats)}
     return [
         TableStats(**{name: value for name, value in facts.items() if name in names})
@@ -254,7 +254,7 @@ def _described(session: Session, source: str, only: TableId | None) -> Iterable[
 
 
 def _hypertables(session: Session) -> set[tuple[str, str]]:
-    """The hypertables of TimescaleDB, whose rows are in chunks that inherit from them."""
+    """Return the hypertables of TimescaleDB, whose rows are in chunks that inherit from them."""
     there = session.execute("SELECT to_regclass('_timescaledb_catalog.hypertable')").fetchone()
     if there is None or there[0] is None:
         return set()
@@ -295,7 +295,7 @@ def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
 
 
 def read_type(session: Session, oid: int, modifier: int) -> PostgresType:
-    """Return one parsed type."""
+    """Return one parsed type by its object id and its type modifier."""
     with session.transaction():
         qualify_names(session)
         return _Types(session, {oid}).describe(oid, modifier)
@@ -348,14 +348,15 @@ def _money_digits(session: Session) -> int:
 def qualify_names(session: Session) -> None:
     """Let the server print every name with its schema, except names of ``pg_catalog``.
 
-    The server also prints defaults and stored values by the settings for reading values: behind a
-    pooler, the transaction may run in a session that has other settings.
+    The function also sets the session settings for reading values, by which the server prints
+    defaults and stored values. Behind a pooler, the transaction can run in a session that had other
+    settings.
     """
     read_by(session, search_path="pg_catalog")
 
 
 def missing(table: TableId) -> MissingTableError:
-    """The error for a table that does not exist."""
+    """Return the error for a table that does not exist."""
     return MissingTableError(
         f"source {table.source} has no table {table.relation}",
         remedy="List the tables with `tributary discover`; names are case-sensitive. If the table"

@@ -49,7 +49,7 @@ _LACKING: dict[Role, sql.Composed] = {
 
 
 def run(connections: Connections) -> list[Check]:
-    """Return all lines for this source. The line of a check that cannot run has the reason."""
+    """Return all lines of ``check`` for this source; a check that cannot run gives its reason."""
     found, reachable = check_logins(connections.config, partial(_login_check, connections))
     if ("admin", False) in reachable:
         with connections.open("admin") as session:
@@ -122,9 +122,9 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
 
 
 def _missing_on_tables(session: Session, connections: Connections, role: Role) -> Iterator[Check]:
-    """Yield a note with the tables that the role cannot replicate.
+    """Yield a note with the tables for which the role lacks rights.
 
-    It is only a note, since not every table is to be replicated.
+    The line is a note and no error, since not every table is to be replicated.
     """
     lacking = [
         (sql.Identifier(schema, name).as_string(None), sql.Identifier(owner).as_string(None))
@@ -151,14 +151,15 @@ def _missing_on_tables(session: Session, connections: Connections, role: Role) -
 
 
 def _first_names(names: list[str]) -> str:
+    """Return the first names and the number of the others, for a message."""
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _as_superuser(statement: sql.SQL, *names: str) -> str:
-    """Return a statement for a superuser.
+    """Return the remedy that a superuser runs a statement about the given names.
 
-    Onboarding itself grants the rights on schema ``tributary``.
+    The rights on schema ``tributary`` need no such remedy: onboarding itself grants them.
     """
     text = statement.format(*map(sql.Identifier, names)).as_string(None)
     return f"Run as a superuser: {text}"
@@ -194,6 +195,7 @@ def _log_settings(settings: tuple[Any, ...]) -> Iterator[Check]:
 
 
 def _identity_readable(session: Session) -> Check:
+    """Check that the login may read the server's system identifier and timeline."""
     found = identity(session)
     if found.system_identifier is not None and found.timeline is not None:
         detail = f"system {found.system_identifier}, timeline {found.timeline}"
@@ -209,6 +211,7 @@ def _identity_readable(session: Session) -> Check:
 
 
 def _may_replicate(session: Session, connections: Connections) -> Check:
+    """Check that the capture login has the right to replicate."""
     user = connections.credential("capture").user
     row = session.execute(
         "SELECT bool_or(rolname = current_user AND (rolreplication OR rolsuper) "

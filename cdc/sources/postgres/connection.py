@@ -49,7 +49,10 @@ NOT_OFFERED = (
 
 
 def connection_parameters(endpoint: Endpoint, credential: Credential) -> dict[str, Any]:
-    """Return libpq's parameters for a server and a login; the endpoint's options come last.
+    """Return libpq's parameters for a server and a login.
+
+    The endpoint's options can override the time-outs, but not the parameters that are set by other
+    fields of the endpoint or by the login.
 
     Raises:
         SecretError: The password's reference does not resolve.
@@ -76,7 +79,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
     """Opens sessions on one source's servers. Safe to use from any thread."""
 
     def where(self, *, on_replica: bool) -> str:
-        """The server and the database as messages name them."""
+        """Return the server's name in messages, with the database."""
         database = self.endpoint(on_replica=on_replica).database
         return f"{super().where(on_replica=on_replica)}/{database}"
 
@@ -89,13 +92,13 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         statement_timeout_s: float = 60.0,
         lock_timeout_s: float = 10.0,
     ) -> Iterator[Session]:
-        """A session in autocommit mode, closed at the end of the block.
+        """Open a session in autocommit mode, which is closed at the end of the block.
 
         Args:
             role: The role whose login is used.
             on_replica: Whether to connect to the replica instead of the primary.
-            statement_timeout_s: Limit per statement in seconds; 0 for no limit.
-            lock_timeout_s: Limit of the wait for a lock in seconds.
+            statement_timeout_s: Limit of each statement, in seconds; 0 for no limit.
+            lock_timeout_s: Limit of the wait for each lock, in seconds.
 
         Raises:
             SourceError: The server cannot be reached, or a statement in the block failed.
@@ -111,7 +114,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
 
     @contextmanager
     def open_replication(self) -> Iterator[Session]:
-        """A session of the capture role that speaks the replication protocol with the primary.
+        """Open a session of the capture role on the primary, in the replication protocol.
 
         Raises:
             SourceError: The server cannot be reached, or a command in the block failed.
@@ -198,7 +201,7 @@ def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
 def reading(session: Session) -> Iterator[None]:
     """Open a transaction with the session settings for reading values.
 
-    A pooler may run each transaction in another session of the server, without earlier settings.
+    A pooler can run each transaction in another session of the server, without earlier settings.
     """
     with session.transaction():
         read_by(session)
@@ -249,7 +252,7 @@ _AWAY = (
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether connecting again soon may help: the server starts, stops or has no slot free."""
+    """Whether a new attempt can soon succeed: the server starts, stops or has no free session."""
     text = str(error)
     return isinstance(error, psycopg.OperationalError) and any(
         sign in text

@@ -1,7 +1,7 @@
-"""Opens exact views: views at a known log position, which separates a log's copy from its stream.
+"""Opens exact views: views at a known log position, which separates a copy from its stream.
 
-If changes are applied by key, changes that the copy already contains may be applied again. For an
-append table this is wrong. So the view of an append table must contain exactly the transactions
+A change that the copy already contains can be applied again by key without harm. If it is appended
+again, its row is doubled. So the view of an append table must contain exactly the transactions
 that end at or before one position. A replica has such a view while its replay is paused. A primary
 has such a view at the start of a logical slot.
 """
@@ -37,7 +37,7 @@ PAUSE_LIMIT_S = 20.0
 """Maximum duration of a pause of replay, in seconds. After it, the server itself resumes replay."""
 OLDEST_VERSION = 140000
 """The oldest supported version. An older server does not report whether replay is paused, and
-cannot find rows by their place.
+cannot read a range of ``ctid`` without reading the whole table.
 """
 
 _STATE_S = 10.0
@@ -127,7 +127,7 @@ def replica_view(
 ) -> Iterator[Exporter]:
     """Open a view of the replica at one known position, while its replay is paused.
 
-    A standby may export a snapshot without its list of transactions in progress. This happens if
+    A standby can export a snapshot without its list of transactions in progress. This happens if
     one of these transactions has reported subtransactions to the standby; with wal_level logical, a
     savepoint is enough. A session that imports such a snapshot sees these transactions after they
     commit. To detect this, this function keeps a transaction of its own open during the export. The
@@ -137,7 +137,7 @@ def replica_view(
         connections: The source's servers.
         marker: The marker that the view must contain.
         resuming: Returns a context that resumes replay at its end, even if this process dies within
-            it. The context contains only the pause.
+            it. This function pauses replay within the context, and does nothing else there.
         timeout_s: Bound of each wait for the replica, in seconds.
         progress: Shows the waits.
 
@@ -210,7 +210,7 @@ def _taken(connections: Connections, session: Session) -> Exported:
             if _state(session) == _PAUSED:
                 before = _position(session)
                 snapshot = export(session)
-                # If a transaction was replayed meanwhile, the snapshot may or may not contain it.
+                # If a transaction was replayed meanwhile, the snapshot could contain it or lack it.
                 if _state(session) == _PAUSED and _position(session) == before:
                     return Exported(snapshot, before, exact=True)
         session.rollback()
@@ -261,7 +261,7 @@ def primary_view(
 
     Args:
         connections: The source's servers.
-        marker: Must be visible in the view.
+        marker: The marker that the view must contain.
         timeout_s: Bound of the wait for transactions that are open when the slot is created, in
             seconds.
 
@@ -299,14 +299,17 @@ def primary_view(
 
 
 def _wait_for(session: Session, state: str) -> bool:
+    """Wait for a state of replay; return whether replay has reached the state."""
     return not wait_while(lambda: _state(session) != state, timeout_s=_STATE_S, poll_s=_POLL_S)
 
 
 def _state(session: Session) -> str:
+    """Return the state of replay: ``paused``, ``pause requested`` or ``not paused``."""
     row = session.execute("SELECT pg_get_wal_replay_pause_state()").fetchone()
     return str(row[0]) if row else ""
 
 
 def _position(session: Session) -> Lsn:
+    """Return the position up to which a standby has replayed the log."""
     row = session.execute("SELECT pg_last_wal_replay_lsn()::text").fetchone()
     return Lsn.parse(str(row[0]) if row else "")

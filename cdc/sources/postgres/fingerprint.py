@@ -25,7 +25,9 @@ _log = logging.getLogger(__name__)
 
 
 def _indexes(table: str) -> str:
-    """SQL of the indexes that could identify a table's rows in the log without the primary key.
+    """Return SQL of the unique indexes by which a table's log could identify old rows.
+
+    Indexes that contain the primary key are left out.
 
     Args:
         table: The name of the table's row of ``pg_class``.
@@ -200,10 +202,10 @@ _FINGERPRINTS = (
 def read_fingerprints(
     session: Session, tables: Collection[TableId], publication: str
 ) -> dict[TableId, Fingerprint]:
-    """The fingerprint of each table, without tables that do not exist.
+    """Return the fingerprint of each table; tables that do not exist are left out.
 
-    It includes the table's entry in the publication: a table that was taken out and put back has a
-    new entry, and its changes in between are in no topic.
+    The fingerprint includes the table's entry in the publication. A table that was taken out and
+    put back has a new entry, and its changes in between are in no topic.
     """
     named = {(table.schema, table.name): table for table in tables}
     with session.transaction():
@@ -218,7 +220,7 @@ def read_fingerprints(
 
 
 def read_fingerprint(session: Session, table: TableId, publication: str) -> Fingerprint:
-    """The fingerprint of one table; see :func:`read_fingerprints`.
+    """Return the fingerprint of one table; see :func:`read_fingerprints`.
 
     Raises:
         MissingTableError: There is no such table.
@@ -276,10 +278,11 @@ SELECT EXISTS (
 def truncated(
     session: Session, table: TableId, files: Mapping[int, int], since: str
 ) -> frozenset[int]:
-    """The partitions with a new file since a reading of the catalog and no row from before it.
+    """Return the partitions that got a new file after a reading, and have no row from before it.
 
-    Rows that are moved to a new file (VACUUM FULL, CLUSTER) keep their transactions; after a
-    TRUNCATE no row from before is left. If all rows are younger, the two cases look the same.
+    Rows that are moved to a new file (VACUUM FULL, CLUSTER) keep their transactions. After a
+    TRUNCATE, no row from before is left. If a moved partition had younger rows and no others, the
+    two cases look the same. A partition also counts if the search of its rows takes too long.
 
     Args:
         session: A session of a role that may read the table.
@@ -305,7 +308,7 @@ def truncated(
 
 
 def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: str) -> bool:
-    """Whether a partition has a row from before a reading; mostly one of the first in its file."""
+    """Whether a partition has a row from before a reading; such a row is mostly found early."""
     # The bounds are the server's own SQL; without parameters a % is not a placeholder.
     query = sql.SQL(_HAS_OLDER).format(
         root=sql.Identifier(table.schema, table.name),
@@ -320,7 +323,7 @@ def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: 
 def read_described(
     session: Session, table: TableId, publication: str
 ) -> tuple[SourceTable, Fingerprint]:
-    """One table and its fingerprint, read at one moment.
+    """Return one table and its fingerprint, read at one moment.
 
     Raises:
         SourceError: There is no such table, or the role may not see it.

@@ -48,7 +48,7 @@ def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple
 
 
 def _plain(kind: PostgresType) -> PostgresType:
-    """The type under its domains."""
+    """Return a type without the domains over it."""
     while kind.kind == "d" and kind.base is not None:
         kind = kind.base
     return kind
@@ -67,7 +67,10 @@ def _values(kind: PostgresType) -> list[str]:
 
 
 def _no_stand_in(kind: PostgresType, *, of_domain: bool) -> bool:
-    """Whether the connector fails at the placeholder of a large value; a domain hides its array."""
+    """Whether the connector fails at the placeholder of an unchanged large value.
+
+    The connector does not recognize an array under a domain, and has no placeholder for it.
+    """
     element = kind.element
     if element is None:
         return kind.name in _LARGE_WITHOUT_STAND_IN and not (

@@ -21,9 +21,7 @@ _POLICY = "row-level security"
 def missing_rights(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
-    """Return the rights that logins lack to replicate the table, with GRANTs, or None.
-
-    The result is None if no right is missing.
+    """Return the rights that logins lack to replicate the table, and the GRANTs, or None.
 
     Args:
         connections: Opens sessions.

@@ -85,7 +85,8 @@ def stored_value(
         session: A session on the primary.
         table: The table.
         wanted: The column in the lake.
-        stored: An array of one element as the catalog prints it.
+        stored: One of the column's ``old_values``: an array of one element, as the catalog prints
+            it.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(
@@ -108,7 +109,7 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """Convert a value of ``read_sql`` from psycopg to a Python value of the lake's type."""
+    """Convert a value that the rule's ``read_sql`` selects to a Python value of the lake's type."""
     if value is None:
         return None
     if rule.lake_type.startswith("array<"):
@@ -118,6 +119,7 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
 
 
 def _lake_value(lake_type: str, value: Any) -> Any:
+    """Convert days and microseconds since 1970 to a date or a timestamp."""
     if lake_type == "date":
         return _EPOCH.date() + timedelta(days=value)
     if lake_type == "timestamp":
@@ -128,7 +130,7 @@ def _lake_value(lake_type: str, value: Any) -> Any:
 
 
 def _item(lake_type: str, text: str) -> Any:
-    """Convert the text of an array's element from ``read_sql``."""
+    """Convert the text of an array's element to a Python value of the lake's type."""
     if lake_type == "boolean":
         return text == "true"
     if lake_type in ("int", "bigint", "date", "timestamp", "timestamp_ntz"):
@@ -167,7 +169,7 @@ def _literal(value: object, kind: str, table: SourceTable, name: str) -> str:
 
 
 def _time_of_day(microseconds: int) -> str:
-    """A ``time`` as the server writes it, up to its greatest value, 24:00:00."""
+    """Return a ``time`` as the server writes it, up to the greatest value, 24:00:00."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:06}"
 

@@ -1,4 +1,4 @@
-"""The files of partitions, which show attached partitions and lost rows that send no event."""
+"""Reads the files of partitions, which show changes of rows that send no event."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PostgresPartitionFiles:
             return fingerprint.empty_files(session, partitions)
 
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
-        """Return the partitions that may have been truncated since a read of the catalog."""
+        """Return the partitions that a TRUNCATE could have emptied since a read of the catalog."""
         with self._connections.open("snapshot") as session:
             return fingerprint.truncated(session, table, files, since)
 

@@ -1,4 +1,4 @@
-"""Computes a table as it would be after planned statements; executes and locks nothing."""
+"""Computes a table as it would be after planned statements; executes none, and locks no table."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Lookups:
 def after_statements(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
-    """Apply actions to a table's description; only the catalog is read."""
+    """Return a table as it would be after actions; the session is used to read the catalog."""
 
     def resolved(text: str) -> PostgresType:
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
@@ -93,7 +93,7 @@ def after_statements(
 def planned(
     table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action], lookups: Lookups
 ) -> Planned:
-    """Apply actions to a table's description.
+    """Return a table as it would be after actions, by the given lookups.
 
     Raises:
         DdlError: An action does not fit the table.
@@ -201,6 +201,7 @@ class _Draft:
             self._facts["keys"].pop("identity", None)
 
     def _set_key(self, names: Sequence[str]) -> None:
+        """Make columns the primary key, which makes them NOT NULL."""
         numbers = [self._number(name) for name in names]
         self._key = tuple(names)
         self._facts["keys"]["primary"] = " ".join(str(number) for number in numbers)
@@ -265,6 +266,7 @@ class _Draft:
         return [number for number, column in self._columns.items() if column.name == name]
 
     def _number(self, name: str) -> int:
+        """Return the catalog number of a column; refuse an unknown name."""
         for number in self._numbers(name):
             return number
         raise _refused(self._table.table, f"there is no column {name!r}")

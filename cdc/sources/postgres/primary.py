@@ -1,4 +1,4 @@
-"""Markers, transaction ids and positions on the primary."""
+"""Reads identities, transaction ids and positions of a server; writes markers on the primary."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _wait(
 
 
 def _described(rows: Sequence[tuple[object, ...]]) -> list[str]:
-    """Open and prepared transactions, at most ten."""
+    """Describe open and prepared transactions for a message, at most ten of them."""
     lines = []
     for pid, gid, user, database, application, state, seconds in rows[:_NAMED]:
         what = f"prepared transaction {gid!r}" if gid is not None else f"session {pid}"

@@ -23,7 +23,7 @@ _DETAILED = 150000
 """The first version with column lists, row filters and whole schemas in publications."""
 CHANGES = ("insert", "update", "delete", "truncate")
 LOGGED = ("insert", "truncate")
-"""The operations in a publication of logs.
+"""The operations in a publication of append tables.
 
 If it published updates or deletes, PostgreSQL would refuse the application's own updates and
 deletes on a table without a replica identity.
@@ -120,6 +120,7 @@ def planned(
 def _preparation(
     session: Session, publication: str, credentials: Credentials, append: bool
 ) -> list[sql.SQL | sql.Composed]:
+    """Return the statements that create the missing parts, or restore changed settings."""
     own_tables = ("marker", "heartbeat_log" if append else "heartbeat")
     statements: list[sql.SQL | sql.Composed] = []
     if session.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
@@ -158,7 +159,7 @@ def _restored(session: Session, publication: str, append: bool) -> list[sql.Comp
 
 
 def own_grants(credentials: Credentials) -> list[sql.Composed]:
-    """Statements that let other roles use schema ``tributary``; none for the schema's owner."""
+    """Return the GRANTs by which other roles use schema ``tributary``; none for its owner."""
     rights = [
         (credentials.capture.user, "SELECT", "marker"),
         (credentials.capture.user, "SELECT, INSERT, UPDATE", "heartbeat"),
@@ -180,14 +181,14 @@ def own_grants(credentials: Credentials) -> list[sql.Composed]:
 
 
 def add_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-    """Add the tables that are missing, one statement each, and return them.
+    """Add the tables that the publication lacks, and return them.
 
     Each table has its own statement, so that a failure for one table does not undo the tables
     before it.
 
     Raises:
-        CaptureError: There is no such publication, or the server may not log every change of a
-            table that joins it.
+        CaptureError: There is no such publication, or this version of the server can leave changes
+            of a table that joins a publication out of the log.
     """
     if not exists(session, publication):
         raise CaptureError(
@@ -236,7 +237,7 @@ def dropping(publication: str, slot: str) -> list[str]:
 
 
 def published(session: Session, publication: str, source: str) -> list[TableId]:
-    """The application's tables in the publication."""
+    """Return the application's tables in the publication."""
     rows = session.execute(_PUBLISHED, (publication,)).fetchall()
     return [TableId(source, schema, name) for schema, name in rows]
 
@@ -281,7 +282,12 @@ def audit(session: Session, publication: str, *, append: bool) -> list[str]:
 
 
 def _settings(session: Session, publication: str) -> tuple[dict[str, bool], bool, bool] | None:
-    """Return the published changes, whether via roots, and whether of all tables; or None."""
+    """Return a publication's settings; None if there is no such publication.
+
+    Returns:
+        Whether each operation is published, whether changes of partitions are published under
+        their root, and whether the publication is for all tables.
+    """
     row = session.execute(
         "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables "
         "FROM pg_catalog.pg_publication WHERE pubname = %s",
@@ -294,7 +300,7 @@ def _settings(session: Session, publication: str) -> tuple[dict[str, bool], bool
 
 
 def audit_table(session: Session, publication: str, table: SourceTable) -> list[str]:
-    """Return the problems due to which only this table's changes are not published in full."""
+    """Return why changes of this table, and of no other, are not published in full."""
     findings: list[str] = []
     if table.partition_root is not None:
         findings.append(
@@ -327,7 +333,7 @@ def audit_table(session: Session, publication: str, table: SourceTable) -> list[
 
 
 def ensure_slot(session: Session, slot: str, source: str) -> bool:
-    """Create the slot if it is missing; returns whether it was created.
+    """Create the slot if it is missing; return whether it was created.
 
     Raises:
         CaptureError: The slot's name is in use for another purpose, or the slot could not be
@@ -390,7 +396,7 @@ def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> Slot
 
 
 def drop_slot(session: Session, slot: str, source: str, timeout_s: float) -> bool:
-    """Drop the slot once no connection reads it; returns whether there was one.
+    """Drop the slot once no connection reads it; return whether the slot was dropped.
 
     Raises:
         CaptureError: The slot was still in use at the end of the wait.
@@ -427,7 +433,7 @@ def exists(session: Session, publication: str) -> bool:
 
 
 def members(session: Session, publication: str) -> set[tuple[str, str]]:
-    """Schema and name of all tables that were added to the publication."""
+    """Return schema and name of the tables in the publication, also of Tributary's own."""
     return {(row[0], row[1]) for row in session.execute(_MEMBERS, (publication,))}
 
 

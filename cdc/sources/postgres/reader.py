@@ -50,8 +50,8 @@ def snapshot_query(
 
     Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
     their own names. The server flattens the subquery, so predicates use the key's index. A table
-    without a key is read by the places of its rows (``ctid``). Column `ROW` has the id of the table
-    or partition, followed by the place. Under one view it is unique for each row.
+    without a key is read by the places of its rows (``ctid``). Column `ROW` then has the id of the
+    table or partition, followed by the row's place. Under one view, each row has another value.
     """
     endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
     rule = rules(table, schema)
@@ -112,10 +112,10 @@ def predicate(key_range: KeyRange, width: int) -> str:
 
 
 def session_init(view: View | None) -> str:
-    """The statements that each JDBC session runs first, in the transaction that then reads.
+    """Return the statements that each JDBC session runs first, in the transaction that then reads.
 
-    With a fetch size Spark turns autocommit off, so the statements open that transaction. Under
-    a view they import the view, and fail if the session does not see the view's marker. This
+    If a fetch size is set, Spark turns autocommit off, so the statements open that transaction.
+    Under a view they import the view, and fail if the session does not see the view's marker. This
     detects a session that a pooler or a load balancer has sent to another server.
     """
     begin = (
@@ -209,7 +209,7 @@ def explain_failure(table: TableId, text: str) -> SourceError:
 
 
 def jdbc_url(endpoint: Endpoint) -> str:
-    """The URL of a server for pgjdbc, without a login.
+    """Return the URL of a server for pgjdbc, without a login.
 
     Raises:
         SourceError: The host is a directory of Unix sockets, which pgjdbc cannot use.
@@ -261,20 +261,21 @@ def jdbc_properties(connections: Connections, endpoint: Endpoint) -> dict[str, s
 
 
 def relation(table: SourceTable) -> sql.Composable:
-    """The table for a FROM clause, quoted and qualified.
+    """Return the table for a FROM clause, quoted and qualified.
 
-    ONLY leaves out the tables that inherit from it, since their changes are not its own. The root
-    of a partitioned table is read without ONLY, since all its rows are in its partitions.
+    ONLY leaves out rows of tables that inherit from the table, since the log has their changes
+    under the other tables. A partitioned table is read without ONLY, since all its rows are in its
+    partitions.
     """
     name = sql.Identifier(table.table.schema, table.table.name)
     return name if table.kind == "partitioned" else sql.SQL("ONLY {}").format(name)
 
 
 def identifier(name: str) -> str:
-    """A column as a quoted name."""
+    """Return a column's name quoted for PostgreSQL."""
     return sql.Identifier(name).as_string(None)
 
 
 def spark_name(name: str) -> str:
-    """A name quoted for Spark SQL."""
+    """Return a name quoted for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"

@@ -31,7 +31,13 @@ _SETTINGS = ("max_standby_streaming_delay", "max_standby_archive_delay", "hot_st
 
 @dataclass
 class Exporter:
-    """A view, and the session that exports it."""
+    """A view, and the session that exports it.
+
+    Args:
+        session: The session.
+        view: The view.
+        lock: Held by the thread that uses the session.
+    """
 
     session: Session
     view: View
@@ -63,7 +69,7 @@ def replica_position(connections: Connections) -> ReplicaPosition:
 
 
 def describe_lag(position: ReplicaPosition) -> str:
-    """The lag as messages show it."""
+    """Return the lag as messages show it."""
     parts = []
     if position.lag_bytes is not None:
         parts.append(f"{position.lag_bytes} bytes")
@@ -138,7 +144,8 @@ def wait_for_marker(
     """Wait until new transactions on the replica see the marker.
 
     Raises:
-        ReplicaError: Time ran out, or the server is not a standby of the marker's primary.
+        ReplicaError: The wait reached its bound, or the server is not a standby of the marker's
+            primary.
     """
     where = connections.where(on_replica=True)
     with shown_as(f"wait for the {where}", progress) as task:
@@ -165,11 +172,13 @@ def wait_for_marker(
 
 
 def _marker_look(connections: Connections, marker: Marker) -> tuple[ServerIdentity, bool]:
+    """Return the replica's identity, and whether a new transaction there sees the marker."""
     with connections.open("snapshot", on_replica=True) as session:
         return identity(session), marker_visible(session, marker)
 
 
 def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> ReplicaError:
+    """Return the error for a replica that does not show the marker in time."""
     remedy = (
         "Resume it with SELECT pg_wal_replay_resume() on the replica, then run the command again."
         if position.paused
@@ -187,7 +196,7 @@ def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> Replic
 def exported_view(
     connections: Connections, marker: Marker, *, on_replica: bool
 ) -> Iterator[Exporter]:
-    """Open a session whose snapshot others can import until the block ends.
+    """Open a view of a session's snapshot, which other sessions can import until the block ends.
 
     Raises:
         ReplicaError: The view lacks the marker, or the server is another one or has the wrong role.
@@ -208,7 +217,7 @@ def exported_view(
 
 @contextmanager
 def exporting(connections: Connections, *, on_replica: bool) -> Iterator[Session]:
-    """A session that keeps the snapshot of its first statement."""
+    """Open a session whose transaction keeps the snapshot of its first statement."""
     with connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0) as session:
         session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         session.read_only = True
@@ -217,7 +226,7 @@ def exporting(connections: Connections, *, on_replica: bool) -> Iterator[Session
 
 
 def export(session: Session) -> str:
-    """Take the session's snapshot, if it has none yet, and let others import it."""
+    """Let other sessions import the snapshot of this session's transaction; return its id."""
     row = session.execute("SELECT pg_export_snapshot()").fetchone()
     return row[0] if row else ""
 

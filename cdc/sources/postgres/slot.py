@@ -23,10 +23,10 @@ class SlotHealth:
         confirmed_flush_lsn: Position up to which the connector has acknowledged everything.
         restart_lsn: Position from which the server retains the log; None if the slot is lost.
         retained_bytes: Size of the retained log; None if the slot is lost.
-        safe_wal_size: Number of bytes that can be written before the slot may be lost; None without
-            a limit.
+        safe_wal_size: Number of bytes that the server can write before it can give up the slot;
+            None without a limit.
         end: End of the server's log when this health was read.
-        current: Reads the current end of the log. A position that Connect stores later may be after
+        current: Reads the current end of the log. A position that Connect stores later can be after
             ``end``.
     """
 
@@ -42,7 +42,7 @@ class SlotHealth:
 
     @property
     def title(self) -> str:
-        """The slot as messages name it."""
+        """The slot's name in messages."""
         return f"replication slot {self.name}"
 
     def problem(
@@ -50,7 +50,8 @@ class SlotHealth:
     ) -> str | None:
         """Return why uncaptured changes are lost; None if none are lost.
 
-        The slot never passes Connect's stored position if only the connector advances the slot.
+        The slot never passes Connect's stored position, unless something other than the connector
+        has advanced the slot.
         """
         if self.wal_status in _LOST:
             return f"has wal_status {self.wal_status}; see max_slot_wal_keep_size"
@@ -62,7 +63,8 @@ class SlotHealth:
                     " skips what the server writes before that position"
                 )
         confirmed = self.confirmed_flush_lsn
-        # Without exactly-once support a slot in use may be a moment ahead of what is stored.
+        # Without exactly-once support, a slot in use can be ahead of the stored position for a
+        # moment.
         if (
             not self.active
             and isinstance(stored, Lsn)
@@ -78,8 +80,8 @@ class SlotHealth:
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
         """Return the slot's confirmed position; without exactly-once support, Connect's position.
 
-        Without that support, the driver may confirm a position after a record that Kafka has not
-        acknowledged.
+        Without that support, the connector's driver can confirm a position after a record that
+        Kafka has not acknowledged.
         """
         return self.confirmed_flush_lsn if exactly_once else stored()
 
@@ -110,21 +112,21 @@ class NoSlot:
 
     @property
     def title(self) -> str:
-        """The slot as messages name it."""
+        """The slot's name in messages."""
         return f"replication slot {self.name}"
 
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """The problem: the slot is gone."""
+        """Return the problem: the slot does not exist."""
         return "no longer exists"
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """None: no position is known without the slot."""
+        """Return None, since no position is known without the slot."""
         return None
 
     def facts(self) -> dict[str, Any]:
-        """The names of a slot's facts, each with None."""
+        """Return the names of a slot's facts, each with None."""
         return dict.fromkeys(
             ("active", "wal_status", "retained_bytes", "safe_wal_size", "confirmed_flush_lsn")
         )

@@ -31,12 +31,12 @@ class PublishedTables:
         self.title = f"publication {name}"
 
     def add(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Add the tables that the publication lacks; returns the ones that were added."""
+        """Add the tables that the publication lacks; return the added tables."""
         with self._connections.open("admin") as session:
             return publication.add_tables(session, self._name, tables)
 
     def remove(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove the tables that the publication has; returns the ones that were removed."""
+        """Remove the given tables from the publication; return those that it contained."""
         with self._connections.open("admin") as session:
             return publication.remove_tables(session, self._name, tables)
 
@@ -74,13 +74,13 @@ class Slot:
         return self.health() is not None
 
     def create(self) -> bool:
-        """Create the logical slot if it is missing; returns whether it was created."""
+        """Create the logical slot if it is missing; return whether it was created."""
         opened = self._connections.open("capture", statement_timeout_s=_SLOT_TIMEOUT_S)
         with opened as session:
             return publication.ensure_slot(session, self._name, self._connections.source)
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Drop the slot, waiting until its reader has gone; returns whether there was one."""
+        """Drop the slot once no session reads it; return whether the slot existed."""
         with self._connections.open("capture") as session:
             return publication.drop_slot(session, self._name, self._connections.source, timeout_s)
 
@@ -90,7 +90,7 @@ class Slot:
             return publication.slot_reader(session, self._name)
 
     def health(self) -> SlotHealth | None:
-        """The slot now, or None if no slot has that name."""
+        """Return the slot's current health; None if the slot does not exist."""
         with self._connections.open("admin") as session:
             return publication.slot_health(session, self._name, self._current)
 
@@ -126,8 +126,9 @@ class PostgresCapture:
         """Create what is missing: schema ``tributary``, its tables, grants and the publication.
 
         The publication publishes insert, update, delete and truncate via partition roots. A
-        publication of logs publishes only insert and truncate. Each contains the two tables of
-        schema ``tributary`` from the start.
+        publication of append tables publishes insert and truncate, and nothing else. From the
+        start, each publication contains two tables of schema ``tributary``: the marker's and the
+        heartbeat's.
         """
         users, name = self._connections.config.credentials, self._publication
         with self._connections.open("admin") as session:
@@ -142,7 +143,7 @@ class PostgresCapture:
             )
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """Return the statements that remove a table, or drop slot and publication."""
+        """Return the statements that remove a table, or the whole capture with its last table."""
         name = self._publication
         if last:
             return publication.dropping(name, self._slot)
@@ -151,8 +152,8 @@ class PostgresCapture:
     def unreadable(self) -> str | None:
         """Return the problem that the slot's publication does not exist, or None.
 
-        The server reads each change by the publication of that time. So a recreated publication
-        does not make the slot readable.
+        The server decodes each change by the publication's state at the time of the change. So a
+        recreated publication does not make the slot readable.
         """
         if not self.kept_log.exists() or self.sent_tables.exists():
             return None
@@ -173,24 +174,24 @@ class PostgresCapture:
             return publication.audit_table(session, self._publication, table)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the rights that logins lack to replicate the table, with GRANTs, or None.
+        """Return the rights that logins lack to replicate the table, and the GRANTs, or None.
 
         The owner's rights are needed only for a table that is not in the publication yet.
         """
         return logins.missing_rights(self._connections, table, self._publication)
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
-        """The table and its fingerprint, read from the primary's catalog at one moment."""
+        """Return the table and its fingerprint, read from the primary's catalog at one moment."""
         with self._connections.open("admin") as session:
             return fingerprint.read_described(session, table, self._publication)
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
-        """The catalog facts of the table, read in a fresh transaction."""
+        """Return the table's fingerprint on one server, read in a new transaction."""
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
             return fingerprint.read_fingerprint(session, table, self._publication)
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """The fingerprints of many tables on the primary, in one statement, if they exist."""
+        """Return the tables' fingerprints on the primary; missing tables are left out."""
         with self._connections.open("admin") as session:
             return fingerprint.read_fingerprints(session, tables, self._publication)

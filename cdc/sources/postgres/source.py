@@ -81,7 +81,7 @@ class PostgresSource:
         return self._config.replica is not None
 
     def tables(self) -> list[TableStats]:
-        """Return all user tables without those of this product, sorted by name."""
+        """Return all user tables except Tributary's own, sorted by name."""
         with self._connections.open("admin") as session:
             return catalog.read_tables(session, self._name)
 
@@ -90,7 +90,7 @@ class PostgresSource:
         return checks.run(self._connections)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why a connector would stop or miss changes here, and the remedy, or None."""
+        """Return why a connector here would stop or miss changes, and the remedy, or None."""
         with self._connections.open("admin") as session:
             return version.obstacle(session.info.server_version) or letter_case.obstacle(session)
 
@@ -128,7 +128,7 @@ class PostgresSource:
         return selection.lake_schema(table, settings)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
-        """The identity of the server: its cluster, timeline and whether it is a standby."""
+        """Return the identity of a server: its cluster, its timeline, whether it is a standby."""
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
             return primary.identity(session)
@@ -139,11 +139,11 @@ class PostgresSource:
         return str(Lsn(ended)) if ended else None
 
     def cascades_unseen(self) -> bool:
-        """Return False: the server cascades by own statements, which send events."""
+        """Return False, since the server cascades by statements of its own, which send events."""
         return False
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Take a new id, x0, and wait until all transactions up to x0 have ended."""
+        """Take a new transaction id, x0, and wait until all transactions up to x0 have ended."""
         with self._connections.open("admin") as session:
             x0 = primary.current_transaction_id(session)
             primary.wait_for_older_transactions(
@@ -154,7 +154,7 @@ class PostgresSource:
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until the transactions' changes are visible; return those that are still open."""
+        """Wait until queries see the transactions; return the ids of all open transactions."""
         with self._connections.open("admin") as session:
             return primary.wait_until_visible(
                 session, transactions, source=self._name, timeout_s=timeout_s, progress=progress
@@ -268,13 +268,13 @@ class PostgresSource:
             return boundaries.table_size(session, table)
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Bytes of the largest of some sampled rows; None when there are none."""
+        """Return the size in bytes of the largest row in a sample; None if the sample is empty."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """None: the lake can hold every value of the types that a key may have."""
+        """Return None, since the lake can have every value of the types that a key may have."""
 
     def sample_boundaries(
         self,
@@ -284,7 +284,7 @@ class PostgresSource:
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Cut the key into up to ``chunks`` ranges; into one if the replica sorts differently."""
+        """Cut the key into up to ``chunks`` ranges, or one if the replica could sort differently."""
         if chunks > 1 and self.has_replica and key_order.differs(self._connections, table, key):
             chunks = 1
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
@@ -315,12 +315,12 @@ class PostgresSource:
         *,
         on_replica: bool = False,
     ) -> list[dict[str, Any]]:
-        """The rows with those keys as Python values of the lake types, without absent keys."""
+        """Return the rows that exist for the given keys, as Python values of the lake's types."""
         with self._connections.open("snapshot", on_replica=on_replica) as session:
             return lookup.fetch_by_key(session, table, schema, keys, columns)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
-        """The number of rows, counted."""
+        """Count the rows of the table."""
         opened = self._connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0)
         with opened as session:
             return lookup.count(session, table)

@@ -28,11 +28,11 @@ class PostgresTableRules:
     """The rules of PostgreSQL; see `cdc.sources.table_rules.TableRules`."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why the log lacks changes of a table's rows; None if it has all of them."""
+        """Return why the log lacks changes of the table's rows; None if it has all of them."""
         return _kind(table) or _relatives(table) or _unlogged_partition(table)
 
     def without_key(self, table: SourceTable) -> Obstacle:
-        """Return what can be done about a table that has no key."""
+        """Return the problem of a table that has no key, and the choices that solve it."""
         relation, usable = table.table.relation, usable_keys(table)
         choices = [f"1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...)"]
         if usable:
@@ -65,7 +65,7 @@ class PostgresTableRules:
         )
 
     def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-        """Return a problem if PostgreSQL refuses changes of a published table, or logs no key.
+        """Return a problem if PostgreSQL refuses changes of the table, or does not log the key.
 
         PostgreSQL checks the replica identity of the partition that has the row, and not of the
         root table. The replica identity of a new partition is the root table's primary key, or
@@ -85,12 +85,12 @@ class PostgresTableRules:
         return f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return the statement that forbids NULL in a column, or drops its default."""
+        """Return two alternatives: a statement that forbids NULL, and one that drops a default."""
         relation = table.table.relation
         return f"ALTER TABLE {relation} ALTER COLUMN ... SET NOT NULL, or DROP DEFAULT"
 
     def log_note(self, table: SourceTable) -> str:
-        """Return which updates and deletes reach a lake table of mode ``append``."""
+        """Return a note for operators: which updates and deletes reach an append table."""
         note = "mode append: updates and deletes are not captured"
         if table.kind != "partitioned":
             return note
@@ -100,13 +100,14 @@ class PostgresTableRules:
         )
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
-        """Return notes for the reader of a table that can be replicated."""
+        """Return notes for operators about a table that can be replicated."""
         if table.replica_identity == "full":
             return ("replica identity FULL: each UPDATE and DELETE logs the whole old row",)
         return ()
 
 
 def _kind(table: SourceTable) -> Obstacle | None:
+    """Return a problem if the log has no changes of tables of this kind."""
     if table.kind == "hypertable":
         return (
             "is a hypertable of TimescaleDB: its rows lie in chunks, so none of its changes is in"
@@ -124,6 +125,7 @@ def _kind(table: SourceTable) -> Obstacle | None:
 
 
 def _relatives(table: SourceTable) -> Obstacle | None:
+    """Return a problem if the table is a partition, or if other tables inherit from it."""
     if table.partition_root is not None:
         root = table.partition_root
         return (
@@ -169,6 +171,7 @@ def _identity_nothing(table: SourceTable) -> Obstacle | None:
 
 
 def _deferrable(table: SourceTable) -> Obstacle | None:
+    """Return a problem if the log does not identify rows, since the key is DEFERRABLE."""
     if (
         table.replica_identity != "default"
         or not table.primary_key
