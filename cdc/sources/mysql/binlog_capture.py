@@ -49,7 +49,7 @@ class BinlogCapture:
         return None
 
     def log_health(self) -> LogHealth:
-        """Return the health of the binlog, which may be purged before it is captured."""
+        """Return the health of the binlog, which the server can purge before it is captured."""
         source = self._connections.source
         with self._connections.open("admin") as session:
             if str(session.value("SELECT @@global.log_bin")) in ("0", "OFF"):

@@ -26,8 +26,8 @@ def table_size(session: Session, table: SourceTable) -> TableSize:
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))
     estimate, size = (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
     if estimate < _FEW_ROWS:
-        # The count is bounded, since a large table has such wrong statistics only if it has just
-        # been filled.
+        # The count is bounded, since the table can be large: its statistics are this wrong if it
+        # has just been filled.
         query = f"SELECT count(*) FROM (SELECT 1 FROM {relation(table)} LIMIT {_FEW_ROWS}) AS few"  # noqa: S608
         estimate = max(estimate, int(session.value(query)))
     return TableSize(rows=estimate, heap_bytes=size)

@@ -102,7 +102,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
             on_replica: Whether to connect to the replica instead of the primary.
             statement_timeout_s: Limit of each statement, in seconds.
             lock_timeout_s: Limit of the wait for each lock, in seconds.
-            several: Whether one text may contain several statements.
+            several: Whether the server accepts several statements in one text.
 
         Raises:
             SourceError: The server cannot be reached or is of the other kind, or a statement in

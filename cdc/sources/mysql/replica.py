@@ -91,7 +91,7 @@ def wait_for_position(
             except ReplicaError:
                 raise
             except SourceError as error:
-                # While the replica is behind, it may lack the database or a grant.
+                # While the replica is behind, it can lack the database or a grant.
                 task.note(error.message)
                 return error
             if found.executed.reaches(upto):
@@ -208,9 +208,9 @@ def _position(
 def _place(connections: Connections, status: dict[str, Any], primary: str) -> BinlogPosition:
     """Return the replica's place in the primary's binlog.
 
-    A replica reports only places in the binlog of the server that it follows. The server that the
-    replica follows must therefore be the primary. With several workers, the result is the place up
-    to which all of them have committed.
+    A replica reports its place in the binlog of the server that it follows, and in no other binlog.
+    So the server that the replica follows must be the primary. With several workers, the result is
+    the place up to which all of them have committed.
     """
     where = connections.where(on_replica=True)
     if other := follows_another(status, primary):

@@ -137,7 +137,7 @@ def _end(connections: Connections, number: int) -> None:
 
 
 def _quietly(session: Session, statements: str) -> None:
-    """Run statements in a session that another session may kill; ignore the error of the kill."""
+    """Run statements in a session that another session can kill; ignore all errors."""
     try:
         session.rows(statements)
     except Exception:  # noqa: BLE001 - the session was ended on purpose

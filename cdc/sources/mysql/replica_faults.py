@@ -80,7 +80,7 @@ def applying(session: Session, kind: str) -> Applying:
 
 def channels(session: Session, kind: str) -> Iterator[dict[str, Any]]:
     """Return the state of each channel by MySQL's current names, which MariaDB does not use."""
-    # MariaDB shows only the default channel unless it is asked for all.
+    # MariaDB shows the default channel alone, unless it is asked for all channels.
     shown = "SHOW ALL REPLICAS STATUS" if kind == "mariadb" else "SHOW REPLICA STATUS"
     return map(by_current_names, session.named(shown))
 

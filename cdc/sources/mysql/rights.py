@@ -95,8 +95,8 @@ def of_tables(connections: Connections) -> Iterator[Check]:
         hidden = sorted(known - seen)
         if not hidden:
             continue
-        # A login that sees no table of a database lacks a grant by mistake. A grant on only some
-        # tables of a database may be intended.
+        # A login that sees no table of a database lacks a grant by mistake. A grant on some tables
+        # of a database, and not on others, can be intended.
         whole = {database for database, _ in hidden} - {database for database, _ in seen}
         names = ", ".join(".".join(name) for name in hidden[:_SHOWN])
         more = f" and {len(hidden) - _SHOWN} more" if len(hidden) > _SHOWN else ""

@@ -98,7 +98,7 @@ WANTED: Mapping[str, RequiredSetting] = {
         of_sessions=True,
     ),
 }
-"""The wanted values by the settings' names. A server may lack some of these settings."""
+"""The wanted values by the settings' names. A server can lack some of these settings."""
 
 
 def losing_settings(variables: Mapping[str, str]) -> Iterator[str]:

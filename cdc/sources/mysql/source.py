@@ -197,7 +197,7 @@ class MysqlSource:
         identity = self.identity(on_replica=True)
         yield View(
             snapshot_id="",
-            # The replica's own position is not used, since the replica may have transactions that
+            # The replica's own position is not used, since the replica can have transactions that
             # the primary lacks. R is the position of a marker after the copy, so it is after every
             # change that the sessions see.
             upper_bound=marker.position,

@@ -199,7 +199,7 @@ def _read(
     by_name = {(table.schema, table.name): table for table in tables}
     where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))
     names = [part for name in by_name for part in name]
-    if kind == "mysql":  # by default, times and sizes may be a day old
+    if kind == "mysql":  # by default, times and sizes can be a day old
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     columns: defaultdict[TableId, list[Mapping[str, Any]]] = defaultdict(list)
     for row in session.named(_COLUMNS.format(where=where), names):

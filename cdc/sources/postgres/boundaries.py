@@ -77,7 +77,7 @@ def sample(
     columns = [sql.Identifier(name) for name in key]
     names = [sql.Identifier(f"k{number}") for number in range(len(key))]
     # the n-th of m sampled rows begins a chunk where n * chunks / m steps up; a key that occurs
-    # twice in the sample (rows move while it is taken) begins one chunk only
+    # twice in the sample (rows move while it is taken) begins a single chunk
     query = sql.SQL(
         "SELECT {texts}, total FROM (SELECT {named}, "
         "row_number() OVER (ORDER BY {names}) AS n, count(*) OVER () AS total "

@@ -67,7 +67,7 @@ def leaves(root: str) -> str:
 
 # Sizes and rows are summed over the partition tree; the tree of a plain table is the table itself.
 # Only the list of tables has sizes: a read of a size waits for sessions that rewrite the table, a
-# partition or an index, which may take hours.
+# partition or an index, which can take hours.
 _TABLES = f"""
 SELECT n.nspname, c.relname, c.oid, c.relkind::text, c.relpersistence::text, c.relreplident::text,
        pg_catalog.pg_get_userbyid(c.relowner), tree.rows, coalesce(tree.bytes, 0),
@@ -124,7 +124,7 @@ ORDER BY a.attnum
 """  # noqa: S608
 
 # The server uses a partition's own replica identity, not that of the root. A deferrable index does
-# not identify a row, since rows may break it until their transaction ends.
+# not identify a row, since rows can break it until their transaction ends.
 _LEAVES = f"""
 SELECT n.nspname, leaf.relname, leaf.relkind::text, leaf.relpersistence::text,
        leaf.relreplident::text,

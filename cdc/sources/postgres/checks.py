@@ -84,7 +84,7 @@ def _login_check(connections: Connections, role: Role, on_replica: bool) -> Chec
         row = session.execute("SHOW server_version").fetchone()
         number = session.info.server_version
     detail = f"{connections.credential(role).user} on {where}, PostgreSQL {row[0] if row else ''}"
-    # A replica decodes nothing, so it may be older.
+    # A replica decodes nothing, so it can be older.
     stops = None if on_replica else version.obstacle(number)
     if stops is not None:
         return Check(f"login {role}", "error", f"{detail}: {stops[0]}", stops[1])

@@ -205,7 +205,7 @@ def _taken(connections: Connections, session: Session) -> Exported:
             control.execute("SELECT pg_wal_replay_pause()")
             if not _wait_for(control, _PAUSED):
                 continue  # it was resumed, or the record that is being replayed takes long
-            # The exporting session itself reads the position, since another session may be on
+            # The exporting session itself reads the position, since another session can be on
             # another server.
             if _state(session) == _PAUSED:
                 before = _position(session)

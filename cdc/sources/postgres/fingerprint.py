@@ -65,7 +65,7 @@ _AS_ADDED = """
 # - `granted` and `options` are the rest of a column's row in the catalog, so that the cause of a
 #   new `written` can be found.
 # - `nullable` is true for a column whose NOT NULL is not validated (`ALLOWS_NULL`).
-# - `domain` is the row of the domain that is the column's type. The domain may refuse NULL by
+# - `domain` is the row of the domain that is the column's type. The domain can refuse NULL by
 #   itself, which the connector counts as the column's; ALTER DOMAIN writes no row of the table.
 # - `as_added` of a column that allows no NULL is true if its last write is that of its default, and
 #   not later than that of the table's row, which each new column writes; or that of the table's row

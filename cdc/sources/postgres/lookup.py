@@ -96,7 +96,7 @@ def stored_value(
         decimal=wanted.chosen,
         hidden=bool(wanted.hide),
     ).stored_as(wanted.plain or wanted.lake_type)
-    # The type reads the element's own text, since the one element may be an array itself.
+    # The type reads the element's own text, since the one element can be an array itself.
     value = sql.SQL("(({}::text[])[1])::{}").format(sql.Literal(stored), sql.SQL(str(column.type)))
     read = sql.SQL("SELECT {} AS value FROM (SELECT {} AS old) AS stored").format(
         sql.SQL(rule.read("old")), value

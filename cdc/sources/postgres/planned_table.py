@@ -53,7 +53,7 @@ class Lookups:
 
     Args:
         type: Returns the type that a text names.
-        volatile: Returns those of the given functions that may return a new value for each row.
+        volatile: Returns those of the given functions that can return a new value for each row.
         constraints: For each constraint, by name, whether it is the primary key and whether its
             index is the replica identity.
     """

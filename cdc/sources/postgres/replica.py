@@ -103,7 +103,7 @@ def check_standby(
     ):
         if ours is None or theirs is None:
             warnings.append(f"the {fact} of {where} could not be compared: no permission")
-    # after a failover a standby may show its old timeline until its next restart point; the marker
+    # after a failover a standby can show its old timeline until its next restart point; the marker
     # proves that it has replayed the new one
     if _both_known_and_differ(primary.system_identifier, found.system_identifier) or is_ahead(
         found, primary
@@ -155,7 +155,7 @@ def wait_for_marker(
             try:
                 found, visible = _marker_look(connections, marker)
             except SourceError as error:
-                # a replica that lags may lack the database or a grant
+                # a replica that lags can lack the database or a grant
                 task.note(error.message)
                 return error
             # a standby takes its timeline from what it has replayed, so the timelines are

@@ -176,7 +176,7 @@ class PostgresCapture:
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
         """Return the rights that logins lack to replicate the table, and the GRANTs, or None.
 
-        The owner's rights are needed only for a table that is not in the publication yet.
+        A table that is already in the publication does not need the owner's rights.
         """
         return logins.missing_rights(self._connections, table, self._publication)
 

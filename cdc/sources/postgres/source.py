@@ -274,7 +274,7 @@ class PostgresSource:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return None, since the lake can have every value of the types that a key may have."""
+        """Return None, since the lake can have every value of the types that a key can have."""
 
     def sample_boundaries(
         self,
@@ -284,7 +284,7 @@ class PostgresSource:
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Cut the key into up to ``chunks`` ranges, or one if the replica could sort differently."""
+        """Cut the key into up to ``chunks`` ranges; one if the replica could sort differently."""
         if chunks > 1 and self.has_replica and key_order.differs(self._connections, table, key):
             chunks = 1
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
