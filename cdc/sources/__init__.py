@@ -1,4 +1,4 @@
-"""The sources of changes. Only the modules of this package send SQL to a source."""
+"""The source databases, to which no other package sends SQL."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class SourceLog(Protocol):
         """
 
     def current_position(self) -> LogPosition:
-        """Return the primary's position. Every commit so far is at or before it."""
+        """Return the primary's position, which is at or after every commit so far."""
 
     def write_marker(self) -> Marker:
         """Write a new marker row on the primary."""
@@ -248,7 +248,7 @@ class RowLookup(Protocol):
 
 
 class Replay(Protocol):
-    """The replay of a source's replica. Opening an exact view pauses the replay."""
+    """The replay of a source's replica, which is paused while an exact view is opened."""
 
     @property
     def name(self) -> str:
@@ -485,7 +485,7 @@ class SourceCapture(Protocol):
 
 
 class Source(TableReader, SourceLog, RowLookup, Replay, SnapshotReader, Protocol):
-    """A configured source. A function takes the narrowest of these protocols that it needs.
+    """A configured source; a function takes the narrowest of its protocols that it needs.
 
     Methods are thread-safe, and raise `cdc.errors.SourceError` if the server cannot be reached.
     """

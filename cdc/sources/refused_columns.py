@@ -40,6 +40,7 @@ def refusal(
 def _message(
     table: TableId, types: Mapping[str, UnsupportedTypeError], names: Mapping[str, str]
 ) -> str:
+    """Return the whole message of one refused column, or a short list of several."""
     whole = [error.message for error in types.values()]
     whole += [f"column {name!r} of table {table} {why}" for name, why in names.items()]
     if len(whole) == 1:

@@ -89,6 +89,7 @@ def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str]
 
 
 def _resume(source: Replay, store: Store) -> None:
+    """Resume the source's replay, then remove the record of its pause."""
     source.resume_replay()
     store.forget_paused_replay(source.name)
 

@@ -228,6 +228,7 @@ def _replica_checks(connections: Connections) -> Iterator[Check]:
 
 
 def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
+    """Yield an error if the replica's GTID mode is not ON, as the primary's is."""
     if theirs.get("gtid_mode", "ON") != "ON":
         yield Check(
             "replica gtid_mode",
@@ -277,6 +278,7 @@ def _settings_of_replica(
 
 
 def _errant_check(where: str, errant: str) -> Iterator[Check]:
+    """Yield the line about transactions that the replica executed and the primary did not."""
     yield (
         Check(
             "replica transactions",
@@ -337,6 +339,7 @@ def _lag_check(status: dict[str, Any]) -> Check:
 
 
 def _variables(session: Session) -> dict[str, str]:
+    """Return the server's global settings by their names in lower case."""
     return {str(name).lower(): str(value) for name, value in session.rows("SHOW GLOBAL VARIABLES")}
 
 

@@ -83,7 +83,7 @@ class Session:
 
 
 class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
-    """Opens sessions on one source's servers. Safe to use from any thread."""
+    """Opens sessions on one source's servers; safe to use from any thread."""
 
     @contextmanager
     def open(
@@ -236,5 +236,6 @@ def _is_passing(error: Exception) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
+    """Return the driver's message in one line."""
     text = str(error.args[-1]) if error.args else str(error)
     return " ".join(text.split()) or type(error).__name__

@@ -83,12 +83,15 @@ class Gate:
 
     @property
     def _gate(self) -> str:
+        """Name of the lock at which sessions wait before they take their views."""
         return f"{self.name}.gate"
 
     @property
     def _exit(self) -> str:
+        """Name of the lock at which sessions wait after they have taken their views."""
         return f"{self.name}.exit"
 
     @property
     def _pause(self) -> str:
+        """Name of the lock that is held while sessions may take their views."""
         return f"{self.name}.pause"

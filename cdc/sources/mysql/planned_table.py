@@ -111,7 +111,7 @@ def after_statements(
 
 @contextmanager
 def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
-    """Yield the lookups of a table. Afterwards, the session has another ``sql_mode``."""
+    """Yield the lookups of a table; afterwards, the session has another ``sql_mode``."""
     names = (table.schema, table.name)
     _require_row_format(session, table)
     collation = str(session.value(_COLLATION, names))
@@ -204,6 +204,7 @@ class _Draft:
         self._indexes = {name.lower(): parts for name, parts in lookups.indexes.items()}
 
     def result(self) -> Described:
+        """Return the table's description after the statements that were applied."""
         key = (self._key,) if self._key else ()
         return replace(
             self._found,

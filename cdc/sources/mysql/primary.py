@@ -160,6 +160,7 @@ def binlog_filter(session: Session, kind: str) -> BinlogFilter:
 
 
 def _end_of_binlog(session: Session) -> BinlogPosition:
+    """Return the file and the offset at which MySQL's binlog ends."""
     rows = binlog_status(session, "mysql")
     if not rows:
         raise SourceError(
@@ -170,6 +171,7 @@ def _end_of_binlog(session: Session) -> BinlogPosition:
 
 
 def _gtids(value: object, kind: str) -> GtidSet:
+    """Parse a variable of GTIDs; NULL is the empty set."""
     text = str(value or "")
     return MysqlGtidSet.parse(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 
@@ -207,6 +209,7 @@ def identity_test(kind: str, server: str) -> str:
 
 
 def _identity_sql(kind: str) -> str:
+    """Return SQL of the id of :func:`identity`."""
     return _OWN_ID[kind] if kind == "mysql" else _NAMED
 
 

@@ -101,7 +101,7 @@ def server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
 
 
 def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
-    """Wait until the countdown of a session has begun. The applier must not be stopped earlier.
+    """Wait until the countdown of a session has begun; the applier must not be stopped earlier.
 
     Raises:
         ReplicaError: The countdown has not begun in time.

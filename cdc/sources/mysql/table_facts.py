@@ -79,7 +79,7 @@ class Described:
     unlogged: str = ""
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
-        """Return the columns. None of them counts as generated, since the binlog has all values."""
+        """Return the columns; none counts as generated, since the binlog has all their values."""
         return tuple(
             SourceColumn(
                 name=row["name"],
@@ -139,6 +139,7 @@ class Described:
         }
 
     def _default(self, row: Mapping[str, Any]) -> str | None:
+        """Return a column's default as the server prints it; None if it is NULL or missing."""
         value = row["value"]
         # MariaDB prints a default as an expression: a text is in quotes, and NULL is a word.
         return None if value is None or (self.of_mariadb and value == "NULL") else str(value)

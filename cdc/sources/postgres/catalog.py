@@ -263,6 +263,7 @@ def _hypertables(session: Session) -> set[tuple[str, str]]:
 
 
 def _kind_of(kind: str, persistence: str) -> TableKind:
+    """Return a table's kind by its ``relkind`` and its ``relpersistence``."""
     return "unlogged" if persistence == "u" else _KIND.get(kind, "other")
 
 

@@ -76,7 +76,7 @@ def connection_parameters(endpoint: Endpoint, credential: Credential) -> dict[st
 
 
 class Connections(Servers[PostgresSourceConfig, Endpoint]):
-    """Opens sessions on one source's servers. Safe to use from any thread."""
+    """Opens sessions on one source's servers; safe to use from any thread."""
 
     def where(self, *, on_replica: bool) -> str:
         """Return the server's name in messages, with the database."""
@@ -229,6 +229,7 @@ def _apply_settings(session: Session, statement_timeout_s: float, lock_timeout_s
 
 
 def _set(session: Session, settings: Mapping[str, str], *, local: bool) -> None:
+    """Change settings of a session; if ``local``, until the end of its open transaction."""
     session.execute(
         "SELECT set_config(name, value, %s)"
         " FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)",
@@ -261,5 +262,6 @@ def _is_passing(error: Exception) -> bool:
 
 
 def _one_line(error: psycopg.Error) -> str:
+    """Return the server's or the driver's message in one line."""
     text = error.diag.message_primary or str(error)
     return " ".join(text.split()) or type(error).__name__

@@ -118,6 +118,7 @@ class _Draft:
         self._next = int(self._facts["attributes"])
 
     def result(self) -> Planned:
+        """Return the table after the actions that were applied."""
         table = replace(
             self._table,
             columns=tuple(self._columns[number] for number in sorted(self._columns)),
@@ -223,6 +224,7 @@ class _Draft:
             self._retype(number, action)
 
     def _retype(self, number: int, action: Retype) -> None:
+        """Change a column's type, which rewrites the rows unless they stay as they are on disk."""
         old, new = type_of(self._columns[number]), self._lookups.type(action.type)
         self._columns[number] = replace(self._columns[number], type=new)
         self._facts["columns"][str(number)] |= {"shown": str(new), "written": _PLANNED}

@@ -38,7 +38,7 @@ WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
 
 
 def current_transaction_id(session: Session) -> int:
-    """Return a new transaction id. Its transaction has committed."""
+    """Return a new transaction id, whose transaction has already committed."""
     row = session.execute("SELECT pg_current_xact_id()::text").fetchone()
     return int(_present(row)[0])
 
@@ -183,12 +183,13 @@ def write_marker(session: Session) -> Marker:
 
 
 def current_lsn(session: Session) -> Lsn:
-    """Return the insert position of the log. Every commit so far is at or below it."""
+    """Return the insert position of the log, which is at or after every commit so far."""
     row = session.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
     return Lsn.parse(_present(row)[0])
 
 
 def _present(row: tuple[object, ...] | None) -> tuple[str, ...]:
+    """Return the row of a query that always gives one row."""
     if row is None:
         raise AssertionError("a SELECT without FROM gives one row")
     return row  # type: ignore[return-value]  # each caller knows its one column
