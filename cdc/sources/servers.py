@@ -56,7 +56,7 @@ class Servers(Generic[C, E]):
         self.config: C = config
 
     def endpoint(self, *, on_replica: bool) -> E:
-        """The endpoint of the replica or the primary; the primary's if there is no replica."""
+        """Return a server's endpoint; the primary's if the source has no replica."""
         # A configuration has endpoints of its own kind. The type variables cannot express this.
         config: Any = self.config
         endpoint: E = (config.replica if on_replica else None) or config.primary

@@ -19,7 +19,7 @@ class Split(Protocol):
     """S, the position of an exact view: the view has exactly the transactions that end up to S."""
 
     def known(self) -> LogPosition:
-        """Return S, after the sessions of the view are open.
+        """Return S; call this after the sessions of the view are open.
 
         Raises:
             cdc.errors.SourceError: The sessions were not opened at one position.
@@ -62,7 +62,7 @@ class View:
         marker: The marker that every session must see inside the view.
         identity: The server of the view.
         warnings: Checks that the server does not permit, one sentence each.
-        split: S; None if no exact position is known, but the upper bound alone.
+        split: S; None if the view's exact position is not known.
     """
 
     snapshot_id: str

@@ -138,7 +138,7 @@ def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
 
 
 def _source_table(found: Described) -> SourceTable:
-    """Return a table's facts as a `SourceTable`, which is the same for all kinds of sources."""
+    """Return a table's facts as a `SourceTable`, the class that all kinds of sources share."""
     table, columns = found.table, found.source_columns()
     return SourceTable(
         table=table,

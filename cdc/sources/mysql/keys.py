@@ -80,7 +80,7 @@ def _mysql_type(kind: object, table: SourceTable, name: str) -> MysqlType:
 
 
 def printed(kind: MysqlType, column: str) -> str:
-    """SQL that prints a quoted column of a key as the text that :func:`literal` reads."""
+    """Return SQL that prints a quoted column of a key as the text that :func:`literal` reads."""
     if kind.name in _BYTES:
         return f"HEX({column})"
     if kind.name in _BY_NUMBER:
@@ -120,8 +120,8 @@ def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[Mysql
     """Return the SQL condition of a range over the key's columns.
 
     Row comparisons are spelled out column by column, since the servers can use the index for these.
-    A further condition bounds the first column alone. By it, a server can use the index even if it
-    cannot for the other conditions.
+    A further condition bounds the first column alone. With it, a server can use the index even if
+    the other conditions do not allow that.
 
     Args:
         key_range: The range.
@@ -149,7 +149,7 @@ def _after_key(parts: Sequence[tuple[str, str]], strictly: str, at_end: str) -> 
 
 
 def relation(table: SourceTable) -> str:
-    """The table as a quoted, qualified name."""
+    """Return the table as a quoted, qualified name."""
     return relation_of(table.table)
 
 

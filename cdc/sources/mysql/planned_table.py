@@ -80,7 +80,7 @@ class Lookups:
 def after_statements(
     session: Session, table: TableId, fingerprint: Fingerprint, statements: Sequence[Statement]
 ) -> Planned:
-    """The table as the statements would leave it.
+    """Return the table as the statements would leave it.
 
     Args:
         session: The admin's, on the primary.
@@ -150,7 +150,7 @@ def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
 
 
 def _require_row_format(session: Session, table: TableId) -> None:
-    """Refuse a session that logs statements, since the binlog would have the temporary table."""
+    """Refuse a session that logs statements: the binlog would contain the temporary table."""
     found = session.rows("SHOW SESSION VARIABLES LIKE 'binlog_format'")
     if found and found[0][1] != "ROW":
         raise SourceError(

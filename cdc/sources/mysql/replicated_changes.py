@@ -53,7 +53,7 @@ def applied(session: Session, kind: str) -> str:
 
 
 def _replicates(session: Session, kind: str) -> bool:
-    """Whether the server replicates from another server; on MySQL, also while this is stopped."""
+    """Whether the server is a replica itself; on MySQL, also while its replication is stopped."""
     if kind == "mysql":
         return bool(session.rows("SHOW REPLICA STATUS"))
     # MariaDB shows its channels only to a login with REPLICA MONITOR. A stopped channel replicates

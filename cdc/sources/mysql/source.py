@@ -82,7 +82,7 @@ class MysqlSource:
     """None, since the log contains the statements that add and drop partitions."""
 
     def tables(self) -> list[TableStats]:
-        """The tables of the source's databases, sorted by name, without Tributary's own tables."""
+        """Return all tables of the source's databases except Tributary's own, sorted by name."""
         with self._connections.open("admin") as session:
             return catalog.read_tables(session, self._name, self._config.databases)
 
@@ -91,12 +91,12 @@ class MysqlSource:
         return checks.run(self._connections)
 
     def table(self, table: TableId) -> SourceTable:
-        """The table as the primary's catalog describes it."""
+        """Return the table as the primary's catalog describes it."""
         with self._connections.open("admin") as session:
             return catalog.read_table(session, table)
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """The columns that are replicated, whether or not the table has a usable key."""
+        """Return the columns that are replicated, whether or not the table has a usable key."""
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
@@ -106,16 +106,16 @@ class MysqlSource:
             return planned_table.after_statements(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """The value of a new column in older rows, and the type rule that reads the value."""
+        """Return a new column's value in older rows, and the type rule that reads the value."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
-        """The columns and the record key of the lake table, by the settings."""
+        """Return the columns and the record key of the lake table, by the settings."""
         return selection.lake_schema(table, settings)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
-        """The identity of the server."""
+        """Return the identity of the server."""
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
             server, reads_only = primary.identity(session, self._config.kind)
@@ -123,7 +123,7 @@ class MysqlSource:
         return ServerIdentity(server, None, in_recovery=reads_only, unknown=unknown)
 
     def capture(self, names: CaptureNames) -> BinlogCapture:
-        """The capture of those names."""
+        """Return the capture with these names, whether or not it exists."""
         return BinlogCapture(self._connections, names)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
@@ -272,24 +272,24 @@ class MysqlSource:
         return reader.explain_failure(table, text, together=together) if known else None
 
     def current_position(self) -> LogPosition:
-        """The primary's position: a GTID set, or a binlog's file and offset."""
+        """Return the primary's position: a GTID set, or a binlog's file and offset."""
         with self._connections.open("admin") as session:
             return primary.executed_position(session, self._config.kind)
 
     def replica_position(self) -> ReplicaPosition | None:
-        """The replica's position and lag; None without a replica."""
+        """Return the replica's position and lag; None without a replica."""
         if not self.has_replica:
             return None
         now = replica.position(self._connections)
         return ReplicaPosition(now.executed, None, None, now.lag_seconds, now.stopped)
 
     def size(self, table: SourceTable) -> TableSize:
-        """Rows and bytes by the current size of the table."""
+        """Return an estimate of the table's rows and bytes, from its current size."""
         with self._connections.open("snapshot", on_replica=True) as session:
             return boundaries.table_size(session, table)
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Bytes of the largest of the table's first and last rows; None for an empty table."""
+        """Return the bytes of the largest of the first and last rows; None for an empty table."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
@@ -323,7 +323,7 @@ class MysqlSource:
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """The query by which Spark reads the ranges."""
+        """Return the query by which Spark reads the ranges."""
         return reader.snapshot_query(
             self._connections, table, schema, ranges, view=view, fetch_size=fetch_size
         )
@@ -337,7 +337,7 @@ class MysqlSource:
         *,
         on_replica: bool = False,
     ) -> list[dict[str, Any]]:
-        """The rows with the given keys, as Python values of the lake types."""
+        """Return the rows with the given keys, as Python values of the lake types."""
         with self._connections.open("snapshot", on_replica=on_replica) as session:
             return lookup.fetch_by_key(session, table, schema, keys, columns)
 

@@ -92,7 +92,7 @@ class Described:
         )
 
     def fingerprint(self, *, on_replica: bool) -> Fingerprint:
-        """The facts in the form that `schemas.catalog.Catalog` reads."""
+        """Return the facts in the form that `schemas.catalog.Catalog` reads."""
         facts: dict[str, Any] = {
             "engine": self.engine,
             "kind": self.kind,

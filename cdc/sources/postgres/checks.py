@@ -157,7 +157,7 @@ def _first_names(names: list[str]) -> str:
 
 
 def _as_superuser(statement: sql.SQL, *names: str) -> str:
-    """Return the remedy that a superuser runs a statement about the given names.
+    """Return a remedy for a superuser: the statement with the given names in it.
 
     The rights on schema ``tributary`` need no such remedy: onboarding itself grants them.
     """

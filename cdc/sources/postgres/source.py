@@ -95,7 +95,7 @@ class PostgresSource:
             return version.obstacle(session.info.server_version) or letter_case.obstacle(session)
 
     def capture(self, names: CaptureNames) -> PostgresCapture:
-        """The capture of those names."""
+        """Return the capture with these names, whether or not it exists."""
         return PostgresCapture(self._connections, names)
 
     def table(self, table: TableId) -> SourceTable:
@@ -254,16 +254,16 @@ class PostgresSource:
         return reader.explain_failure(table, text)
 
     def current_position(self) -> Lsn:
-        """The primary's insert position; every commit so far lies at or before it."""
+        """Return the primary's insert position; every commit so far lies at or before it."""
         with self._connections.open("admin") as session:
             return primary.current_lsn(session)
 
     def replica_position(self) -> ReplicaPosition | None:
-        """The replica's position and lag; None without a replica."""
+        """Return the replica's position and lag; None without a replica."""
         return replica.replica_position(self._connections) if self.has_replica else None
 
     def size(self, table: SourceTable) -> TableSize:
-        """Rows and bytes by the current size of the table."""
+        """Return an estimate of the table's rows and bytes, from its current size."""
         with self._connections.open("snapshot", on_replica=True) as session:
             return boundaries.table_size(session, table)
 
@@ -301,7 +301,7 @@ class PostgresSource:
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """The query by which Spark reads the ranges, under the view, or as of now if it is None."""
+        """Return the query by which Spark reads ranges: under a view, or as of now without one."""
         return reader.snapshot_query(
             self._connections, table, schema, ranges, view=view, fetch_size=fetch_size
         )
