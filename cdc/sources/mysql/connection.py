@@ -236,6 +236,5 @@ def _is_passing(error: Exception) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    """Return the driver's message in one line."""
     text = str(error.args[-1]) if error.args else str(error)
     return " ".join(text.split()) or type(error).__name__

@@ -262,6 +262,5 @@ def _is_passing(error: Exception) -> bool:
 
 
 def _one_line(error: psycopg.Error) -> str:
-    """Return the server's or the driver's message in one line."""
     text = error.diag.message_primary or str(error)
     return " ".join(text.split()) or type(error).__name__

@@ -159,7 +159,6 @@ def _unlogged_partition(table: SourceTable) -> Obstacle | None:
 
 
 def _identity_nothing(table: SourceTable) -> Obstacle | None:
-    """Return a problem if the table's replica identity is NOTHING."""
     if table.replica_identity != "nothing":
         return None
     return (
