@@ -1,4 +1,4 @@
-"""Reading ``tributary.yaml``: one read finds all of its problems and names each by its path."""
+"""Reads ``tributary.yaml``. One read finds all problems, and names each by its key's path."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) 
 
 
 def dotted(path: _Path) -> str:
-    """Return a path as text: names joined by dots, numbers of list items in brackets.
+    """Return a path as text, with dots between names and with list indexes in brackets.
 
     A name with a character that is not a letter, a digit, ``_`` or ``-`` is quoted.
     """
@@ -115,7 +115,7 @@ def _parse(text: str, name: str, base: Path) -> Config:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        # The library's own text quotes the line, which may hold a secret.
+        # The library's own text quotes the line, which could have a secret in it.
         raise _failure(
             name, [ConfigProblem((), f"not valid YAML: {error.problem}{where}")]
         ) from None
@@ -134,8 +134,8 @@ def _parse(text: str, name: str, base: Path) -> Config:
         more = (ConfigProblem(path, reason) for path, reason in _conflicts(config, ()))
     problems += [found for found in more if not _is_below(found.path, known)]
     if problems:
-        # A reason may quote a value, which may be a secret of any key. The reference in its place
-        # hides it, and is also what the reader finds in the file.
+        # A reason can quote a value, and the value of any key can be a secret. The reference in its
+        # place hides the secret, and is also what the reader finds in the file.
         raise _failure(name, [replace(it, reason=fold(it.reason, text)) for it in problems])
     return config
 
@@ -177,9 +177,9 @@ def _failure(name: str, problems: list[ConfigProblem]) -> ConfigError:
 
 
 def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
-    """Yield the impossible combinations of a section and of the sections in it."""
+    """Yield the settings of a section, and of the sections in it, that cannot work together."""
     if isinstance(section, Config) or (
-        # Table settings may be partial; Config checks them once they are complete.
+        # A section of table settings need not be complete; Config checks the combined settings.
         hasattr(section, "conflicts") and path[:1] not in (("tables",), ("defaults",))
     ):
         yield from ((path + below, reason) for below, reason in section.conflicts())
@@ -194,6 +194,7 @@ def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
 
 
 def _problems_in(error: ValidationError, document: Any) -> Iterator[ConfigProblem]:
+    """Yield pydantic's errors as problems, each with the path of its key in the file."""
     for details in error.errors(include_url=False, include_input=False):
         if details["type"] == "default_factory_not_called":
             continue  # a consequence of another error, which is reported
@@ -204,7 +205,7 @@ def _problems_in(error: ValidationError, document: Any) -> Iterator[ConfigProble
 
 
 def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
-    """Return the path of an error's key, and the type of the section that holds the key."""
+    """Return the path of a key with an error, and the type of the section that has the key."""
     path: _Path = ()
     section: Any = None
     annotation: Any = Config
@@ -218,6 +219,7 @@ def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
 
 
 def _value_at(document: Any, path: _Path) -> Any:
+    """Return the value at a path of the document, or None if there is none."""
     for part in path:
         try:
             document = document[part]
@@ -244,7 +246,7 @@ def _reason(details: ErrorDetails, path: _Path, section: Any) -> str:
 
 
 def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProblem]) -> Any:
-    """Replace references in the document, unless the value's type keeps them as written."""
+    """Return a value with its references replaced. A secret or ``Verbatim`` text stays as it is."""
     if annotation is None:
         return value  # below an unknown key, which is reported as a separate problem
     if isinstance(value, dict):
@@ -275,6 +277,7 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProbl
 def _plain_secrets(
     options: Mapping[Any, Any], path: _Path, *, verbatim: bool
 ) -> Iterator[ConfigProblem]:
+    """Yield raw options whose value is a secret in plain text or a reference in the wrong form."""
     for key, value in options.items():
         if is_sensitive(str(key)) and not is_reference(str(value)):
             yield ConfigProblem((*path, str(key)), _PLAIN_TEXT)
@@ -287,6 +290,7 @@ def _plain_secrets(
 
 
 def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
+    """Yield a problem if a URL has a password or another secret in plain text."""
     login = re.match(r"[^/]*//[^/@]*:([^@]*)@", url)
     named = parse_qsl(url.partition("?")[2])
     secrets = [value for name, value in named if is_sensitive(name)]
@@ -295,7 +299,13 @@ def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
 
 
 def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
-    """Return the type and the marks of a key's value, from the type of the map or section."""
+    """Return the type of a key's value, and the types of the marks of its annotation.
+
+    Args:
+        annotation: The type of the map or section that has the key.
+        key: The key.
+        value: The value, which selects the member of a tagged union.
+    """
     inner, marks = _unwrap(_raw_child(annotation, key), value)
     if _is_model(annotation) and (field := _fields(annotation).get(str(key))) is not None:
         marks = marks | {type(mark) for mark in field.metadata}
@@ -303,7 +313,7 @@ def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
 
 
 def _raw_child(annotation: Any, key: object) -> Any:
-    """Return the type of a key's value as it is annotated, from the type of the map or section."""
+    """Return the whole annotation of a key's value, given the type of its map or section."""
     if _is_model(annotation):
         field = _fields(annotation).get(str(key))
         return None if field is None else field.annotation
@@ -313,7 +323,10 @@ def _raw_child(annotation: Any, key: object) -> Any:
 
 
 def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
-    """Strip ``Annotated`` and ``| None``; reduce a tagged union to the value's member."""
+    """Return the type inside ``Annotated`` and ``| None``, and the types of its marks.
+
+    A tagged union is reduced to the member that the value's ``kind`` selects.
+    """
     if variants := _variants(annotation):
         kind = kind_of(value)
         return _unwrap(variants.get(str(kind), next(iter(variants.values()))), value)
@@ -327,7 +340,7 @@ def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return the fields by their keys in the file.
+    """Return a section's fields by their keys in the file.
 
     A key can differ from the field's name: `as` is reserved in Python.
     """
@@ -352,4 +365,5 @@ def _is_model(annotation: Any) -> bool:
 
 
 def _is_below(path: _Path, known: set[_Path]) -> bool:
+    """Return whether the path is a known one, or is inside a known one."""
     return any(path[: len(prefix)] == prefix for prefix in known)

@@ -35,7 +35,7 @@ _LOGIN_MODULES = {
 
 
 _PBES2 = bytes.fromhex("06092a864886f70d01050d")
-"""The scheme's object identifier, 1.2.840.113549.1.5.13, as bytes of a key."""
+"""The object identifier of the encryption scheme PBES2 (1.2.840.113549.1.5.13), in DER."""
 
 ConnectReference = Annotated[str, Field(pattern=r"^\$\{[A-Za-z0-9_-]+:[^{}]+\}$")]
 
@@ -126,7 +126,7 @@ class Security(Section):
     def for_connect(self) -> dict[str, str]:
         """Return these settings for a Java client in Kafka Connect, with secrets as references.
 
-        The worker reads the key itself, from the same path.
+        The worker reads the key's file itself, so the file must have the same path on the worker.
 
         Raises:
             ConfigError: A certificate file cannot be read.
@@ -138,6 +138,11 @@ class Security(Section):
         return settings
 
     def _java_properties(self, secret: Callable[[SecretRef], str]) -> dict[str, str]:
+        """Return these settings by the Java client's names, except for the client's key.
+
+        Args:
+            secret: Converts a secret's reference to the text that the settings have in its place.
+        """
         settings: dict[str, str] = {"security.protocol": self.protocol}
         if self.mechanism is not None and self.username is not None and self.password is not None:
             login = _LOGIN_MODULES[self.mechanism]
@@ -294,6 +299,7 @@ def _path(path: object) -> str | None:
 
 
 def _jaas(text: str) -> str:
+    """Return a text as a quoted value of a JAAS configuration."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

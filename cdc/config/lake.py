@@ -16,12 +16,13 @@ from cdc.config.value_types import LoginFreeUrl, Options, Positive, Section, Ver
 from cdc.errors import SecretError
 
 HADOOP_PREFIX = "spark.hadoop."
-"""Prefix of the Spark settings that set Hadoop's."""
+"""Prefix of the Spark settings that Spark passes on to Hadoop."""
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
 
 def _lake_url(url: str, info: ValidationInfo) -> str:
+    """Refuse a URL of S3 that Hadoop cannot read; make the path of a local folder absolute."""
     if problem := url_problem(url):
         raise PydanticCustomError("lake_url", "{problem}", {"problem": problem})
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url):
@@ -31,7 +32,7 @@ def _lake_url(url: str, info: ValidationInfo) -> str:
 
 
 def _state_url(url: str, info: ValidationInfo) -> str:
-    """Resolve a relative SQLite file from the configuration file's folder, for any command."""
+    """Resolve a relative SQLite file from the folder of the configuration file."""
     match = _SQLITE.match(url)
     path = url[match.end() :] if match else ""
     if match is None or not path or path.startswith((":", "file:")) or "${" in url:
@@ -90,7 +91,7 @@ class StateConfig(Section):
             return False  # the code that opens the store reports it
 
     def connection_url(self) -> str:
-        """Return the URL with its references resolved. It must never be shown.
+        """Return the URL with its references resolved. The result must never be shown.
 
         Raises:
             SecretError: A reference does not resolve.

@@ -13,7 +13,7 @@ from schemas.table import TableId
 _WILD = frozenset("*?[")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _LITERAL = re.compile(r"\[[*?\[]\]")
-"""A wildcard that means itself."""
+"""A wildcard in brackets, which matches only its own character."""
 _TOKEN = re.compile(r"\*|\?|\[(?P<not>!?)(?P<set>\]?[^\]]*)\](?P<more>\+?)|(?P<plain>.)", re.DOTALL)
 
 
@@ -22,8 +22,8 @@ class Pattern:
     """A key of ``tables``: a table name whose parts may hold wildcards.
 
     The wildcards are ``*``, ``?``, ``[...]`` for one character of a set, and ``[...]+`` for one or
-    more of them. A part in double quotes is a literal name, so a name that ``discover`` prints
-    matches only itself.
+    more characters of a set. A part in double quotes is a literal name, so a name that ``discover``
+    prints matches only itself.
     """
 
     text: str
@@ -31,7 +31,7 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Parse ``*`` or ``[source:]schema.table``; without a source it matches every source.
+        """Parse ``*`` or ``[source:]schema.table``; a text without a source matches every source.
 
         Raises:
             InvalidIdentifierError: The text is not of that form.
@@ -54,7 +54,7 @@ class Pattern:
 
     @property
     def open_parts(self) -> set[str]:
-        """The parts that can match many names, as places of a name template."""
+        """The parts with wildcards, by their names in a name template: source, schema, table."""
         parts = {
             "source": self.parts.source,
             "schema": self.parts.schema,
@@ -64,10 +64,11 @@ class Pattern:
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, int]:
-        """The rank among patterns, where the higher one wins.
+        """The rank among the patterns that match one table. The highest rank wins.
 
-        A table name without wildcards ranks first, then such a schema, then such a source, then the
-        number of literal letters.
+        A pattern whose table name has no wildcards ranks above all others. Among equals, a schema
+        without wildcards decides, then a source without wildcards, then the number of characters
+        that are no wildcards.
         """
         parts = (self.parts.name, self.parts.schema, self.parts.source)
         table, schema, source = (not _is_open(part) for part in parts)
@@ -86,11 +87,12 @@ def _read(name: str, quoted: bool) -> str:
 
 
 def _is_open(part: str) -> bool:
+    """Return whether a part can match several names."""
     return bool(_WILD & set(_LITERAL.sub("", part)))
 
 
 def pattern_problem(text: str, sources: Iterable[str]) -> str | None:
-    """Return the problem of a key of ``tables``, or ``None``."""
+    """Return what is wrong with a key of ``tables``; None if the key is a usable pattern."""
     try:
         pattern = Pattern.parse(text)
     except InvalidIdentifierError:
@@ -107,6 +109,7 @@ def matches(name: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _expression(pattern: str) -> re.Pattern[str]:
+    """Compile one part of a pattern to a regular expression."""
     text = "".join(_translated(token) for token in _TOKEN.finditer(pattern))
     try:
         return re.compile(text, re.DOTALL)
@@ -115,6 +118,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def _translated(token: re.Match[str]) -> str:
+    """Translate one token of a pattern to a piece of a regular expression."""
     if token["plain"] is not None:
         return re.escape(token["plain"])
     if token["set"] is None:

@@ -73,7 +73,7 @@ class Config(Section):
 
         Raises:
             InvalidIdentifierError: The text does not name a table.
-            ConfigError: It names a source that is not configured.
+            ConfigError: The text names a source that is not configured.
         """
         only = next(iter(self.sources)) if len(self.sources) == 1 else None
         table = TableId.parse(text, default_source=only)
@@ -84,7 +84,7 @@ class Config(Section):
         """Return the settings of a table, from the defaults and all matching patterns.
 
         Raises:
-            ConfigError: They combine to settings that cannot work.
+            ConfigError: The combined settings cannot work.
         """
         settings = resolve(table, self.defaults, self.tables)
         for path, reason in settings.conflicts():
@@ -101,8 +101,9 @@ class Config(Section):
         """Return the settings of an onboarded table, after a check that they still fit its tier.
 
         Raises:
-            ConfigError: They do not fit: a log cannot become a table with a key in place, nor a
-                table with a key a log.
+            ConfigError: The table's mode has changed since onboarding. An append table cannot
+                become a table with a key in place, nor can a table with a key become an append
+                table.
         """
         settings = self.table_settings(table)
         if settings.appends != is_append_tier(tier):
@@ -118,7 +119,7 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """Return which shard of a shared lake table a source table feeds; None if it feeds none.
+        """Return the shard that a source table is; None for a table of its own.
 
         Raises:
             ConfigError: The settings list the source table under two lake tables.
@@ -129,11 +130,11 @@ class Config(Section):
         return shard_of(table, name, self.tables[name], self.lake.url)
 
     def require_shard(self, table: TableId, known: Shard | None) -> None:
-        """Refuse settings that would make an onboarded table another part of the lake.
+        """Refuse settings by which an onboarded table would be another shard, or none any more.
 
         Args:
             table: The table.
-            known: The shard that it was onboarded as; None for a table of its own.
+            known: The shard that the table was onboarded as; None for a table of its own.
 
         Raises:
             ConfigError: The settings differ from those at onboarding.
@@ -153,14 +154,17 @@ class Config(Section):
         return frozenset(sharded(self.tables))
 
     def table_path(self, table: TableId) -> str:
-        """Return the folder of the table's copy; names are encoded, so that none leaves it."""
+        """Return the folder of a source table's lake table, or of a shard's copy.
+
+        Names are encoded, so that no name leads out of the lake's folder.
+        """
         if (shard := self.shard(table)) is not None:
             return copy_path(shard)
         template = self.table_settings(table).name or self.lake.name
         return f"{self.lake.url}/{fill(template, table)}"
 
     def catalog_name(self, table: TableId, shard: Shard | None = None) -> tuple[str, str] | None:
-        """Return database and name of the lake table in the catalog, or None without a catalog."""
+        """Return a lake table's database and name in the catalog; None without a catalog."""
         if self.catalog is None:
             return None
         if shard is not None:

@@ -21,12 +21,12 @@ _KEY = ("encryption.key", "server-side-encryption.key")
 
 
 def is_s3(url: str) -> bool:
-    """Whether a URL is of S3."""
+    """Return whether a URL is one of Hadoop's file system for S3."""
     return url.startswith(f"{SCHEME}://")
 
 
 def url_problem(url: str) -> str | None:
-    """The reason why a URL that seems to be of S3 cannot be used, or None."""
+    """Return why a URL of S3 cannot be used; None if it can, or if it is no URL of S3."""
     if former := _FORMER.match(url):
         return f"write s3a:// instead of {former[0]}; Hadoop's file system for S3 has this name"
     if is_s3(url) and not _BUCKET.match(url):
@@ -42,9 +42,9 @@ def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str
 
     Args:
         url: The lake's URL.
-        hadoop: Settings of Hadoop. Others may come from Spark's settings and from the cluster, so
-            a setting that is missing is not a problem. Those of ``fs.s3a.bucket.BUCKET.`` go
-            before those of ``fs.s3a.``.
+        hadoop: Settings of Hadoop. Spark's settings and the cluster can add others, so a missing
+            setting is not a problem. A setting that begins with ``fs.s3a.bucket.BUCKET.`` overrides
+            the one that begins with ``fs.s3a.``.
     """
     for key in hadoop:
         if former := _FORMER_KEY.match(key):
@@ -65,6 +65,7 @@ def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str
 
 
 def _encryption(keys: Mapping[str, str], given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the settings of encryption that cannot work, as (key, problem)."""
     algorithm = next((name for name in _ALGORITHM if name in given), None)
     if algorithm is None:
         return

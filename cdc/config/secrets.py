@@ -40,8 +40,8 @@ class SecretRef:
         """Parse ``${NAME}`` or ``${file:/absolute/path}``.
 
         Raises:
-            SecretError: The text has another form. The error does not contain the text, which may
-                be the secret itself.
+            SecretError: The text has another form. The error does not contain the text, since the
+                text could be the secret itself.
         """
         match = _REFERENCE.fullmatch(text)
         if match is None:
@@ -54,7 +54,9 @@ class SecretRef:
         return cls("file", match["file"])
 
     def resolve(self) -> str:
-        """Read the secret now, without a trailing line break of its file.
+        """Read the secret now, without a line break at the end of its file.
+
+        From then on, this process removes the secret from errors and logs.
 
         Raises:
             SecretError: The variable is not set, or the file cannot be read or is empty.
@@ -64,7 +66,7 @@ class SecretRef:
         return value
 
     def read(self) -> str:
-        """Read the value without keeping it secret in texts, unlike ``resolve``.
+        """Read the value like ``resolve``, but do not remove it from later errors and logs.
 
         Raises:
             SecretError: As for ``resolve``.
@@ -131,8 +133,8 @@ def expand(text: str, *, secret: bool = False) -> str:
     ``$${`` means a literal ``${``.
 
     Args:
-        text: A text that may hold references.
-        secret: Whether the values are secrets, which logs must not show.
+        text: A text with any number of references.
+        secret: Whether the values are secrets, which errors and logs must not show.
 
     Raises:
         SecretError: A reference does not resolve.
@@ -148,10 +150,10 @@ def expand(text: str, *, secret: bool = False) -> str:
 
 
 def fold(text: str, written: str) -> str:
-    """Replace the values in a text by their references: the reverse of ``expand``.
+    """Replace each value in a text by the reference to it, which is the reverse of ``expand``.
 
     Args:
-        text: A text that may hold such values, for example a message.
+        text: The text in which values are replaced, for example a message.
         written: The text with the references, before ``expand``. A reference that does not resolve,
             or whose value is shorter than four characters, is not used.
     """
@@ -166,7 +168,7 @@ def fold(text: str, written: str) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """Return whether the text holds a reference of ours or of a Connect ConfigProvider."""
+    """Return whether the text has a reference, ours or one of a Connect ConfigProvider."""
     return re.search(r"\$\{[^{}]+\}", text) is not None
 
 
@@ -176,6 +178,7 @@ def is_only_references(text: str) -> bool:
 
 
 def _validate(value: object) -> SecretRef:
+    """Convert the text of a reference for pydantic; the error never shows the text."""
     if isinstance(value, SecretRef):
         return value
     try:

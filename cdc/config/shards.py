@@ -14,7 +14,7 @@ from schemas.table import Shard, TableId
 
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")
 _FOLDER = "_shards"
-"""Folder of the copies of shards until their rows are in the table."""
+"""Folder, inside the lake table's folder, of shards' copies whose rows are not in the table yet."""
 
 
 def sharded(tables: Mapping[str, TableSettings]) -> dict[str, TableSettings]:
@@ -26,7 +26,7 @@ def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
     """Return the name of the lake table that a source table feeds together with others, or None.
 
     Raises:
-        ConfigError: It would feed two lake tables.
+        ConfigError: The source table would feed two lake tables.
     """
     found = [
         name
@@ -62,18 +62,22 @@ def shard_of(table: TableId, name: str, section: TableSettings, lake_url: str) -
 
 
 def _path(name: str, section: TableSettings) -> str:
+    """Return the path of a shared lake table under the lake's URL."""
     return section.name or name.replace(".", "/")
 
 
 def described(shard: Shard | None) -> str:
-    """Describe a table's part in the lake, in words."""
+    """Describe for people which shard a table is, or that it is a table of its own."""
     if shard is None:
         return "a table of its own"
     return f"shard {shard.name} of {shard.of} (column {shard.column}) in {shard.base_path}"
 
 
 def copy_path(shard: Shard) -> str:
-    """Return the path of a shard's copy until its rows are in the table; each name has its own."""
+    """Return the folder of a shard's copy, which exists until its rows are in the lake table.
+
+    Each shard of a lake table has its own folder.
+    """
     return f"{shard.base_path}/{_FOLDER}/{encoded(shard.name)}"
 
 

@@ -92,7 +92,7 @@ class PostgresSourceConfig(Section):
     """Time between two heartbeat rows of the connector, in milliseconds."""
 
     def name_templates(self) -> Mapping[str, str]:
-        """Return the templates of names by their keys."""
+        """Return the source's templates of names, by their keys in the section."""
         return {
             "topic_prefix": self.topic_prefix,
             "publication": self.publication,
@@ -152,7 +152,7 @@ class MysqlSourceConfig(Section):
     """Time between two heartbeat rows of the connector, in milliseconds."""
 
     def name_templates(self) -> Mapping[str, str]:
-        """Return the templates of names by their keys."""
+        """Return the source's templates of names, by their keys in the section."""
         return {"topic_prefix": self.topic_prefix, "connector": self.connector}
 
 
@@ -161,7 +161,7 @@ SOURCE_KINDS = ("postgres", "mysql", "mariadb")
 
 
 def kind_of(section: Any) -> str | None:
-    """Return the ``kind`` of a source as it is written; by default it is ``postgres``."""
+    """Return the ``kind`` of a source's section; ``postgres`` if the section does not name it."""
     if isinstance(section, Mapping):
         return str(section.get("kind", "postgres"))
     return getattr(section, "kind", None)

@@ -33,16 +33,17 @@ _APPEND = "_append"
 
 
 def is_append_tier(tier: str) -> bool:
-    """Return whether a capture's tier is that of tables in mode append."""
+    """Return whether a capture's tier is a tier of append tables."""
     return tier.endswith(_APPEND)
 
 
 def configured_tier(tier: str) -> str:
-    """Return the tier as the configuration names it."""
+    """Return a capture's tier as the configuration names it, without the append suffix."""
     return tier.removesuffix(_APPEND)
 
 
 def _lake_type(text: str) -> str:
+    """Accept the text of a lake type that settings can choose; drop its blanks."""
     found = re.fullmatch(_LAKE_TYPE, text)
     if found is None or (found["digits"] and not int(found["scale"]) <= int(found["digits"]) > 0):
         raise PydanticCustomError(
@@ -92,7 +93,7 @@ class ColumnRules(Section):
         return "" if chosen == "string" else chosen
 
     def hides(self, column: str) -> str:
-        """Return what replaces the column's values in the lake: ``hash``, ``mask`` or empty."""
+        """Return how the lake hides the column's values: ``hash``, ``mask``, or empty if not at all."""
         return "hash" if column in self.hash else "mask" if column in self.mask else ""
 
 
@@ -213,16 +214,16 @@ class TableSettings(Section):
 
     @property
     def appends(self) -> bool:
-        """Whether the lake table is a log."""
+        """Whether the lake table is an append table."""
         return self.mode == "append"
 
     @property
     def capture_tier(self) -> str:
         """The tier in the names of connector, slot and publication.
 
-        Logs have a tier of their own. A publication publishes the same operations for all of its
-        tables, and if it publishes updates and deletes, PostgreSQL refuses them on tables without a
-        key.
+        Append tables have a tier of their own. A publication publishes the same operations for all
+        of its tables. If it publishes updates and deletes, PostgreSQL refuses every UPDATE and
+        DELETE on those of its tables that have no key.
         """
         return f"{self.tier}{_APPEND}" if self.appends else self.tier
 
@@ -258,6 +259,7 @@ class TableSettings(Section):
         return found
 
     def _hiding_conflicts(self) -> Iterator[Conflict]:
+        """Yield the conflicts of columns that are to be hashed or masked."""
         rules = self.columns
         hidden = {*rules.hash, *rules.mask}
         if twice := set(rules.hash) & set(rules.mask):
@@ -280,6 +282,7 @@ class TableSettings(Section):
                 yield ("columns", key), reason
 
     def _mode_conflicts(self) -> Iterator[Conflict]:
+        """Yield the settings that the table's mode does not allow."""
         if not self.appends:
             if self.snapshot_from != "replica":
                 yield ("snapshot_from",), "is allowed only with mode: append"
@@ -310,8 +313,8 @@ def resolve(
 ) -> TableSettings:
     """Return the settings of one table: the defaults, overridden by each matching pattern.
 
-    Patterns apply from the least to the most specific; of two equals, the later in the file wins.
-    The section of a lake table that several source tables feed has the patterns of its ``from``.
+    Patterns apply from the least to the most specific. If two are equally specific, the later one
+    in the file wins. A section with ``from`` applies to the source tables that its ``from`` names.
     """
     matching = [
         (pattern.specificity, settings)
@@ -324,7 +327,10 @@ def resolve(
 
 
 def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:
-    """Return the defaults with the keys that the overrides set; maps are merged key by key."""
+    """Return the defaults with the keys that the overrides set; later overrides win.
+
+    Maps are merged key by key.
+    """
     merged = base.model_dump(exclude_unset=True, by_alias=True)
     for settings in overrides:
         merged = _merge(merged, settings.model_dump(exclude_unset=True, by_alias=True))
@@ -332,6 +338,7 @@ def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSet
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Return the first map with the second map's keys; maps in both are merged."""
     merged = dict(base)
     for key, value in over.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)

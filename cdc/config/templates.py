@@ -1,4 +1,4 @@
-"""Templates of names: the places that they may hold, and how they are filled."""
+"""Checks templates of names for their placeholders, and fills templates."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def template_problems(
     Args:
         path: Path of the template in the configuration.
         template: The template.
-        places: Names that it may have in braces.
-        needed: Names that it must have, since otherwise several things would get one name.
+        places: The placeholders that the template may have, without braces.
+        needed: The placeholders that the template must have. Without one of them, several tables
+            would get the same name.
     """
     listed = ", ".join(f"{{{place}}}" for place in sorted(places))
     try:
@@ -49,8 +50,8 @@ def template_problems(
 def fill(template: str, table: TableId) -> str:
     """Fill a table's template; each byte that is unsafe in a path becomes ``~`` and two hex digits.
 
-    The encoding is one to one, so different tables never share a folder, and no name leaves its
-    folder.
+    The encoding is one to one. So different tables never share a folder, and no name leads into
+    another folder.
     """
     return template.format(
         source=_safe(table.source), schema=_safe(table.schema), table=_safe(table.name)
@@ -58,9 +59,10 @@ def fill(template: str, table: TableId) -> str:
 
 
 def fill_name(template: str, table: TableId) -> str:
-    """Fill a template of names of lower-case letters, digits and ``_``; the encoding is one to one.
+    """Fill a template of a catalog's name, which has only lower-case letters, digits and ``_``.
 
-    Any other character becomes ``_x``, its code in hex, and ``_``.
+    Any other character of the table's source, schema or name becomes ``_x``, its code in hex, and
+    ``_``. This encoding is one to one.
     """
     return template.format(
         source=_encoded(table.source), schema=_encoded(table.schema), table=_encoded(table.name)
@@ -68,17 +70,18 @@ def fill_name(template: str, table: TableId) -> str:
 
 
 def _encoded(name: str) -> str:
+    """Encode a name in lower-case letters, digits and ``_``, one to one."""
     # A text that looks like an encoded character is also encoded.
     return re.sub(r"[^a-z0-9_]|_(?=x[0-9a-f]+_)", lambda match: f"_x{ord(match[0]):x}_", name)
 
 
 def encoded(name: str) -> str:
-    """Encode a name as one part of a path, one to one."""
+    """Encode a name as one part of a path. Different names get different parts."""
     return _safe(name)
 
 
 def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
-    """Return the table whose path equals, contains or is inside this one, regardless of case.
+    """Return a table whose path equals, contains or is inside a path, regardless of case.
 
     Args:
         path: A table's base path.

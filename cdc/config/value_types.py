@@ -1,4 +1,4 @@
-"""Building blocks of the sections: the base class, and the types of single values."""
+"""The base class of the configuration's sections, and the types of single settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 
 class Section(BaseModel):
-    """A part of the configuration: frozen, and closed to keys it does not know."""
+    """A part of the configuration. It is frozen, and a key that it does not know is an error."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -47,7 +47,7 @@ _ABOUT = (
     r"(?:(?:providers?|source|file|path|location|binding|service|class|impl|type|mechanism|endpoint"
     r"|ur[il]|scope|id|enabled?|fallback|expiry|lifetime|interval|ratio|timeout|ms)(?![a-z]))"
 )
-# Continuations that must follow directly: later in the name they may be part of an account's name.
+# Continuations that must follow directly: later in the name they can be part of an account's name.
 _NEXT = (
     r"[._-]?(?:(?:files?|(?:driver|executor)\.file|name|binary)(?![a-z.])|itemkey|bit_?length"
     r"|role|fetch|retry|renew|confregex)"
@@ -73,19 +73,20 @@ _NAMED_ON_KUBERNETES = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret
 def is_sensitive(key: str) -> bool:
     """Return whether a setting of another program holds a secret, judged by its name.
 
-    In doubt the answer is yes: the value must then be a reference, and is not shown.
+    In doubt the answer is yes. The value must then be a reference, and it is never shown.
     """
     return _SENSITIVE.search(key) is not None and not _NAMED_ON_KUBERNETES.match(key)
 
 
 def _text(value: object) -> object:
-    """Convert ``true``, ``8`` and ``0.5`` of raw maps to the text that another program expects."""
+    """Convert a number or boolean in a map of raw settings to the text that programs expect."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else value
 
 
 def _absolute(path: Path, info: ValidationInfo) -> Path:
+    """Resolve a relative path from the configuration file's folder."""
     base = (info.context or {}).get("base") or Path.cwd()
     return Path(base, path.expanduser()).absolute()
 
@@ -94,11 +95,12 @@ def _absolute(path: Path, info: ValidationInfo) -> Path:
 _CONTAINER = re.compile(r"(?:abfss?|wasbs?)://[^/?#:@]*@(?![^/?#]*@)", re.IGNORECASE)
 
 
-# A password may have a slash; a number after a colon is a port.
+# A password can have a slash; a number after a colon is a port.
 _LOGIN = re.compile(r"[^/]*//(?:[^/?#]*@|[^/:@]+:(?!\d+(?:/|$))[^@]*@)")
 
 
 def _without_login(url: str) -> str:
+    """Refuse a URL that contains a login."""
     if _LOGIN.match(url) and not _CONTAINER.match(url):
         raise PydanticCustomError(
             "url_login", "the URL contains a login; use the keys username and password instead"
@@ -107,6 +109,7 @@ def _without_login(url: str) -> str:
 
 
 def _servers(text: str) -> str:
+    """Refuse a list of brokers that contains a login."""
     if "@" in text:
         raise PydanticCustomError(
             "servers_login", "it contains a login; use kafka.security instead"
@@ -115,6 +118,7 @@ def _servers(text: str) -> str:
 
 
 def _http(url: str) -> str:
+    """Refuse a URL that is not of HTTP or has parameters; drop slashes at its end."""
     if not re.match(r"https?://[^/]", url):
         raise PydanticCustomError("url_scheme", "the URL must begin with http:// or https://")
     if re.search(r"[?#]", url):
@@ -125,7 +129,10 @@ def _http(url: str) -> str:
 
 
 def defaults() -> Any:
-    """Return an empty section as a default; its defaults are validated in the file's context."""
+    """Return an empty map as a section's default.
+
+    pydantic then validates the section's own defaults, as it does for a section in the file.
+    """
     return {}
 
 

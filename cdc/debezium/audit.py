@@ -1,4 +1,4 @@
-"""Compares a connector's effective configuration with the one that the handoff needs."""
+"""Compares a connector's effective configuration with the settings that the handoff needs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def audit(
     """Compare a connector's effective configuration with the settings that the handoff needs.
 
     Args:
-        effective: The configuration as Connect returns it, with references.
+        effective: The configuration as Connect returns it, with references in place of secrets.
         capture: The names that the connector must use.
         exactly_once: Whether exactly-once support must be required.
 
     Returns:
-        The wrong properties, sorted by name; empty if the capture is proven.
+        The wrong properties, sorted by name. An empty list proves the connector's settings.
     """
     kind = KINDS[capture.kind]
     required = kind.settings(capture)
@@ -61,7 +61,10 @@ def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[Sett
 
 
 def _converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-    """Check that keys and values are Avro with the writer's schema id, in Confluent's format."""
+    """Yield the converters' wrong settings.
+
+    Keys and values must be Avro with the writer's schema id, in Confluent's format.
+    """
     for side in ("key", "value"):
         name = f"{side}.converter"
         kind = effective.get(name, NOT_SET)

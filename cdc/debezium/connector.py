@@ -1,4 +1,7 @@
-"""Builds the connector's configuration, without secrets."""
+"""Builds a connector's configuration, in which references take the place of secrets.
+
+The other functions answer questions about a connector by asking its `ConnectorKind`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ KINDS: Mapping[SourceKind, ConnectorKind] = {
 """The connectors by the kind of their source."""
 
 _PRODUCER_BUFFER = 32 * 1024 * 1024
-"""Kafka's own default, in bytes."""
+"""Kafka's default for the memory of a producer's buffer, in bytes."""
 
 _APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 _CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
@@ -38,12 +41,12 @@ def connector_class(kind: SourceKind) -> str:
 
 
 def settings_changed_while_running(capture: CaptureNames) -> tuple[str, ...]:
-    """Return the settings that a running connector takes over when the configuration changes."""
+    """Return the settings that onboarding changes on a connector that tables depend on."""
     return KINDS[capture.kind].settings_changed_while_running
 
 
 def capture_settings(capture: CaptureNames) -> dict[str, str]:
-    """Return the settings that the handoff's proof needs; `audit` compares each.
+    """Return the settings that the handoff's proof needs, with the values that `audit` requires.
 
     Args:
         capture: The connector's names.
@@ -57,12 +60,12 @@ def heartbeat_sql(capture: CaptureNames) -> str:
 
 
 def listing(capture: CaptureNames, tables: Collection[TableId]) -> dict[str, str]:
-    """Return the settings that name these tables; none if a publication selects the tables."""
+    """Return the connector's settings that name these tables; none if it has a publication."""
     return KINDS[capture.kind].listing(tables)
 
 
 def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list[TableId] | None:
-    """Return the application's tables that a connector's include list names, in order.
+    """Return the tables in a connector's include list, in order and without Tributary's own.
 
     Args:
         effective: The configuration as Connect returns it.
@@ -75,7 +78,7 @@ def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list
 
 
 def silence(capture: CaptureNames) -> str:
-    """Return what to check when a connector runs and no heartbeat comes."""
+    """Return the advice for a connector that runs but sends no heartbeat."""
     return KINDS[capture.kind].silence(capture)
 
 
@@ -87,7 +90,7 @@ def stored_position(connect: ConnectClient, capture: CaptureNames) -> LogPositio
         capture: The connector's names.
 
     Returns:
-        The position; None before the first one, or without such a connector.
+        The position. None if Connect has stored none, or if there is no such connector.
 
     Raises:
         ConnectError: Connect does not answer.
@@ -116,7 +119,7 @@ def connector_config(
         tier: The tier.
         kafka: The cluster and registry.
         connect: Kafka Connect.
-        tables: The tables to capture. They are ignored if the connector has a publication.
+        tables: The tables to capture. They are ignored if a publication selects the tables.
 
     Raises:
         ConfigError: The worker does not support the source's configuration.
@@ -151,6 +154,7 @@ def connector_config(
 
 
 def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
+    """Return the settings of the Avro converters, and of their access to the registry."""
     registry = kafka.registry
     url = connect.registry_url or registry.url
     user, password = registry.username, _secret_reference(registry.password)

@@ -1,7 +1,7 @@
-"""Reads the DDL statements that the connector of a binlog reports in a topic of their own.
+"""Reads the DDL statements that a connector of MySQL or MariaDB reports in a topic of their own.
 
-- Each statement is one record per table that it changes, with its transaction: a RENAME TABLE of
-  two tables is two records.
+- A statement has one record for each table that it changes: a RENAME TABLE of two tables has two
+  records. Each record names the statement's transaction.
 - TRUNCATE is a change of rows, so it is in the table's own topic. OPTIMIZE and ANALYZE are in no
   topic.
 - A connector that starts without a stored position first sends the definitions of all tables that
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from schemas.registry import SchemaRegistry
 
 _PART = 1000
-"""Offsets that are read at once."""
+"""Number of offsets in one read of the topic."""
 _DROPS_INDEX = re.compile(r"\s*(?:DROP|CREATE\s+OR\s+REPLACE)\b.*\bINDEX\b", re.I | re.DOTALL)
 _ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 
@@ -43,7 +43,7 @@ class KnownColumn:
 
     Args:
         name: The column's name.
-        type_name: The column's type in the statement: ``INT UNSIGNED``.
+        type_name: The column's type as in the statement, for example ``INT UNSIGNED``.
         length: Length or precision; None if the statement has none.
         scale: Scale; None if the statement has none.
         charset: Character set of the column's text; None if the connector knows none.
@@ -69,8 +69,10 @@ class DefinitionChange:
             table.
         table: The table; None if the statement names no table.
         statement: The statement, as the connector sends it.
-        gtid: GTID of its transaction; None in a snapshot, or if the server has no GTIDs.
-        place: The binlog place, as text, that covers the first byte of the statement's event.
+        gtid: GTID of the statement's transaction; None in a snapshot, or if the server has no
+            GTIDs.
+        place: A place in the binlog, as text. It covers the first byte of the statement's event;
+            None if the record names no file.
         snapshot: Whether the connector read the definition from the catalog, since it had no stored
             position.
         offset: Offset of the record in the topic.
@@ -88,10 +90,10 @@ class DefinitionChange:
 
 
 class StatementsByTable:
-    """The statements that a connector has reported, found by table without a search of all.
+    """The statements that a connector has reported, indexed by table.
 
     Args:
-        changes: The statements, in the order of the log. Those of a snapshot are left out.
+        changes: The statements, in the order of the binlog. Those of a snapshot are left out.
     """
 
     def __init__(self, changes: Iterable[DefinitionChange]) -> None:
@@ -107,11 +109,12 @@ class StatementsByTable:
                     self._indexes.append(change)
 
     def of(self, table: TableId) -> list[DefinitionChange]:
-        """Return the statements on a table, in the order of the log.
+        """Return the statements on a table, in the order of the binlog.
 
-        EXCHANGE PARTITION swaps the rows of two tables. The connector reports that statement for
-        only one of the tables. The connector reports DROP INDEX without a table. A statement that
-        names no database counts for the tables of that name in all databases.
+        The result also has two kinds of statements that the connector reports without this table.
+        EXCHANGE PARTITION swaps the rows of two tables, and the connector reports it for only one
+        of them. DROP INDEX is reported without a table. If such a statement names no database, it
+        counts for the tables of that name in all databases.
         """
         swapped = re.compile(
             rf"exchange\s+partition\b.*\btable\b.*(?<!\w){re.escape(table.name)}(?!\w)",
@@ -137,14 +140,14 @@ def definition_changes(
     start: int | None = None,
     end: int | None = None,
 ) -> Iterator[DefinitionChange]:
-    """Yield the changes in the order of the binlog.
+    """Yield the changes of definitions that a connector has reported, in the binlog's order.
 
     Args:
         kafka: The cluster.
         registry: The writers' schemas.
         capture: The connector's names.
-        start: First offset; by default the first that is in the topic.
-        end: Offset after the last one; by default the last stable offset.
+        start: The first offset to read; by default the first one that the topic still has.
+        end: The offset to stop before; by default the last stable offset.
 
     Raises:
         KafkaError: The topic does not exist or cannot be read.
@@ -191,10 +194,10 @@ class ReportedStatements:
 
 
 class Definitions:
-    """The statements that connectors report. This process reads each record only once.
+    """The DDL statements that connectors report. This process reads each record only once.
 
-    Records of these topics never expire, and runs read the topics every few seconds. Safe to share
-    among threads.
+    A topic of statements grows without end, and runs read it every few seconds. Safe to share among
+    threads.
 
     Args:
         kafka: The cluster.
@@ -207,7 +210,7 @@ class Definitions:
         self._lock = threading.Lock()
 
     def of(self, capture: CaptureNames) -> ReportedStatements:
-        """Return all that a connector has reported so far.
+        """Return all statements that a connector has reported so far.
 
         Raises:
             KafkaError: The topic does not exist, or a part of it cannot be read in time.
@@ -219,7 +222,7 @@ class Definitions:
             topic_id, known = self._kafka.topic_id(topic), self._read.get(capture)
             first = self._kafka.start_offsets(topic)[0]
             end = self._kafka.stable_offsets(topic)[0]
-            # A topic may end before what was read: after the loss of a broker, for one.
+            # A topic can end before what was read, for example after the loss of a broker.
             if known is None or known.topic_id != topic_id or known.end > end:
                 known = ReportedStatements(topic_id, first, first)
             while known.end < end:
@@ -234,9 +237,10 @@ class Definitions:
 def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
     """Return the tables whose definition the connector knows.
 
-    Any other table must not be added to its include list, since its first change would stop the
-    connector for all tables. The connector does not know a table that the capture role could not
-    see when the connector first started, and that was not altered since.
+    Any other table must not be added to the connector's include list, since the first change of
+    such a table would stop the connector for all tables. The connector does not know a table if the
+    capture role could not see it when the connector first started, and no statement has altered it
+    since.
     """
     found: set[TableId] = set()
     for change in changes:
@@ -250,11 +254,12 @@ def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
 
 
 def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
-    """Return the offsets at which the connector started without a stored position.
+    """Return the offsets in the topic at which the connector started without a stored position.
 
-    More than one means that its stored position was deleted. Changes between the deletion and the
-    new start were never captured, and nothing else shows the loss. The new stored position covers
-    the lost changes, and the count of the heartbeats has no gap, since none was written meanwhile.
+    More than one offset means that the connector's stored position was deleted. Changes between the
+    deletion and the new start were never captured, and nothing else shows the loss. The new stored
+    position covers the lost changes. The count of the heartbeats has no gap, since the connector
+    wrote no heartbeat in the meantime.
     """
     found: list[int] = []
     before = False
@@ -268,6 +273,7 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
 
 
 def _definition_changes(event: Any, source: str, offset: int) -> Iterator[DefinitionChange]:
+    """Yield the changes that one record reports, one for each table; one without tables."""
     origin = event["source"]
     statement, gtid = str(event["ddl"]), origin["gtid"]
     # The connector sends the place where the event begins.
@@ -287,6 +293,7 @@ def _definition_changes(event: Any, source: str, offset: int) -> Iterator[Defini
 
 
 def _known_columns(table: Any) -> Iterator[KnownColumn]:
+    """Yield the columns of a table in an event, in the order of the table."""
     for column in sorted(table["columns"], key=lambda one: int(one["position"])):
         yield KnownColumn(
             name=column["name"],

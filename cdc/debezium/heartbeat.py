@@ -1,4 +1,8 @@
-"""Reads heartbeats from their topic: the server of the stream, and the time of its last beat."""
+"""Reads a connector's heartbeats from their topic, and waits for the next one.
+
+The connector writes a heartbeat as a row of the source database, and captures it like any change.
+Each heartbeat names the server on which it was written, and the time.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +33,11 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 _SILENCE_S = 120.0
 _BACKLOG_S = 6 * 3600.0
-"""Bound of the wait for a connector that sends changes and no heartbeat, in seconds."""
+"""Bound of the wait for a connector that sends changes but no heartbeat, in seconds."""
 
 
 def silence_bound_s(interval_ms: int) -> float:
-    """Return the age, in seconds, from which a newest heartbeat shows that its connector is stuck.
+    """Return the age, in seconds, above which the newest heartbeat shows a stuck connector.
 
     Args:
         interval_ms: Interval between two beats, in milliseconds.
@@ -42,10 +46,10 @@ def silence_bound_s(interval_ms: int) -> float:
 
 
 def came_lately(sent: datetime | None, bound_s: float) -> bool:
-    """Return whether a record was sent within the bound, by its sender's clock.
+    """Return whether a record was sent at most so many seconds ago, by its sender's clock.
 
-    A time that is ahead of this machine's clock by more than the bound does not count, since it
-    would look recent until that time has passed.
+    A time that is ahead of this machine's clock by more than the bound does not count. Otherwise,
+    the record would count as recent until that time has passed.
     """
     if sent is None:
         return False
@@ -54,15 +58,15 @@ def came_lately(sent: datetime | None, bound_s: float) -> bool:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """One heartbeat in its topic.
+    """One heartbeat that a connector has sent to its topic.
 
     Args:
         owner: Name of the slot, or of the connector if its kind has no slot.
         system_identifier: Identity of the server, or of its cluster.
-        timeline: The server's timeline, which grows with every promotion; None if there is none.
-        beat_at: The server's clock at the beat.
-        beats: Count of the beats so far, so that a missing beat shows; None if the row has no
-            count.
+        timeline: PostgreSQL's timeline, which grows with every promotion; None for other kinds.
+        beat_at: The server's time when the heartbeat was written.
+        beats: Number of the connector's heartbeats so far. A number that is missing in the topic
+            shows a missing heartbeat. None if the row has no such number.
         topic_offset: Offset of the record in the heartbeat topic.
     """
 
@@ -81,7 +85,7 @@ def latest_heartbeat(
     *,
     timeout_s: float = 30.0,
 ) -> Heartbeat | None:
-    """Return the newest committed heartbeat of a connector, or None before the first one.
+    """Return the newest committed heartbeat of a connector; None if its topic has none.
 
     Raises:
         KafkaError: The heartbeat topic does not exist or cannot be read in time.
@@ -103,8 +107,8 @@ def wait_for_heartbeat(
 ) -> None:
     """Wait until a heartbeat that the connector wrote to the database is in Kafka.
 
-    Only a beat shows that changes flow, since a connector retries some failures forever while
-    Connect reports it as RUNNING:
+    Only a heartbeat shows that changes flow. A connector retries some failures forever, and Connect
+    reports it as RUNNING meanwhile:
 
     - It cannot read the log: another reader holds the slot, the replication right is missing, or
       the publication was missing when a change was written.
@@ -120,7 +124,7 @@ def wait_for_heartbeat(
             has failed.
 
     Raises:
-        CaptureError: No beat came in time.
+        CaptureError: No heartbeat came in time.
         KafkaError: The heartbeat topic does not exist.
     """
 
@@ -156,8 +160,8 @@ def wait_while_sending(
         wait: The wait; raises a CaptureError if no heartbeat came in time.
 
     Raises:
-        CaptureError: No heartbeat came and the topics did not grow, or all waits together have
-            reached their bound.
+        CaptureError: No heartbeat came. Either the topics did not grow during the last wait, or all
+            waits together have reached their bound.
     """
 
     def end() -> int:

@@ -1,8 +1,8 @@
-"""Debezium's ``table.include.list``: from names of tables to regular expressions, and back.
+"""Writes and reads Debezium's ``table.include.list``, a list of regular expressions.
 
-Debezium splits the list at commas, trims each part, and matches it against the whole
-``database.table``. It ignores the case of ASCII letters, so a table whose name differs only in case
-is also captured, into a topic of its own.
+Debezium splits the list at commas, trims each part, and matches each part against the whole
+``database.table``. The match ignores the case of ASCII letters. So a table whose name differs only
+in case is also captured, into a topic of its own.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _ENTRY = re.compile(rf"({_NAME})\\\.({_NAME})")
 _CODE = re.compile(r"\\x\{([0-9a-f]+)\}")
 
 OWN = tuple((SCHEMA, name) for name in (HEARTBEAT_TABLE, MARKER_TABLE))
-"""This product's own tables, which are in every list."""
+"""Tributary's own tables on the source, which are in every include list."""
 
 
 def entry(database: str, table: str) -> str:
-    """Return one table's part of the list.
+    """Return the part of the list that matches one table.
 
-    Each character that is not a plain letter, a digit or ``_`` is written as its code. So no comma
-    splits the list, no blank is trimmed, and each character matches only itself.
+    Each character that is not an ASCII letter, a digit or ``_`` is written as its code. So no comma
+    of a name splits the list, no blank of a name is trimmed, and each character matches only itself.
     """
     return rf"{_quoted(database)}\.{_quoted(table)}"
 
 
 def include_list(tables: Iterable[TableId]) -> str:
-    """Return the list of these tables and our own; the same tables give the same text."""
+    """Return the list of these tables and Tributary's own. Equal sets give equal texts."""
     names = {*OWN, *((table.schema, table.name) for table in tables)}
     return ",".join(sorted(entry(*name) for name in names))
 
 
 def listed(text: str) -> set[tuple[str, str]]:
-    """Return database and table of each part that names one table, and leave out other parts."""
+    """Return database and table of each part that `entry` could have written; ignore others."""
     matches = (_ENTRY.fullmatch(part) for part in text.split(","))
     return {(_unquoted(match[1]), _unquoted(match[2])) for match in matches if match}
 

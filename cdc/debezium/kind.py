@@ -1,4 +1,4 @@
-"""The interface of a kind of connector, so that other code does not depend on the kind."""
+"""The interface to one kind of Debezium's connectors, and the settings that all kinds share."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ NOT_SET = "(not set)"
 NOT_SHOWN = "(not shown)"
 
 LARGEST_REQUEST = 20 * 1024 * 1024
-"""Size of the largest event if ``kafka.topic`` does not set one, in bytes."""
+"""Limit for the size of an event, in bytes, if ``kafka.topic`` sets no limit."""
 
 COMMON_SETTINGS: Mapping[str, str] = {
     "tasks.max": "1",
-    # The snapshot is ours: one by the connector would send old images after newer changes.
+    # Tributary copies the tables. A snapshot by the connector would send old rows after newer
+    # changes.
     "snapshot.mode": "no_data",
     "skipped.operations": "none",
     "skip.messages.without.change": "false",
@@ -43,7 +44,7 @@ COMMON_SETTINGS: Mapping[str, str] = {
     "column.propagate.source.type": ".*",
     "topic.delimiter": ".",
 }
-"""The settings of every connector, of any kind."""
+"""The settings that connectors of every kind must have."""
 
 COMMON_REASONS: Mapping[str, str] = {
     "snapshot.mode": "old rows would arrive after newer changes, or changes would be skipped",
@@ -86,7 +87,7 @@ COMMON_HARMLESS: Mapping[str, frozenset[str]] = {
 }
 
 FOLLOWED_SETTINGS = ("producer.override.max.request.size", "producer.override.buffer.memory")
-"""The settings that a running connector of any kind takes over when the configuration changes."""
+"""The settings of any kind that onboarding changes on a connector that tables depend on."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,9 @@ class SettingFinding:
 
     Args:
         property: Name of the connector property.
-        found: Its value, ``(not set)``, or ``(not shown)`` if the value may be a secret.
-        required: The value that it must have.
+        found: The property's value, ``(not set)``, or ``(not shown)`` if the value could be a
+            secret.
+        required: The value that the property must have.
         reason: What goes wrong with the wrong value.
     """
 
@@ -111,12 +113,12 @@ class SettingFinding:
 
 @dataclass(frozen=True)
 class AuditRules:
-    """A kind's rules for the audit, in addition to the required values of `settings`.
+    """The rules by which `audit` judges a kind of connector, beside the values of `settings`.
 
     Args:
-        reasons: Required property -> what goes wrong with another value.
-        forbidden: Pattern of properties that must not be set, and why.
-        harmless: Forbidden property -> values with which it has no effect.
+        reasons: By required property, what goes wrong with another value.
+        forbidden: Patterns of the properties that must not be set, each with the reason.
+        harmless: By forbidden property, the values with which it has no effect.
     """
 
     reasons: Mapping[str, str]
@@ -126,12 +128,12 @@ class AuditRules:
 
 @dataclass(frozen=True)
 class Beat:
-    """The facts of a kind's heartbeat row.
+    """The facts in a heartbeat row that each kind of connector has in a form of its own.
 
     Args:
         system_identifier: The server's identity.
         timeline: PostgreSQL's timeline; None for other kinds.
-        beats: Number of beats of this capture so far; None if the row has no such count.
+        beats: Number of the capture's heartbeats so far; None if the row has no such number.
     """
 
     system_identifier: str
@@ -140,7 +142,7 @@ class Beat:
 
 
 class ConnectorKind(Protocol):
-    """One of Debezium's connectors."""
+    """One kind of Debezium's connectors."""
 
     @property
     def connector_class(self) -> str:
@@ -148,14 +150,14 @@ class ConnectorKind(Protocol):
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The settings that a running connector takes over when the configuration changes."""
+        """The settings that onboarding changes on a connector that tables depend on."""
 
     @property
     def rules(self) -> AuditRules:
         """The rules by which `audit` judges a connector of this kind."""
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """Return the settings that the handoff's proof needs; `audit` compares each."""
+        """Return the settings that the handoff's proof needs, with the required values."""
 
     def connection(
         self, source_name: str, source: SourceConfig, connect: ConnectConfig
@@ -173,10 +175,10 @@ class ConnectorKind(Protocol):
         kafka: KafkaConfig,
         tables: Collection[TableId],
     ) -> dict[str, str]:
-        """Return further settings that this kind of connector needs."""
+        """Return the settings that only this kind of connector needs."""
 
     def listing(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Return the settings that name the tables; none if a publication selects the tables."""
+        """Return the settings that name the tables; none if this kind has a publication."""
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
         """Return the statement that the connector runs at each heartbeat."""
@@ -185,20 +187,20 @@ class ConnectorKind(Protocol):
         """Read the heartbeat row.
 
         Raises:
-            KeyError: It lacks a column.
+            KeyError: The row lacks a column.
             ValueError: A value is malformed.
         """
 
     def silence(self, capture: CaptureNames) -> str:
-        """Return what to check when a connector runs but no heartbeat arrives."""
+        """Return the advice for a connector that runs but sends no heartbeat."""
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the position in the log up to which Kafka has acknowledged every change."""
+        """Return the position, in Connect's offset, up to which Kafka has every change."""
 
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str
     ) -> list[TableId] | None:
-        """Return the application's tables in the include list; None if this kind has no list."""
+        """Return the tables in the include list, without Tributary's own; None without a list."""
 
     def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-        """Yield what the connector's include list lacks of our own tables."""
+        """Yield a finding for each of Tributary's own tables that the include list lacks."""

@@ -1,4 +1,8 @@
-"""Debezium's connectors for MySQL, checked against 3.6.1 on 9.7, and MariaDB, 3.5.0 on 10.11."""
+"""Debezium's connectors for MySQL and MariaDB: their settings, heartbeats and stored positions.
+
+The settings were checked with two versions of Debezium's connectors: 3.6.1 for MySQL, on a server
+of version 9.7, and 3.5.0 for MariaDB, on a server of version 10.11.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +95,8 @@ _RULES = AuditRules(
             r"event\.deserialization\.failure\.handling\.mode",
             "replaced by another setting; may contradict it",
         ),
-        # It would keep back what MariaDB logs and rolls back; but of a transaction that is larger
-        # than the buffer, only the first events arrive.
+        # A buffer would keep back the changes that MariaDB logs and then rolls back. But if a
+        # transaction is larger than the buffer, only its first events arrive.
         (r"binlog\.buffer\.size", "rows of transactions that exceed it would be lost"),
         (
             rf"{re.escape(_HISTORY)}(?:\.ddl\.filter|\.producer\.acks)?",
@@ -130,7 +134,9 @@ _IDENTITY = {"mysql": "@@server_uuid", "mariadb": "CONCAT(@@hostname, ':', @@por
 
 @dataclass(frozen=True)
 class Mysql:
-    """The connector of MySQL or MariaDB: an include list filters, Connect keeps the position.
+    """The connector of MySQL or MariaDB. An include list selects the tables.
+
+    Connect stores the connector's position in the binlog.
 
     Args:
         kind: The kind of server, MySQL or MariaDB.
@@ -140,7 +146,7 @@ class Mysql:
 
     @property
     def connector_class(self) -> str:
-        """Its class, as Connect names the plugin."""
+        """The connector's Java class, as Connect names the plugin."""
         return _CLASSES[self.kind]
 
     @property
@@ -150,7 +156,7 @@ class Mysql:
 
     @property
     def rules(self) -> AuditRules:
-        """The rules of its audit."""
+        """The rules by which `audit` judges this connector."""
         return _RULES
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
@@ -194,11 +200,11 @@ class Mysql:
     ) -> dict[str, str]:
         """Return the settings of tables, of the connector's server id, and of the schema history.
 
-        The keep-alive interval is a compromise. The connector beats only when the server sends
-        something. An idle server sends a sign of life after 0.8 of the interval. With the default
-        of a minute, each wait for a heartbeat could take that long. After a stall of a whole
-        interval, the connector reads a transaction again and sends its first rows twice, so the
-        interval must not be shorter.
+        The keep-alive interval is a compromise. The connector writes a heartbeat row only when the
+        server sends something, and an idle server sends a message only after 0.8 of the interval.
+        With the default interval of a minute, each wait for a heartbeat could take that long. But
+        after a stall of a whole interval, the connector connects again, reads the current
+        transaction again and sends its first rows twice. So the interval must not be much shorter.
         """
         largest = kafka.topic.max_message_bytes or LARGEST_REQUEST
         settings = {
@@ -218,15 +224,15 @@ class Mysql:
         return settings
 
     def listing(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Return the include list of these tables."""
+        """Return the setting with the include list of these tables."""
         return {INCLUDE_LIST: include_list(tables)}
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
         """Return the statement that the connector runs at each heartbeat.
 
-        The row names the server, so that a switch to another server shows in the order of the
-        stream. The row also counts the beats: a number that is missing in the topic shows that a
-        change was lost. No run compares the count.
+        The row names the server, so the stream shows between which changes a switch to another
+        server happened. The row also counts the heartbeats. A number that is missing in the topic
+        shows that a change was lost, but no run compares these numbers.
         """
         server = _IDENTITY[self.kind]
         table = f"{SCHEMA}.{capture.heartbeat_table}"
@@ -241,7 +247,7 @@ class Mysql:
         return Beat(str(row["server"]), None, int(row["beats"]))
 
     def silence(self, capture: CaptureNames) -> str:
-        """Return what to check when a connector runs and no heartbeat comes."""
+        """Return the advice for a connector that runs but sends no heartbeat."""
         return (
             "Check that the capture role may insert into and update tributary.heartbeat (`tributary"
             " onboard` for a table of the source grants that), that no other client of the primary"
@@ -250,17 +256,18 @@ class Mysql:
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the position that covers all transactions that are complete in Kafka.
+        """Return the position that covers exactly the transactions that are complete in Kafka.
 
-        It does not cover the transaction that is being read. Connect stores a file and a position:
+        Connect stores a file and a position, which are a place in the binlog:
 
-        - With a row, or with a heartbeat inside a transaction, it is the place where BEGIN begins,
-          with the number of events and rows to skip. After the commit it is the commit's end
-          (BinlogOffsetContext: startNextTransaction, commitTransaction). So everything before the
-          stored place is in Kafka.
-        - Outside of a transaction there is an exception: the place is the end of the event itself,
-          even with the first of several records of one statement (RENAME TABLE of two tables).
-          Therefore the last byte does not count, and an event counts once a later one has begun.
+        - With a row, or with a heartbeat inside a transaction, Connect stores the place where the
+          transaction's BEGIN begins, and the number of events and rows to skip. With the commit, it
+          stores the end of the commit (BinlogOffsetContext: startNextTransaction,
+          commitTransaction). So everything before the stored place is in Kafka.
+        - An event outside of a transaction is an exception. Connect stores the end of this event
+          even with the first of the event's records (a RENAME TABLE of two tables has two). So the
+          byte before the stored place does not count, and the event counts once a later event has
+          begun.
         """
         gtids = offset.get("gtids")
         if self.kind == "mariadb":
@@ -274,12 +281,12 @@ class Mysql:
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str
     ) -> list[TableId] | None:
-        """Return the application's tables in a connector's include list, in order."""
+        """Return the tables in the include list, in order and without Tributary's own."""
         names = listed(effective.get(INCLUDE_LIST, "")) - set(OWN)
         return sorted(TableId(source_name, *name) for name in names)
 
     def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-        """Yield what the connector's include list lacks of our own tables."""
+        """Yield a finding for each of Tributary's own tables that the include list lacks."""
         found = effective.get(INCLUDE_LIST, NOT_SET)
         for name in OWN:
             if name not in listed(found):
@@ -288,10 +295,10 @@ class Mysql:
 
 
 def server_id(connector: str) -> int:
-    """Return the connector's server id among the primary's replicas.
+    """Return the server id by which the connector registers at the primary, as a replica does.
 
-    It is always the same for a connector, and its own, since it is a hash of the connector's name.
-    It is far above the ids that people assign to servers.
+    The id is a hash of the connector's name. So it is always the same, and another connector has
+    another id. It is far above the ids that people assign to servers.
     """
     low, high = _SERVER_IDS
     digest = hashlib.sha256(connector.encode()).digest()

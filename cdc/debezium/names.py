@@ -1,4 +1,4 @@
-"""The names of a source's capture: publication, slot, connector, topics."""
+"""The names of a capture: its publication, slot, connector and topics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCHEMA = "tributary"
 HEARTBEAT_TABLE = "heartbeat"
 HEARTBEAT_LOG_TABLE = "heartbeat_log"
-"""Heartbeats as inserts, for publications that do not publish updates."""
+"""The table of heartbeats for a publication without updates: each heartbeat is a new row."""
 MARKER_TABLE = "marker"
 OWN_TABLES = (HEARTBEAT_TABLE, HEARTBEAT_LOG_TABLE, MARKER_TABLE)
 
@@ -37,16 +37,16 @@ class PostgresObjects(NamedTuple):
 
 @dataclass(frozen=True)
 class CaptureNames:
-    """The names of one capture: one per source and tier.
+    """The names of one capture. Each source and tier has a capture of its own.
 
     Args:
         source: Key of the source in ``tributary.yaml``.
-        tier: The tier.
-        publication: Publication on the primary, the only filter; None if the kind of source has no
-            publications.
+        tier: The capture's tier, with a suffix if its tables are append tables.
+        publication: Publication on the primary, which alone selects the tables; None if the kind of
+            source has no publications.
         slot: Replication slot on the primary; None if the kind of source has no slots.
         connector: Connector in Kafka Connect.
-        topic_prefix: Prefix of the names of all its topics.
+        topic_prefix: Prefix of the names of all topics of the capture.
         kind: The kind of source.
     """
 
@@ -66,7 +66,7 @@ class CaptureNames:
     def placeholder(self) -> str:
         """The text that this capture's events have in place of an unchanged TOAST value.
 
-        Each capture has its own placeholder. So a table may store another capture's placeholder as
+        Each capture has its own placeholder. So another capture's placeholder in a table is
         ordinary text.
         """
         owner = self.slot or self.connector
@@ -78,7 +78,7 @@ class CaptureNames:
         """The names of the publication and the slot on a PostgreSQL primary.
 
         Raises:
-            TypeError: The kind of source has neither.
+            TypeError: The kind of source has no publications and slots.
         """
         if self.publication is None or self.slot is None:
             raise TypeError(f"a PostgreSQL source is needed, not {self.kind}")
@@ -91,7 +91,9 @@ class CaptureNames:
 
     @property
     def append(self) -> bool:
-        """Whether its tables are logs; PostgreSQL then publishes only inserts and TRUNCATE."""
+        """Whether the tables are append tables, of which PostgreSQL publishes no other changes
+        than inserts and TRUNCATE.
+        """
         return is_append_tier(self.tier)
 
     @property
@@ -102,12 +104,12 @@ class CaptureNames:
 
     @property
     def heartbeat_topic(self) -> str:
-        """The topic of the heartbeat row's changes, which have server identity and timeline."""
+        """The topic of the heartbeat rows, which name the server and its timeline."""
         return topic_for(self.topic_prefix, SCHEMA, self.heartbeat_table)
 
     @property
     def transaction_topic(self) -> str:
-        """The topic in which the connector of logs reports the end of each transaction."""
+        """The topic in which an append tables' connector reports each transaction's begin and end."""
         return f"{self.topic_prefix}.transaction"
 
     @property
@@ -117,17 +119,17 @@ class CaptureNames:
 
     @property
     def schema_change_topic(self) -> str:
-        """The topic of the statements that change tables, as a binlog's connector reports them."""
+        """The topic in which a binlog's connector reports the DDL statements on tables."""
         return self.topic_prefix
 
     @property
     def reports_definitions(self) -> bool:
-        """Whether the connector reports the statements that change tables."""
+        """Whether the connector reports the DDL statements on tables in a topic."""
         return self.kind != "postgres"
 
     @property
     def reports_transactions(self) -> bool:
-        """Whether the connector reports transactions, and events' numbers within them."""
+        """Whether the connector reports transactions in a topic, and numbers their events."""
         return self.append
 
     @property
@@ -140,16 +142,16 @@ class CaptureNames:
 
     @property
     def evidence_topics(self) -> tuple[str, ...]:
-        """The capture's own topics except those of heartbeats and markers."""
+        """The capture's topics whose records runs need later: none of tables, heartbeats, markers."""
         passing = (self.heartbeat_topic, self.marker_topic)
         return tuple(topic for topic in self.own_topics if topic not in passing)
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """Return the settings that a topic needs in addition to those of ``kafka.topic``.
 
-        Two topics must keep their first records. Without those of the schema history, the connector
-        does not start, since no table's columns are known. Without those of the schema changes, a
-        run cannot find out which tables the connector knows.
+        Two topics must keep their first records forever. Without the first records of the schema
+        history, the connector does not start, since it knows no table's columns. Without the first
+        records of the DDL statements, a run cannot find out which tables the connector knows.
         """
         forever = {"retention.ms": "-1", "retention.bytes": "-1"}
         kept = (self.schema_history_topic, self.schema_change_topic)
@@ -162,7 +164,7 @@ class CaptureNames:
 
 
 def names(source_name: str, source: SourceConfig, tier: str = "default") -> CaptureNames:
-    """Fill the source's name templates.
+    """Return the names of the capture of a source and tier, from the source's templates.
 
     Raises:
         ConfigError: A name is too long for PostgreSQL, which would cut it off silently.
@@ -192,10 +194,10 @@ def names(source_name: str, source: SourceConfig, tier: str = "default") -> Capt
 
 
 def topic_for(prefix: str, schema: str, table: str) -> str:
-    """Return the topic that the connector writes a table's changes to.
+    """Return the topic to which the connector writes a table's changes.
 
-    The rules are Debezium's. Blank parts are left out, each UTF-16 unit that Kafka does not allow
-    becomes an underscore, and the name is cut after 249 characters.
+    The rules are Debezium's. Blank parts are left out. Each UTF-16 unit of a character that Kafka
+    does not allow becomes an underscore. The name is cut after 249 characters.
     """
     joined = ".".join(part for part in (prefix, schema, table) if part.strip())
     topic = "".join(
@@ -211,7 +213,7 @@ def topic_collisions(prefix: str, tables: Iterable[TableId]) -> dict[str, list[T
     """Return topics that several tables would share, each with its tables in order.
 
     Kafka refuses a topic that differs from another one only in dots and underscores, so the two
-    count as equal here. The topics of the heartbeat and marker tables are also taken.
+    count as equal here. The heartbeat and marker tables also count as tables.
     """
     taken: defaultdict[str, set[TableId]] = defaultdict(set)
     shown: dict[str, str] = {}

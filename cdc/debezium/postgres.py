@@ -1,4 +1,7 @@
-"""Debezium's PostgreSQL connector, checked against 3.7.0 on PostgreSQL 15."""
+"""Debezium's connector for PostgreSQL: its settings, heartbeats and stored positions.
+
+The settings were checked with version 3.7.0 of Debezium's connector, on PostgreSQL 15.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ _SETTINGS: Mapping[str, str] = {
     "publication.autocreate.mode": "disabled",
     # The slot advances only past what Kafka has acknowledged, never by the driver's keepalives.
     "lsn.flush.mode": "connector",
-    # Fail if the slot's log begins after the stored position. The connector compares restart_lsn
-    # only, which stays behind while confirmed_flush_lsn advances. Tributary itself compares
+    # The connector fails if the slot's log begins after the stored position. But it compares only
+    # restart_lsn, which stays behind while confirmed_flush_lsn advances. Tributary itself compares
     # confirmed_flush_lsn each time that it looks at a connector that does not run.
     "offset.mismatch.strategy": "trust_offset",
     "slot.drop.on.stop": "false",
@@ -86,7 +89,7 @@ _RULES = AuditRules(
 
 
 class Postgres:
-    """PostgreSQL's connector: the publication filters, and the slot keeps the position."""
+    """PostgreSQL's connector. The publication selects the tables, and the slot keeps the log."""
 
     connector_class = _CONNECTOR_CLASS
     settings_changed_while_running = FOLLOWED_SETTINGS
@@ -95,9 +98,9 @@ class Postgres:
     def settings(self, capture: CaptureNames) -> dict[str, str]:
         """Return the settings that the handoff's proof needs.
 
-        Only a log needs the topic of transactions: the end of a transaction decides whether the
-        log's copy contains its events. Other tables are exact without it, and the topic has two
-        records per transaction.
+        Only append tables need the topic of transactions. The end of a transaction decides whether
+        the table's copy contains the transaction's rows. Other tables are exact without this topic,
+        which has two records for each transaction.
         """
         publication, slot = capture.on_primary
         return {
@@ -140,19 +143,20 @@ class Postgres:
         kafka: KafkaConfig,
         tables: Collection[TableId],
     ) -> dict[str, str]:
-        """Return nothing: this kind needs no further settings."""
+        """Return no settings, since this kind needs no further ones."""
         return {}
 
     def listing(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Return nothing, since the publication is the only filter."""
+        """Return no settings, since the publication selects the tables."""
         return {}
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
         """Return the statement that the connector runs at each heartbeat.
 
-        The row changes with every beat, so the slot advances while other tables are idle, and a
-        promoted or restored server shows in the order of the stream. If the publication does not
-        publish updates, each beat is a new row, and the rows of the last hour stay.
+        The row changes with every heartbeat, so the slot advances while the tables are idle. The
+        row names the server, so the stream shows between which changes a server was promoted or
+        restored. If the publication does not publish updates, each heartbeat is a new row, and the
+        rows of the last hour stay.
         """
         table, slot = f"{SCHEMA}.{capture.heartbeat_table}", capture.on_primary.slot
         insert = (
@@ -176,7 +180,7 @@ class Postgres:
         return Beat(row[field_name("system_identifier")], int(row["timeline"]), None)
 
     def silence(self, capture: CaptureNames) -> str:
-        """Return what to check when a connector runs and no heartbeat comes."""
+        """Return the advice for a connector that runs but sends no heartbeat."""
         publication, slot = capture.on_primary
         rights = "INSERT, DELETE" if capture.append else "INSERT, UPDATE"
         return (
@@ -192,7 +196,7 @@ class Postgres:
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:
-        """Return the last processed commit, which Connect stores as a signed 64-bit number."""
+        """Return the LSN of the last processed commit, which Connect stores as a signed number."""
         value = offset.get("lsn_commit")
         return None if value is None else Lsn(int(value) % (1 << 64))
 
@@ -205,5 +209,5 @@ class Postgres:
         return None
 
     def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-        """Return nothing, since there is no include list."""
+        """Return no findings, since this kind has no include list."""
         return iter(())

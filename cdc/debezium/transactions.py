@@ -1,7 +1,7 @@
-"""Reads the ends of transactions, for which the connector of append tables has its own topic.
+"""Reads the ends of transactions, which the connector of append tables reports in its own topic.
 
-A row's position does not show the end of its transaction. A transaction that was open when a view
-was opened may have rows below the view's position and a commit above it.
+A row's position does not show the end of its transaction. If a transaction was open when a copy's
+view was opened, it can have rows before the view's position and its commit after that position.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TransactionReader:
-    """Reads transactions from records.
+    """Finds the transactions of change events, and the transactions that ended before a position.
 
     Args:
         kafka: The cluster.
@@ -47,17 +47,18 @@ class TransactionReader:
     ) -> frozenset[int]:
         """Return the ids of the transactions that ended at or before a position.
 
-        The ends are in the order of the log, so the read stops at the first end after the position.
+        The ends are in the order of the WAL, so the read stops at the first end after the position.
 
         Args:
             topic: The connector's topic of transactions.
             split: The position.
-            start: First offsets, recorded before the position.
-            end: Offsets at which everything up to the position has been captured.
+            start: First offset to read, per partition. It was recorded before the position.
+            end: Offset to stop before, per partition. Everything up to the position was captured
+                when it was recorded.
             timeout_s: Limit for the read of one partition, in seconds.
 
         Raises:
-            CaptureError: No transaction ends beyond the position.
+            CaptureError: No transaction in these offsets ends after the position.
             DecodeError: A record is not the beginning or end of a transaction.
             KafkaError: The topic cannot be read in time.
         """
@@ -89,7 +90,7 @@ class TransactionReader:
             raise _unreadable(record, f"a change event: {error}") from error
 
     def truncates(self, record: KafkaRecord) -> int | None:
-        """Return the id of the transaction that truncated the table; None for any other record.
+        """Return the id of the transaction if a record is a TRUNCATE; None for any other record.
 
         Raises:
             DecodeError: The record is not a change event.
@@ -106,7 +107,7 @@ class TransactionReader:
         """Return the GTID of the transaction that a change event of a binlog belongs to.
 
         Raises:
-            DecodeError: The record is not such an event, or names no GTID.
+            DecodeError: The record is not a change event of a binlog, or it names no GTID.
         """
         try:
             found = self._decoded(record)["source"]["gtid"]
@@ -119,12 +120,13 @@ class TransactionReader:
     def _records(
         self, topic: str, start: Mapping[int, int], end: Mapping[int, int], timeout_s: float
     ) -> Iterator[KafkaRecord]:
+        """Yield the topic's records between two sets of offsets."""
         for partition, first in start.items():
             last = end.get(partition, first)
             yield from self._kafka.read(topic, partition, first, last, timeout_s=timeout_s)
 
     def _end(self, record: KafkaRecord) -> tuple[int, Lsn | None]:
-        """Return the transaction's id, and its end if the record is the end, else None."""
+        """Return the transaction's id, and its end's position; None if the record is a beginning."""
         try:
             event = self._decoded(record)
             xid, _, position = str(event["id"]).partition(":")
@@ -133,6 +135,7 @@ class TransactionReader:
             raise _unreadable(record, f"the beginning or end of a transaction: {error}") from error
 
     def _decoded(self, record: KafkaRecord) -> Any:
+        """Decode a record by the schema that its id names."""
         schema_id, body = split_wire(record.value or b"")
         if schema_id not in self._schemas:
             document = json.loads(self._registry.schema(schema_id))

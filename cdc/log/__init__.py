@@ -1,1 +1,1 @@
-"""Positions in a source's log, as ordered values: LSN, GTID sets, places in a binlog."""
+"""Positions in a source's log, as comparable values: LSNs, GTID sets, places in a binlog."""

@@ -1,7 +1,7 @@
-"""Places in a binlog, by file and position: the positions of a MySQL server without GTIDs.
+"""Places in a binlog, which are the positions of a MySQL server without GTIDs.
 
-A place covers all bytes before it. It does not cover an event that begins at it. Places are
-comparable only within the binlog of one server.
+A place is a file and an offset. It covers all bytes before this offset, and no event that begins
+at this offset. Two places are comparable only if both are in the binlog of the same server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BinlogPosition:
 
     @classmethod
     def parse(cls, text: str) -> BinlogPosition:
-        """Read the text form.
+        """Parse a place, as in ``binlog.000012:4567``.
 
         Raises:
             StateError: The text is not of that form.
@@ -55,7 +55,7 @@ class BinlogPosition:
 
     @property
     def number(self) -> int:
-        """Number of the file. A number below a million is written with six digits."""
+        """The number in the file's name. MySQL pads a number below a million to six digits."""
         return int(self.file.rpartition(".")[2])
 
     def reaches(self, other: BinlogPosition) -> bool:
@@ -76,7 +76,7 @@ class BinlogPosition:
         return self if self.reaches(other) else other
 
     def moved(self, by: int) -> BinlogPosition:
-        """Return the place ``by`` bytes further in the same file, never before its start."""
+        """Return the place ``by`` bytes further in the same file, or the start of the file."""
         return BinlogPosition(self.file, max(0, self.offset + by))
 
     def __str__(self) -> str:
@@ -100,13 +100,14 @@ class StoredPosition:
     """Connect's stored position for a MySQL server, as GTIDs and as a place in the binlog.
 
     The place is always right. The GTIDs are right only if the connector updates them. A server that
-    no longer uses GTIDs can still have older ones. A connector that starts then repeats these older
-    GTIDs forever. They can lack transactions, but they never have too many. A caller's position is
-    either GTIDs or a place, and is compared with the same kind.
+    no longer uses GTIDs can still have a set of old GTIDs. A connector that starts on such a server
+    stores this old set with every later position. The old set can lack transactions that are in
+    Kafka, but it has no transaction that is not in Kafka. A caller's position is either GTIDs or a
+    place. It is compared with the part of the stored position that is of the same kind.
 
     Args:
-        gtids: The transactions, if the connector names any.
-        place: The place in the binlog.
+        gtids: The set of transactions; None if the connector has stored no GTIDs.
+        place: The place in the binlog; None if the connector has stored no place.
     """
 
     gtids: MysqlGtidSet | None
@@ -121,7 +122,10 @@ class StoredPosition:
         return self.like(other).reaches(other)
 
     def joined(self, other: StoredPosition) -> StoredPosition:
-        """Return the later GTIDs and the later place; None where either position has none."""
+        """Return the union of the GTIDs, and the later place.
+
+        A part that one of the two positions lacks is None in the result.
+        """
         gtids, place = self.gtids, self.place
         return StoredPosition(
             None if gtids is None or other.gtids is None else gtids.joined(other.gtids),
@@ -145,10 +149,10 @@ class StoredPosition:
 
 
 def read_position(text: str) -> MysqlGtidSet | BinlogPosition:
-    """Read a position of a MySQL server: a place in a binlog or a GTID set.
+    """Parse a position of a MySQL server, which is a place in a binlog or a GTID set.
 
     Raises:
-        StateError: The text is neither of the two.
+        StateError: The text is neither a place nor a GTID set.
     """
     return BinlogPosition.parse(text) if _PLACE.fullmatch(text) else MysqlGtidSet.parse(text)
 

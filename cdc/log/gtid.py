@@ -1,8 +1,8 @@
 """Sets of global transaction ids (GTIDs) of MySQL and MariaDB, as values.
 
-The fence compares two such sets. So does each check whether capture has passed a position. The
-comparison is made here and not by the server, since one of the sets often comes from Connect's
-stored offsets, from the state store or from a lake commit.
+The fence compares two such sets, and so does each check whether capture has passed a position.
+This module makes the comparison, since often no server has both sets. One of the sets comes from
+Connect's stored offsets, from the state store or from a lake commit.
 """
 
 from __future__ import annotations
@@ -110,13 +110,13 @@ class MysqlGtidSet:
 
 @dataclass(frozen=True)
 class MariadbGtidSet:
-    """A position of MariaDB, as in ``0-1-270,1-5-3``. It has a last transaction for each domain.
+    """A position of MariaDB, as in ``0-1-270,1-5-3``. It names each domain's last transaction.
 
-    The set has all transactions of a domain up to the last one.
+    The position represents the set of all transactions up to the last one, in each domain.
 
     Within a domain, numbers rise in the order of the binlog, regardless of the server that assigned
-    them; ``gtid_strict_mode`` ensures this. So one set contains another set if it is as far or
-    further in each domain.
+    them; ``gtid_strict_mode`` ensures this. So a position reaches another position if, in each
+    domain of the other, it has the same number or a higher one.
 
     Args:
         last: Server and number of the last transaction of each domain.
@@ -128,7 +128,8 @@ class MariadbGtidSet:
     def parse(cls, text: str) -> MariadbGtidSet:
         """Parse ``@@gtid_binlog_pos`` or ``@@gtid_slave_pos``; an empty text is the empty set.
 
-        ``@@gtid_binlog_state`` lists a domain once per server; the highest number counts.
+        ``@@gtid_binlog_state`` is also accepted. It lists a domain once for each server, and the
+        GTID with the domain's highest number counts.
 
         Raises:
             StateError: The text is not of that form.
@@ -149,7 +150,7 @@ class MariadbGtidSet:
         return MariadbGtidSet(dict(sorted({**self.last, **ahead.last}.items())))
 
     def without(self, other: MariadbGtidSet) -> MariadbGtidSet:
-        """Return this set's positions, in the domains in which it is ahead of the other set."""
+        """Return this position, reduced to the domains in which it is ahead of the other."""
         theirs = _same_kind(self, other).last
         return MariadbGtidSet(
             {
@@ -199,7 +200,7 @@ def _joined(ranges: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def _difference(ranges: Iterable[Interval], removed: Iterable[Interval]) -> tuple[Interval, ...]:
-    """Return the numbers that are in no removed range, which are in ascending order."""
+    """Return the numbers in ``ranges`` that are in no range of the ascending ``removed``."""
     result = []
     for first, last in ranges:
         at = first

@@ -17,8 +17,8 @@ _Position = TypeVar("_Position", bound="LogPosition")
 class LogPosition(Protocol):
     """A position up to which a log was written, read or applied.
 
-    Only positions of one kind of server are comparable. The order is partial: each of two sets of
-    transactions may lack a transaction of the other set.
+    Only positions of one kind of server are comparable. The order is partial. If each of two sets
+    of transactions lacks a transaction of the other set, neither reaches the other.
     """
 
     def reaches(self: _Position, other: _Position) -> bool:
@@ -32,7 +32,7 @@ class LogPosition(Protocol):
 
 
 def shortfall(seen: _Position | None, upto: _Position) -> str:
-    """Return a message if a capture has not reached a position, or an empty text if it has.
+    """Return a message if the capture has not reached a position, or an empty text if it has.
 
     Args:
         seen: The captured position; None if nothing is captured.
@@ -121,6 +121,7 @@ class Lsn:
 
     @staticmethod
     def _comparable(other: object) -> int:
+        """Return an LSN's value; refuse a value of another type."""
         if not isinstance(other, Lsn):
             raise TypeError(f"an Lsn compares with an Lsn only, not with {other!r}")
         return other.value
