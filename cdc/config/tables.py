@@ -93,7 +93,7 @@ class ColumnRules(Section):
         return "" if chosen == "string" else chosen
 
     def hides(self, column: str) -> str:
-        """Return how the lake hides the column's values: ``hash``, ``mask``, or empty if not at all."""
+        """Return how the lake hides the column's values: ``hash``, ``mask``, or empty if shown."""
         return "hash" if column in self.hash else "mask" if column in self.mask else ""
 
 

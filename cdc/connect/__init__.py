@@ -1,4 +1,4 @@
-"""Kafka Connect through its REST API: connectors, their state, their stored positions."""
+"""Access to Kafka Connect by its REST API: connectors, their states and stored positions."""
 
 from __future__ import annotations
 

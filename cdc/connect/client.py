@@ -1,4 +1,4 @@
-"""The client of Kafka Connect's REST API. Each wait has a bound, and each error a remedy."""
+"""The client of Kafka Connect's REST API. Each wait has a bound; each error has a remedy."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class ConnectClient:
         ]
 
     def worker(self) -> Worker:
-        """Return version, plugins, and whether exactly-once source support is enabled.
+        """Return the worker's version and plugins, and whether it supports exactly-once sources.
 
-        The REST API does not report exactly-once support. So the worker validates a configuration
-        that requires exactly-once support. A worker without this support refuses the configuration.
+        The REST API does not report exactly-once support. So this method has the worker validate a
+        configuration that requires it. A worker without this support refuses the configuration.
         """
         root = self._rest.ask("GET", "").json()
         plugins = tuple(self.plugins())
@@ -84,14 +84,16 @@ class ConnectClient:
         return sorted(str(name) for name in self._rest.ask("GET", "connectors").json())
 
     def connector(self, name: str) -> dict[str, str] | None:
-        """Return the effective configuration with its references, or None without a connector."""
+        """Return a connector's configuration, with references to secrets; None if there is none."""
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/config", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         return {str(key): str(value) for key, value in answer.json().items()}
 
     def validate(self, config: Mapping[str, str]) -> list[FieldProblem]:
-        """Make the worker check a configuration. The worker connects to the database for the check.
+        """Have the worker check a configuration, and return its objections.
+
+        The worker connects to the database for the check.
 
         Raises:
             ConnectError: The worker has no such plugin, or cannot validate.
@@ -112,7 +114,8 @@ class ConnectClient:
         """Create the connector, or change its configuration.
 
         The connector is stopped before its configuration is changed. So no task still has the
-        former configuration when the connector runs again. An equal configuration has no effect.
+        former configuration when the connector runs again. If the configuration is equal, this
+        method does nothing.
 
         Returns:
             Whether the configuration was new or changed.
@@ -141,7 +144,7 @@ class ConnectClient:
         return True
 
     def status(self, name: str) -> ConnectorStatus | None:
-        """Return the state of the connector and its tasks, or None without a connector."""
+        """Return the state of a connector and its tasks; None if there is no such connector."""
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/status", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -174,8 +177,8 @@ class ConnectClient:
             progress: Shows the wait.
 
         Raises:
-            ConnectError: The connector or a task failed (with the reason from its trace), or the
-                limit has passed.
+            ConnectError: The connector or a task failed, or the limit has passed. After a failure,
+                the error has the reason from the trace.
         """
 
         def ready(status: ConnectorStatus | None) -> bool:
@@ -188,12 +191,13 @@ class ConnectClient:
         """Check once that neither the connector nor a task has failed.
 
         Raises:
-            ConnectError: One has failed, with the reason from its trace.
+            ConnectError: The connector or a task has failed. The error has the reason from the
+                trace.
         """
         self._refuse_failed(self.status(name))
 
     def restart(self, name: str, *, only_failed: bool = True) -> None:
-        """Restart the connector and its tasks, or only those that have failed.
+        """Restart the connector and its tasks, or only those of them that have failed.
 
         The method returns when the worker no longer reports the same failure. If the connector
         fails again in the same way, the method returns after a few seconds.
@@ -213,7 +217,10 @@ class ConnectClient:
     def pause(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
     ) -> None:
-        """Pause the connector, which keeps its tasks, and wait until all are paused."""
+        """Pause the connector, and wait until it and all of its tasks are paused.
+
+        A paused connector keeps its tasks.
+        """
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/pause")
 
         def paused(status: ConnectorStatus | None) -> bool:
@@ -261,9 +268,9 @@ class ConnectClient:
 
         Args:
             name: The connector.
-            forget_offsets: Whether to delete the connector's stored position, too. If the position
-                stays, a later connector of the same name with a new slot finds a position that the
-                slot does not have.
+            forget_offsets: Whether to delete the connector's stored position, too. If it stays, and
+                a connector of the same name is created later with a new slot, that slot lacks the
+                stored position.
             progress: Shows the wait.
         """
         if self.status(name) is None:
@@ -283,7 +290,7 @@ class ConnectClient:
     def offset(self, name: str) -> Mapping[str, Any] | None:
         """Return the offset that Connect has stored for a connector with one source partition.
 
-        It is None before the first position, or without such a connector.
+        The result is None if Connect has stored none, or if there is no such connector.
         """
         path = f"connectors/{quote(name, safe='')}/offsets"
         answer = self._rest.ask("GET", path, missing_ok=True)
@@ -332,6 +339,18 @@ class ConnectClient:
         timeout_s: float | None,
         progress: Progress | None,
     ) -> ConnectorStatus:
+        """Wait until a connector's status is ready, and return the status.
+
+        Args:
+            name: The connector.
+            what: The aim of the wait, for messages: ``to run``.
+            ready: Returns whether a status ends the wait. It can raise an error to end the wait.
+            timeout_s: Limit for the wait, in seconds; ``connect.timeout_s`` if None.
+            progress: Shows the wait.
+
+        Raises:
+            ConnectError: The limit has passed.
+        """
         bound = self._timeout_s if timeout_s is None else timeout_s
         status: ConnectorStatus | None = None
 
@@ -357,6 +376,7 @@ class ConnectClient:
             )
 
     def _refuse_failed(self, status: ConnectorStatus | None) -> None:
+        """Raise an error if the connector or a task has failed."""
         if status is not None and status.failure is not None:
             raise self._failed_task_error(status, status.failure)
 

@@ -1,4 +1,4 @@
-"""Turns a Java stack trace into one sentence and a remedy."""
+"""Converts the Java stack trace of a failed connector into one sentence and a remedy."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def explain(trace: str) -> str:
 
 
 def remedy(trace: str, default: str) -> str:
-    """Return the remedy of a failure that has a known text, or otherwise ``default``."""
+    """Return the remedy for a failure with a known text, or ``default`` for any other failure."""
     for pattern, advice in _REMEDIES:
         if re.search(pattern, trace, re.IGNORECASE):
             return advice
@@ -137,6 +137,7 @@ def remedy(trace: str, default: str) -> str:
 
 
 def _headline(text: str) -> str:
+    """Return the message of one exception, in one line and without dumps of Java objects."""
     lines = []
     for line in text.splitlines():
         if line.lstrip().startswith("at "):

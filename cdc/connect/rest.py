@@ -1,4 +1,4 @@
-"""Requests to the REST API, with a time limit, retries, and errors that have a remedy."""
+"""Sends requests to Kafka Connect's REST API, with a time limit, retries and remedies."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _RETRIED_STATUS = frozenset({409, 429, 502, 503, 504})
 
 
 def rebalancing(status: int, text: str) -> bool:
-    """Whether a request was refused only because the workers' group rebalances.
+    """Return whether a request was refused only because the workers' group rebalances.
 
-    A refused request has no effect. The status is 409, or 500 if the request is to validate a
-    configuration.
+    A request that was refused for this reason has had no effect. The status is 409, or 500 if the
+    request was to validate a configuration.
     """
     return status == httpx.codes.CONFLICT or (
         status == httpx.codes.INTERNAL_SERVER_ERROR and "rebalance is expected" in text
@@ -35,7 +35,7 @@ class RestClient:
     """One worker's REST API. Safe to share among threads.
 
     Args:
-        config: Its address, and the login.
+        config: The worker's address, and the login.
         request_timeout_s: Limit for one request, in seconds.
     """
 
@@ -74,10 +74,10 @@ class RestClient:
             method: The HTTP method.
             path: Path and query under the worker's URL.
             body: The JSON body.
-            missing_ok: Accept an answer of 404.
+            missing_ok: Whether an answer with status 404 is returned, and not an error.
 
         Raises:
-            ConnectError: The worker is unreachable or refuses.
+            ConnectError: The worker is unreachable, or refuses the request.
         """
         answer = self.send(method, path, body)
         if missing_ok and answer.status_code == httpx.codes.NOT_FOUND:
@@ -112,7 +112,7 @@ class RestClient:
             ) from error
 
     def refused(self, answer: httpx.Response, method: str, path: str) -> ConnectError:
-        """Return the error for an answer that is not the expected one."""
+        """Return the error for an answer that refuses a request, or that is not JSON."""
         status = answer.status_code
         try:
             text = str(answer.json().get("message", ""))
@@ -134,7 +134,7 @@ class RestClient:
 
 
 class _TransientAnswerError(Exception):
-    """An answer that may be better after a retry."""
+    """An answer that refuses a request which can succeed if it is repeated."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.status_code)

@@ -1,4 +1,4 @@
-"""The reports of the REST API, as values."""
+"""What Kafka Connect reports about its workers, connectors and tasks, as values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Plugin:
-    """A connector plugin that the worker has."""
+    """A connector plugin of the worker: its Java class, its type and its version."""
 
     name: str
     kind: str
@@ -21,9 +21,9 @@ class Worker:
     Args:
         version: Version of Kafka Connect.
         kafka_cluster_id: Id of the worker's Kafka cluster.
-        plugins: Its connector plugins.
+        plugins: The worker's connector plugins.
         exactly_once: Whether exactly-once source support is enabled; None if the worker has no
-            connector of Debezium that could show it.
+            plugin of Debezium, with which this is found out.
     """
 
     version: str
@@ -46,7 +46,7 @@ class FieldProblem:
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """One task: its state and, if it failed, the trace."""
+    """The state of one task. If the task has failed, the stack trace is in ``trace``."""
 
     id: int
     state: str
@@ -56,7 +56,7 @@ class TaskStatus:
 
 @dataclass(frozen=True)
 class ConnectorStatus:
-    """A connector and its tasks."""
+    """The states of a connector and of its tasks."""
 
     name: str
     state: str
@@ -72,7 +72,7 @@ class ConnectorStatus:
 
     @property
     def failure(self) -> str | None:
-        """The trace of the connector or of the first task that failed; None if none failed."""
+        """The stack trace of the connector or of the first failed task; None if nothing failed."""
         if self.state == "FAILED":
             return self.trace or "the connector failed without a trace"
         for task in self.tasks:

@@ -25,8 +25,9 @@ OWN = tuple((SCHEMA, name) for name in (HEARTBEAT_TABLE, MARKER_TABLE))
 def entry(database: str, table: str) -> str:
     """Return the part of the list that matches one table.
 
-    Each character that is not an ASCII letter, a digit or ``_`` is written as its code. So no comma
-    of a name splits the list, no blank of a name is trimmed, and each character matches only itself.
+    Each character that is not an ASCII letter, a digit or ``_`` is written as its code. So a
+    comma in a name does not split the list, a blank at the end of a name is not trimmed, and each
+    character matches only itself.
     """
     return rf"{_quoted(database)}\.{_quoted(table)}"
 

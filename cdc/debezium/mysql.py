@@ -256,7 +256,9 @@ class Mysql:
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the position that covers exactly the transactions that are complete in Kafka.
+        """Return the position that covers all transactions that are complete in Kafka.
+
+        It does not cover a transaction of which only a part is in Kafka.
 
         Connect stores a file and a position, which are a place in the binlog:
 
@@ -297,8 +299,8 @@ class Mysql:
 def server_id(connector: str) -> int:
     """Return the server id by which the connector registers at the primary, as a replica does.
 
-    The id is a hash of the connector's name. So it is always the same, and another connector has
-    another id. It is far above the ids that people assign to servers.
+    The id is a hash of the connector's name. So it never changes, and two connectors practically
+    never have the same id. It is far above the ids that people assign to servers.
     """
     low, high = _SERVER_IDS
     digest = hashlib.sha256(connector.encode()).digest()

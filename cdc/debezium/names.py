@@ -91,8 +91,9 @@ class CaptureNames:
 
     @property
     def append(self) -> bool:
-        """Whether the tables are append tables, of which PostgreSQL publishes no other changes
-        than inserts and TRUNCATE.
+        """Whether the capture's tables are append tables.
+
+        PostgreSQL then publishes only inserts and TRUNCATE.
         """
         return is_append_tier(self.tier)
 
@@ -109,7 +110,7 @@ class CaptureNames:
 
     @property
     def transaction_topic(self) -> str:
-        """The topic in which an append tables' connector reports each transaction's begin and end."""
+        """The topic in which the connector of append tables reports the ends of transactions."""
         return f"{self.topic_prefix}.transaction"
 
     @property
@@ -142,7 +143,7 @@ class CaptureNames:
 
     @property
     def evidence_topics(self) -> tuple[str, ...]:
-        """The capture's topics whose records runs need later: none of tables, heartbeats, markers."""
+        """The capture's own topics except those of heartbeats and markers."""
         passing = (self.heartbeat_topic, self.marker_topic)
         return tuple(topic for topic in self.own_topics if topic not in passing)
 

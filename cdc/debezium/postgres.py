@@ -89,7 +89,7 @@ _RULES = AuditRules(
 
 
 class Postgres:
-    """PostgreSQL's connector. The publication selects the tables, and the slot keeps the log."""
+    """PostgreSQL's connector. The publication selects the tables; the slot retains the WAL."""
 
     connector_class = _CONNECTOR_CLASS
     settings_changed_while_running = FOLLOWED_SETTINGS

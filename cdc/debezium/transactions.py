@@ -126,7 +126,7 @@ class TransactionReader:
             yield from self._kafka.read(topic, partition, first, last, timeout_s=timeout_s)
 
     def _end(self, record: KafkaRecord) -> tuple[int, Lsn | None]:
-        """Return the transaction's id, and its end's position; None if the record is a beginning."""
+        """Return the transaction's id, and the position of its end; None at its beginning."""
         try:
             event = self._decoded(record)
             xid, _, position = str(event["id"]).partition(":")

@@ -1,7 +1,7 @@
-"""Tributary's access to Kafka outside Spark: topics, offsets, last records.
+"""Tributary's access to Kafka without Spark: topics, offsets and single records.
 
-Each call has a time limit and is retried while the failure is transient. One call reads the offsets
-of many topics, so a run over thousands of idle tables costs a few round trips.
+Each call has a time limit and is repeated while its failure is transient. One call reads the
+offsets of many topics, so a run over thousands of idle tables costs only a few round trips.
 """
 
 from __future__ import annotations

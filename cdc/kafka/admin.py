@@ -1,4 +1,4 @@
-"""Topics, their ids and policies, and offsets of many topics in one call."""
+"""The client for topics and offsets. One call reads the offsets of many topics."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LATEST_MS = 250_000_000_000_000
-"""The year 9892. A sender's clock may show any time, and Python's time ends before Kafka's."""
+"""The year 9892. A sender's clock can show any time, and Python's time ends before Kafka's."""
 _CONFIGS_AT_ONCE = 500
-"""Topics in one request for settings, since an answer has 5 KB for each topic."""
+"""The most topics in one request for settings, since an answer has 5 KB for each topic."""
 
 
 class KafkaAdmin:
@@ -60,13 +60,13 @@ class KafkaAdmin:
     ) -> TopicInfo:
         """Create a topic, or check that the existing one is suitable.
 
-        ``cleanup.policy`` is always ``delete``, since compaction would drop changes that the lake
-        has not read. If the policy is altered later, the compaction lag keeps all records until a
-        run sees the change. An existing topic is never altered.
+        A new topic has ``cleanup.policy=delete``, since compaction would drop changes that the lake
+        has not read. If somebody alters the policy later, the topic's compaction lag keeps all
+        records until a run sees this. An existing topic is never altered.
 
         Args:
             name: The topic.
-            partitions: Number of partitions; with more than one, the delete and the insert of a key
+            partitions: Number of partitions. With more than one, the delete and the insert of a key
                 change could be in different partitions.
             config: Topic settings that override those of ``kafka.topic``.
 
@@ -91,7 +91,7 @@ class KafkaAdmin:
         return existing
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Describe topics by name; those that do not exist are left out."""
+        """Describe topics, by name; topics that do not exist are left out."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
@@ -145,7 +145,11 @@ class KafkaAdmin:
         return found[topic]
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the effective settings of many topics; those that do not exist are left out."""
+        """Return the effective settings of many topics; missing topics are left out.
+
+        Raises:
+            KafkaError: The settings of a topic cannot be read.
+        """
         found, failed = self.topic_configs_each(topics)
         for error in failed.values():
             raise error
@@ -154,10 +158,12 @@ class KafkaAdmin:
     def topic_configs_each(
         self, topics: Iterable[str]
     ) -> tuple[dict[str, dict[str, str]], dict[str, KafkaError]]:
-        """Return the effective settings of many topics, and the errors of those with an error.
+        """Return the effective settings of many topics, and the errors of the other topics.
+
+        Topics that do not exist are left out of both.
 
         Raises:
-            KafkaError: None of several topics has an answer.
+            KafkaError: The settings of none of several topics can be read.
         """
         names = list(dict.fromkeys(topics))
         found: dict[str, dict[str, str]] = {}
@@ -183,7 +189,7 @@ class KafkaAdmin:
         return topic in found
 
     def start_offsets(self, topic: str) -> dict[int, int]:
-        """Return, per partition, the first offset that is still in the log."""
+        """Return, per partition, the first offset that the topic still has."""
         return self._of_one(topic, self.start_offsets_many([topic]))
 
     def stable_offsets(self, topic: str) -> dict[int, int]:
@@ -195,21 +201,22 @@ class KafkaAdmin:
         return self._of_one(topic, self.high_watermarks_many([topic]))
 
     def ends_many(self, topics: Iterable[str]) -> dict[str, dict[int, End]]:
-        """Return last stable offsets and leader epochs of many topics in one call."""
+        """Return last stable offsets and leader epochs of many topics, in one call."""
         return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def truncated(
         self, logs: Iterable[ReachedOffset], *, timeout_s: float | None = None
     ) -> dict[ReachedOffset, str | KafkaError | None]:
-        """Find partitions whose log was truncated below an offset that it had reached.
+        """Find partitions that were truncated below an offset that they had reached.
 
         Args:
-            logs: The offsets that the logs had reached.
-            timeout_s: Limit for all logs together, in seconds; by default the limit of one request.
+            logs: The offsets that the partitions had reached.
+            timeout_s: Limit for all partitions together, in seconds; by default the limit of one
+                request.
 
         Returns:
-            By log, a description of the truncation; None if there was none; an error if the leader
-            does not answer.
+            For each of ``logs``, a description of the truncation; None if there was none; an error
+            if the leader does not answer.
         """
         deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
         return records.truncated(self._client, logs, deadline=deadline)
@@ -229,8 +236,8 @@ class KafkaAdmin:
     def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
         """Return the send time of each topic's newest record, in one call.
 
-        Topics without records are left out. The time is by the sender's clock, unless the topic
-        uses the broker's.
+        Topics without records are left out. The time is by the sender's clock, unless the topic's
+        settings choose the broker's clock.
         """
         described, uncommitted = self.topics(topics), ck.IsolationLevel.READ_UNCOMMITTED
         found: dict[str, datetime] = {}
@@ -243,10 +250,10 @@ class KafkaAdmin:
         return found
 
     def latest_record(self, topic: str, *, timeout_s: float = 30.0) -> KafkaRecord | None:
-        """Return the newest committed record of a topic, or None if it does not hold any.
+        """Return the newest committed record of a topic; None if the topic has no record.
 
-        Transaction markers also take offsets, so the search goes backwards from the last stable
-        offset.
+        The markers of Kafka's transactions also take offsets, so the last offset need not be a
+        record. The search goes backwards from the last stable offset.
 
         Raises:
             KafkaError: The topic does not exist, or the search took longer than ``timeout_s``.
@@ -264,7 +271,7 @@ class KafkaAdmin:
             topic: The topic.
             partition: Its partition.
             start: First offset.
-            end: Offset after the last one.
+            end: Offset to stop before.
             timeout_s: Limit for the whole read, in seconds.
 
         Raises:
@@ -274,6 +281,7 @@ class KafkaAdmin:
         return records.read(self._client, topic, partition, start, end, deadline=deadline)
 
     def _topic_settings(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings of a new topic: those of ``kafka.topic``, and the given ones."""
         kept = {"retention.ms": str(self._topic.retention_ms)}
         if self._topic.max_message_bytes is not None:
             kept["max.message.bytes"] = str(self._topic.max_message_bytes)
@@ -288,6 +296,7 @@ class KafkaAdmin:
     def _configs(
         self, names: Sequence[str]
     ) -> tuple[dict[str, dict[str, str]], dict[str, KafkaError]]:
+        """Return the settings of existing topics, and the error of each topic that has one."""
         kind = ck_admin.ConfigResource.Type.TOPIC
         asked = [ck_admin.ConfigResource(kind, name) for name in names]
         found, failed = self._client.call_each(
@@ -320,7 +329,7 @@ class KafkaAdmin:
         )
 
     def _wait_for(self, name: str) -> TopicInfo:
-        """Wait for a new topic: the controller acknowledges it before all brokers know it."""
+        """Wait until all brokers know a new topic, which the controller acknowledges earlier."""
         found: TopicInfo | None = None
 
         def unknown() -> bool:
@@ -400,6 +409,7 @@ class KafkaAdmin:
     def _request_offsets(
         self, topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> list[tuple[ck.TopicPartition, ck_admin.ListOffsetsResultInfo]]:
+        """Request an offset of each partition once; partitions without an answer are left out."""
         asked = places(topics, spec)
         found = self._client.call(
             "list offsets",
@@ -411,6 +421,7 @@ class KafkaAdmin:
         return list(found.items())
 
     def _of_one(self, topic: str, found: Mapping[str, dict[int, int]]) -> dict[int, int]:
+        """Return the offsets of one topic; raise an error if the topic does not exist."""
         if topic not in found:
             raise missing(topic)
         return found[topic]

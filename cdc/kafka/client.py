@@ -1,4 +1,4 @@
-"""A connection to the cluster: settings, retries, and errors with a remedy."""
+"""Sends requests to the cluster, with a time limit, retries, and errors that have a remedy."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _NOT_ALLOWED = frozenset(
 
 
 class KafkaClient:
-    """The parts that all clients of one cluster share.
+    """The settings, the retries and the errors of all requests to one cluster.
 
     Args:
         config: Address of the cluster, and the login.
@@ -66,8 +66,8 @@ class KafkaClient:
         self.servers = config.bootstrap_servers
         self.last_error = ""
         self.renew: Callable[[], object] | None = None
-        """Refreshes the client's metadata. Without a refresh, a client uses old leaders and an old
-        controller for minutes, even if they are gone.
+        """Refreshes the client's metadata before a request is repeated. Without a refresh, a client
+        uses old leaders and an old controller for minutes, even if they are gone.
         """
         self.settings: dict[str, Any] = {
             **config.librdkafka_config(),
@@ -83,7 +83,13 @@ class KafkaClient:
         ignored: frozenset[int] = frozenset(),
         **context: Any,
     ) -> dict[_Key, _Value]:
-        """Send one request and collect its answers; retry while a failure is transient.
+        """Send one request and return its answers by key; retry while a failure is transient.
+
+        Args:
+            what: The request in words, for errors.
+            request: Sends the request. It returns a future for each key, for example each topic.
+            ignored: Codes of errors for which a key is left out of the result.
+            context: Facts for errors.
 
         Raises:
             KafkaError: A key has no answer. The error names the key's topic.
@@ -111,8 +117,8 @@ class KafkaClient:
                 is not repeated.
 
         Raises:
-            KafkaError: None of several keys has an answer, or the only key's error stays transient.
-                The cause is then the cluster, and not a single topic.
+            KafkaError: None of several keys has an answer, or the request has only one key and its
+                error stays transient. The cause is then the cluster, and not a single topic.
         """
         patient = not others_answer
         answers, failed = self._call(what, request, ignored, _none if patient else _never, {})
@@ -128,13 +134,13 @@ class KafkaClient:
         retried: Callable[[Mapping[_Key, _Value]], bool],
         context: Mapping[str, Any],
     ) -> tuple[dict[_Key, _Value], dict[_Key, KafkaError]]:
-        """Send one request; retry while all failures are transient, if the answers allow it.
+        """Send one request; retry while all failures are transient and ``retried`` allows it.
 
         Args:
             what: The request, for errors.
             request: Sends the request.
             ignored: Codes of errors for which a key is left out of the results.
-            retried: Returns whether the answers of other keys let the request be repeated.
+            retried: Returns, from the answers of the other keys, whether to repeat the request.
             context: Facts for errors.
         """
         tried, first = False, dict[str, Any]()
@@ -173,7 +179,7 @@ class KafkaClient:
         }
 
     def _remember(self, error: ck.KafkaError) -> None:
-        """Keep the reason of a failed connection; the waiting request reports only a time-out."""
+        """Keep the reason of a failed connection, since a request reports only its time-out."""
         self.last_error = error.str()
         _log.debug("Kafka client: %s", error.str())
 
@@ -203,14 +209,17 @@ class KafkaClient:
 
 
 def _always(_answers: Mapping[_Key, _Value]) -> bool:
+    """Repeat a request with transient failures, whatever other keys' answers are."""
     return True
 
 
 def _none(answers: Mapping[_Key, _Value]) -> bool:
+    """Repeat a request with transient failures only if no key has an answer."""
     return not answers
 
 
 def _never(_answers: Mapping[_Key, _Value]) -> bool:
+    """Do not repeat a request."""
     return False
 
 
@@ -223,7 +232,7 @@ def _topic_of(key: object) -> dict[str, str]:
 
 
 def is_transient(error: Exception) -> bool:
-    """Return whether the same request may succeed a moment later."""
+    """Return whether the same request can succeed a moment later."""
     return isinstance(error, ck.KafkaException) and error.args[0].code() in TRANSIENT
 
 

@@ -1,4 +1,4 @@
-"""The settings that let a topic drop unread changes."""
+"""Finds the settings by which a topic drops changes before runs have read them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Expiry:
-    """A topic's setting that may drop changes before a run has read them.
+    """A setting by which a topic can drop changes before a run has read them.
 
     Args:
-        setting: Its name.
-        needed: The value that it needs.
-        what: Its effect on changes.
+        setting: The setting's name.
+        needed: The value with which the topic keeps the changes for long enough.
+        what: The effect of the setting's present value, as a clause.
     """
 
     setting: str
@@ -23,7 +23,7 @@ class Expiry:
     what: str
 
     def remedy(self, topics: str) -> str:
-        """Return the remedy for topics, which the argument names as in ``topic t``."""
+        """Return the remedy for topics; ``topics`` names them in words, as in ``topic t``."""
         return f"Set {self.setting}={self.needed} on {topics}."
 
 
@@ -34,7 +34,7 @@ def kept_for(settings: Mapping[str, str]) -> str:
 
 
 def expiries(settings: Mapping[str, str], wanted_ms: int) -> Iterator[Expiry]:
-    """Yield the settings of a topic that drop records too early.
+    """Yield the settings by which a topic drops records too early.
 
     Args:
         settings: The topic's effective settings.
@@ -52,4 +52,5 @@ def expiries(settings: Mapping[str, str], wanted_ms: int) -> Iterator[Expiry]:
 
 
 def _kept_ms(settings: Mapping[str, str]) -> int:
+    """Return how long a topic keeps records, in milliseconds; -1 means forever."""
     return int(settings.get("retention.ms", "-1"))

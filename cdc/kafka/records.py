@@ -1,4 +1,4 @@
-"""Reading few records without Spark: a short range, or the newest record of a topic."""
+"""Reads a few records without Spark: a short range, or the newest record of a topic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAIL_WINDOW = 32
 
 @dataclass(frozen=True)
 class KafkaRecord:
-    """One record as bytes, with its place in the log."""
+    """One record as bytes, with its topic, partition and offset."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ def read(
         topic: The topic.
         partition: Its partition.
         start: First offset.
-        end: Offset after the last one.
+        end: Offset to stop before.
         deadline: When to give up, as a time of ``time.monotonic()``.
 
     Raises:
@@ -88,7 +88,18 @@ def newest(
     ends: Mapping[int, int],
     deadline: float,
 ) -> KafkaRecord | None:
-    """Return the newest committed record between first and last stable offsets, or None."""
+    """Return the newest committed record of a topic's partitions; None if they have none.
+
+    Args:
+        client: The cluster.
+        topic: The topic.
+        starts: First offset, per partition.
+        ends: Last stable offset, per partition.
+        deadline: When to give up, as a time of ``time.monotonic()``.
+
+    Raises:
+        KafkaError: The search took longer than the deadline.
+    """
     found: KafkaRecord | None = None
     for partition, end in ends.items():
         window = _TAIL_WINDOW
@@ -107,19 +118,20 @@ def newest(
 def truncated(
     client: KafkaClient, logs: Iterable[ReachedOffset], *, deadline: float
 ) -> dict[ReachedOffset, str | KafkaError | None]:
-    """Find partitions whose log was truncated below an offset that it had reached.
+    """Find partitions that were truncated below an offset that they had reached.
 
-    The client requests from each leader the end of the given epoch (OffsetForLeaderEpoch). If the
-    log was truncated below the offset, the epoch ends there, even if the log was refilled later.
+    The client requests from each leader the offset at which the given epoch ends
+    (OffsetForLeaderEpoch). If the partition was truncated below the offset that it had reached, the
+    epoch ends below this offset, even if the partition has got other records since.
 
     Args:
         client: The cluster.
-        logs: An offset that each partition's log had reached.
+        logs: For each partition, an offset that it had reached.
         deadline: When to give up, as a time of ``time.monotonic()``.
 
     Returns:
-        By log, a description of the truncation; None if there was none; an error if the leader does
-        not answer.
+        For each of ``logs``, a description of the truncation; None if there was none; an error if
+        the leader does not answer.
     """
     asked: dict[tuple[str | None, int | None], ReachedOffset] = {
         (one.topic, one.partition): one for one in logs
@@ -158,6 +170,7 @@ def truncated(
 
 
 def _consumer_settings(client: KafkaClient) -> dict[str, Any]:
+    """Return the settings of a consumer in a group of its own, for committed records."""
     return {
         **client.settings,
         "group.id": f"tributary-{uuid.uuid4()}",
@@ -198,4 +211,5 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 
 
 def _age_key(record: KafkaRecord) -> float:
+    """Return a record's time as a number; the larger number is the newer record."""
     return record.timestamp.timestamp() if record.timestamp is not None else 0.0

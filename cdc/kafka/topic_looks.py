@@ -1,4 +1,4 @@
-"""One look at many topics, in which a topic that cannot be read does not hide the others."""
+"""Reads the facts about many topics. A topic that cannot be read does not hide the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdc.runtime.waiting import wait_while
 
 _POLL_S = 0.1
 _ELECTION_S = 5.0
-"""Bound of the wait for the leaders of some topics while others have leaders, in seconds."""
+"""Bound of the wait for leaders, in seconds, if other topics have leaders."""
 
 
 def looks(
@@ -29,7 +29,7 @@ def looks(
         names: The topics.
 
     Returns:
-        By topic, what the look shows, or the error of a topic that cannot be read.
+        By topic, its facts, or the error if the topic cannot be read.
 
     Raises:
         KafkaError: None of several topics can be read.
@@ -39,7 +39,7 @@ def looks(
     def listed(
         topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> dict[str, dict[int, End]]:
-        """List offsets of topics; note the error of each topic that lacks one."""
+        """List offsets of topics; note the error of each topic with a missing offset."""
         seen: dict[str, dict[int, End]] = {name: {} for name in topics}
         asked = left = places(topics, spec)
         refused: dict[ck.TopicPartition, KafkaError] = {}
@@ -82,7 +82,7 @@ def looks(
 def _led(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
-    """Describe topics with a leader for each partition, and the errors of all others."""
+    """Describe the topics whose partitions all have leaders; return errors for the others."""
     infos: dict[str, TopicInfo] = {}
     failed: dict[str, KafkaError] = {}
     left: Sequence[str] = names
@@ -115,6 +115,7 @@ def _led(
 def _described(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
+    """Describe the topics that exist, and return the error of each that has one."""
     if not names:
         return {}, {}
     found, failed = client.call_each(
@@ -128,7 +129,7 @@ def _described(
 
 
 def described(name: str, topic: Any) -> TopicInfo:
-    """Return a topic as the cluster describes it."""
+    """Convert the cluster's description of a topic to our own type."""
     return TopicInfo(
         name,
         str(topic.topic_id),
@@ -141,7 +142,7 @@ def described(name: str, topic: Any) -> TopicInfo:
 def places(
     topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec
 ) -> dict[ck.TopicPartition, ck_admin.OffsetSpec]:
-    """Return a request for an offset of each partition."""
+    """Return the request for one offset of each partition of the topics."""
     return {
         ck.TopicPartition(topic.name, partition): spec
         for topic in topics.values()

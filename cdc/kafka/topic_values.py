@@ -1,4 +1,4 @@
-"""The cluster's facts about topics, as values."""
+"""The facts that a cluster reports about topics, as values."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.ms": str(2**63 - 1)}
-"""Settings that keep every record of a topic with compaction, until a run sees the compaction."""
+"""Settings by which a compacted topic keeps every record, until a run sees the compaction."""
 
 
 def never_compacted(settings: Mapping[str, str]) -> bool:
-    """Return whether compaction keeps every record of a topic with these settings."""
+    """Return whether a topic with these settings keeps every record, even if it is compacted."""
     (lag, *_) = NEVER_COMPACTED
     return int(settings.get(lag, "0")) >= int(NEVER_COMPACTED[lag])
 
@@ -36,7 +36,10 @@ class TopicInfo:
 
 @dataclass(frozen=True)
 class End:
-    """The end of a partition's log, with the epoch of the leader that reports it, if it has one."""
+    """The end offset of a partition, and the epoch of the leader that reports this offset.
+
+    The epoch is None if the leader reports no epoch.
+    """
 
     offset: int
     epoch: int | None
@@ -48,8 +51,8 @@ class TopicLook:
 
     Args:
         info: The topic as the cluster describes it.
-        earliest: First offset that is still in the log, per partition.
-        ends: The stable end, per partition.
+        earliest: First offset that the topic still has, per partition.
+        ends: Last stable offset and the leader's epoch, per partition.
     """
 
     info: TopicInfo
@@ -59,13 +62,13 @@ class TopicLook:
 
 @dataclass(frozen=True)
 class ReachedOffset:
-    """An offset that a partition's log had reached.
+    """An offset that a partition had reached.
 
     Args:
         topic: The topic.
-        partition: Its partition.
-        offset: The offset that the log had reached.
-        epoch: The leader epoch at that time.
+        partition: The partition's number.
+        offset: The offset that the partition had reached.
+        epoch: The epoch of the partition's leader at that time.
     """
 
     topic: str
@@ -75,5 +78,5 @@ class ReachedOffset:
 
 
 def leader_epochs(ends: Mapping[int, End]) -> dict[int, int]:
-    """Return the epoch of each partition's leader; partitions without an epoch are left out."""
+    """Return the leader's epoch, per partition; partitions without an epoch are left out."""
     return {partition: end.epoch for partition, end in ends.items() if end.epoch is not None}
