@@ -1,1 +1,1 @@
-"""Whether a table is captured, and whether its stream still follows from the lake."""
+"""Finds out whether a table is captured, and whether its stream continues from the lake."""

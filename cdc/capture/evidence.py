@@ -1,8 +1,8 @@
 """The facts that decide whether a source's changes are captured.
 
 `cdc.capture.gathering` gathers the facts once per capture, and `cdc.capture.judgement` judges them.
-If a server does not answer, its error takes the place of the answer. The answers of the other
-servers are judged nevertheless.
+If a server does not answer, the evidence has the server's error in place of the answer. The answers
+of the other servers are judged nevertheless.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Answer: TypeAlias = T | TributaryError
-"""The answer of a server, or the error if it does not answer."""
+"""The answer of a server, or its error if the server does not answer."""
 
 
 def known(answer: Answer[T]) -> T:
@@ -50,7 +50,7 @@ class CleanupPolicy:
 
     @property
     def compacted(self) -> bool:
-        """Whether Kafka may drop a record because a later record has the same key."""
+        """Whether Kafka can drop a record because a later record has the same key."""
         return "compact" in self.policy
 
 
@@ -94,7 +94,8 @@ class SignsOfLife:
         beat_age_s: Age of the newest heartbeat in seconds; None if the topic has no heartbeat.
             Negative if the heartbeat's time is ahead of this machine's clock.
         sends: Whether a heartbeat or another record was sent recently. Other records count, since a
-            heartbeat is a row in the log: it comes only after a long transaction or a backlog.
+            heartbeat is itself a change in the source's log. During a long transaction or a
+            backlog, the connector sends the changes before it, and the heartbeat last.
         remedy: What to do if the connector sends nothing.
     """
 
@@ -110,7 +111,7 @@ class ConnectorFacts:
 
     Args:
         effective: The connector's configuration, with references in place of secrets.
-        wrong: The connector's settings that lose or alter changes.
+        wrong: The settings by which the connector could lose or alter changes.
         listed: The tables in the connector's include list; None if a publication selects the
             tables.
         health: The state of the connector and its tasks; None if it was deleted meanwhile.
@@ -134,19 +135,19 @@ class CaptureEvidence:
     Args:
         names: The capture's publication, slot and connector.
         log: The health of the source's log for this capture.
-        lost: Why uncaptured changes are gone from the log; None if no change is gone.
+        lost: Why uncaptured changes are gone from the source's log; None if no change is gone.
         unreadable: Why the connector cannot read the retained log any further; None if it can.
         obstacles: Reasons why changes of all tables are not captured in full, one sentence each.
-        server: The primary.
-        topics: The cleanup policies of the capture's own topics, which have facts that no table's
-            topic has.
+        server: The identity of the primary.
+        topics: By topic, the cleanup policies of the capture's `evidence_topics`. Their records are
+            in no other topic.
         connector: The connector; None if there is none.
-        stored: The position that Connect has stored, read after the log; None if there is none.
+        stored: The position that Connect has stored, read after ``log``; None if there is none.
         statements: The DDL statements that the connector has reported; None if its kind reports
-            none, or if they were not requested.
-        starts: Offsets in the topic of statements at which the connector started without a stored
-            position.
-        life: Whether the connector sends changes; None if this was not requested.
+            none, or if the caller did not request them.
+        starts: Offsets in the topic of DDL statements at which the connector started without a
+            stored position.
+        life: Whether the connector sends changes; None if the caller did not request this.
         strays: By table, the topics with the table's name that belong to no table. Only runs look
             for such topics.
     """
@@ -197,5 +198,5 @@ class CaptureEvidence:
 
     @property
     def stored_position(self) -> LogPosition | None:
-        """The position that Connect has stored; None if it is not known."""
+        """The position that Connect has stored; None if there is none, or Connect is away."""
         return None if isinstance(self.stored, TributaryError) else self.stored

@@ -1,4 +1,4 @@
-"""Gathers the evidence of captures, once per capture."""
+"""Gathers the evidence of captures from the servers, once for each capture."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ T = TypeVar("T")
 
 
 class _ServerQueries(Generic[S]):
-    """Queries one server; after its first error, returns that error for all further queries.
+    """Queries one server until its first error; further queries get the same error at once.
 
-    Otherwise, a server that is down would cost one time-out per query.
+    Otherwise, a server that is down would cost one time-out for each query.
 
     Args:
         opened: Opens the server's client.
@@ -66,6 +66,7 @@ class _ServerQueries(Generic[S]):
         self._away: TributaryError | None = None
 
     def ask(self, look: Callable[[S], T]) -> Answer[T]:
+        """Return the answer to a query, or the server's first error."""
         if self._away is None:
             try:
                 return look(self._opened())
@@ -103,9 +104,9 @@ def gather(
         names: The capture.
         servers: The servers.
         exactly_once: Whether the connector must write to Kafka in transactions.
-        definitions: Returns the statements that connectors have reported, as read by this process;
-            None leaves the statements out.
-        life: Looks for signs that the connector sends changes; None leaves these signs out.
+        definitions: Returns this process's reader of the DDL statements that connectors report;
+            None leaves the statements out of the evidence.
+        life: Finds out whether the connector sends changes; None leaves this out of the evidence.
     """
     database, workers = _ServerQueries(servers.source), _ServerQueries(servers.connect)
     topics = _ServerQueries(servers.kafka)
@@ -153,8 +154,8 @@ class Captures:
     def evidence(self, record: TableRecord) -> CaptureEvidence:
         """Return the evidence of a table's capture, and count a loss that the evidence shows.
 
-        An error of Connect is not raised: while Connect is down or the connector is deleted, the
-        records in Kafka are correct and the source retains the later changes.
+        An error of Connect is not raised. While Connect is down or the connector is deleted, the
+        records in Kafka are correct, and the source retains the later changes.
 
         Raises:
             TributaryError: The primary, Kafka or the registry does not answer. Later calls raise
@@ -202,7 +203,7 @@ class Captures:
         return self.evidence(record)
 
     def _records(self, names: CaptureNames) -> list[TableRecord]:
-        """Return the tables of a capture; all captures share one read of the state store."""
+        """Return the records of a capture's tables; all captures share one read of the store."""
         if self._plan is None:
             self._plan = self._context.store.tables()
         of = (names.source, names.tier)
@@ -211,7 +212,10 @@ class Captures:
     def _strays(
         self, names: CaptureNames, records: Sequence[TableRecord]
     ) -> dict[TableId, list[str]]:
-        """Find topics that result from a renamed schema; none if a server does not answer."""
+        """Find the topics that a renamed schema has left; none if a server does not answer.
+
+        `cdc.capture.strays` explains such topics.
+        """
         context = self._context
         began = {one.table: one.attempt.started_at for one in records if one.attempt is not None}
         if names.reports_definitions or not began:
@@ -231,7 +235,7 @@ class Captures:
         return written_since(found, sent, began)
 
     def statements(self, record: TableRecord) -> list[DefinitionChange]:
-        """Return the statements on a table that its connector has reported.
+        """Return the DDL statements on a table that its connector has reported.
 
         Raises:
             TributaryError: A server did not answer.
@@ -240,12 +244,12 @@ class Captures:
         return self._statements[record.table.source, record.tier].of(record.table)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
-        """Return the losses that were known when the evidence of a table's capture was gathered."""
+        """Return the counted losses, by scope, as of the time when the evidence was gathered."""
         return self._losses[record.table.source, record.tier]
 
 
 def _warn_of_unknown(evidence: CaptureEvidence) -> None:
-    """Log which facts Connect did not give, and whether the connector is missing."""
+    """Log a warning if Connect did not answer, or if the connector does not exist."""
     name = evidence.names.connector
     for error in evidence.errors:
         if isinstance(error, ConnectError):
@@ -260,6 +264,7 @@ def cleanup_policy(settings: Mapping[str, str]) -> CleanupPolicy:
 
 
 def _cleanup_policies(kafka: KafkaAdmin, names: CaptureNames) -> dict[str, CleanupPolicy]:
+    """Return the cleanup policies of the capture's `evidence_topics`, by topic."""
     found = kafka.topic_configs(names.evidence_topics)
     return {topic: cleanup_policy(settings) for topic, settings in found.items()}
 
@@ -275,6 +280,7 @@ def _reported_statements(
 def _definition_changes(
     statements: Answer[ReportedStatements | None],
 ) -> tuple[DefinitionChange, ...]:
+    """Return the reported statements; none if they are not known."""
     return statements.changes if isinstance(statements, ReportedStatements) else ()
 
 
@@ -294,7 +300,7 @@ def _connector_facts(
 
 
 def health(status: ConnectorStatus | None) -> ConnectorHealth | None:
-    """Explain the state of a connector, without secrets.
+    """Return a connector's state with the reason and the remedy of a failure, without secrets.
 
     Args:
         status: The connector's state; None if there is no connector.

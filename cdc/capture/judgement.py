@@ -37,11 +37,11 @@ class Severity(Enum):
     LOST = "lost"
     """Changes that were not captured are gone."""
     INCOMPLETE = "incomplete"
-    """Changes may be missing from the topics, or altered."""
+    """Changes could be missing from the topics, or could be altered there."""
     WAITING = "waiting"
-    """Changes wait in the log until an operator acts."""
+    """Changes wait in the source's log until an operator acts."""
     UNKNOWN = "unknown"
-    """A server does not answer."""
+    """A server does not answer, so its facts are not known."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def of_table(
 
 
 def follows(record: TableRecord) -> bool:
-    """Whether a table's lake table follows its stream, now or once the table is resumed."""
+    """Return whether the lake table follows the stream, now or as soon as it is resumed."""
     return (record.resume_to or record.state) in (State.CATCHING_UP, State.INCREMENTAL)
 
 
@@ -128,7 +128,7 @@ def of_stream(
 
 
 def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:
-    """Judge a topic's cleanup: compaction drops changes that a run may not have read."""
+    """Judge a topic's cleanup policy; compaction can drop changes before a run reads them."""
     if policy.compacted:
         spared = policy.lagging
         yield Finding(
@@ -145,13 +145,13 @@ def why_silent(
 ) -> Finding | None:
     """Return the reason why a capture sends no changes; None if it sends changes.
 
-    The tables' topics alone do not show this: they get no records either if the tables have no
-    changes.
+    The tables' topics alone do not show this, since they also get no records while the tables have
+    no changes.
 
     Args:
         names: The capture.
         health: The state of the capture's connector; None if there is none.
-        life: Whether the connector sends changes; None if this was not requested.
+        life: Whether the connector sends changes; None if the caller does not know this.
     """
     name = f"connector {names.connector}"
     if isinstance(health, TributaryError):
@@ -170,7 +170,7 @@ def why_silent(
 
 
 def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> Finding | None:
-    """Judge the signs of life of a connector whose state shows no problem."""
+    """Return a finding if a connector sends nothing although its state shows no problem."""
     if life is None or life.sends:
         return None
     if life.beat_age_s is None:
@@ -183,7 +183,7 @@ def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> 
 
 
 def stopping(findings: Sequence[Finding]) -> list[str]:
-    """Return the messages of the findings that make a table's stream unreliable."""
+    """Return the messages of the findings for which a run stops a table."""
     grave = (Severity.LOST, Severity.INCOMPLETE)
     return [finding.message for finding in findings if finding.severity in grave]
 

@@ -1,9 +1,10 @@
 """Checks that a binlog's connector has the same definition of a table as the catalog.
 
 In the binlog, a row's values have no names, and its text is bytes. The connector takes the name,
-type and character set of each value from its own definition of the table, which it derives from the
-DDL statements in the binlog. Some statements have another effect on the server: an IF NOT EXISTS
-that does nothing there, or a default character set that the connector ignores. From then on, the
+type and character set of each value from its own definition of the table. It derives this
+definition from the DDL statements in the binlog. Some statements have one effect on the server and
+another on the connector's definition. Examples are an IF NOT EXISTS that does nothing on the
+server, and a default character set that the connector ignores. After such a statement, the
 connector assigns values to the wrong columns or misreads them, without an error. A new copy of the
 table does not repair the connector's definition.
 """
@@ -36,9 +37,7 @@ _NAMES = {
     **dict.fromkeys(("national varchar", "national character varying"), "varchar"),
     **dict.fromkeys(("nchar varchar", "nchar varying", "national char varying"), "varchar"),
 }
-"""Other names of types in statements. The connector reads their values like those of the plain
-name.
-"""
+"""By synonym of a type in statements, the type's plain name. The connector reads both alike."""
 _SIGNS = frozenset({"unsigned", "signed", "zerofill"})
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -52,7 +51,7 @@ _SHAPES = frozenset(
 _ENUMS = frozenset({"enum", "set"})
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4"})
 _FLOAT_DIGITS = 24
-"""Above this number of binary digits, ``float(n)`` is a double."""
+"""If n is above this number of binary digits, ``float(n)`` is a double."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +155,7 @@ def _remedy(table: TableId, what: str) -> str:
 
 
 def _same_form(read: _Form, actual: _Form) -> bool:
+    """Return whether the connector reads values as the catalog's type requires."""
     # JSON is MariaDB's name for a text type. The connector reads its values as UTF-8.
     if read.kind == "json" and actual.kind == "text":
         return actual.charset == "utf8"
@@ -167,6 +167,7 @@ def _form_text(form: _Form, nullable: bool) -> str:
 
 
 def _of_connector(column: KnownColumn) -> _Form:
+    """Return the form of a column in the connector's definition."""
     words = column.type_name.lower().split()
     unsigned = "unsigned" in words or "zerofill" in words
     plain = [word for word in words if word not in _SIGNS]
@@ -180,6 +181,7 @@ def _of_connector(column: KnownColumn) -> _Form:
 
 
 def _of_catalog(column: SourceColumn) -> _Form:
+    """Return the form of a column in the catalog."""
     kind = column.type
     if not isinstance(kind, MysqlType):
         raise TypeError(f"column {column.name} is not of MySQL or MariaDB: {kind}")
@@ -193,6 +195,7 @@ def _of_catalog(column: SourceColumn) -> _Form:
 def _form(
     name: str, sizes: tuple[int, ...], charset: str, *, labels: tuple[str, ...], unsigned: bool
 ) -> _Form:
+    """Return the form of a type. Types whose values are read alike have equal forms."""
     if name in _INTEGERS:
         return _Form(name, unsigned=unsigned)
     if name in TEXTS:
@@ -215,5 +218,6 @@ def _form(
 
 
 def _label(quoted: str) -> str:
+    """Return the label of an enum or a set without its quotes and escapes."""
     inside = quoted[1:-1].replace("''", "'")
     return inside.replace("\\'", "'").replace("\\\\", "\\")

@@ -1,7 +1,7 @@
 """Checks that a table's stream continues from the lake, and that the lake can follow the catalog.
 
 These functions only judge facts that the caller has gathered. They query nothing and repair
-nothing. Each doubt stops the table, and the error names the gap.
+nothing. Each doubt raises an error that names the gap, and the error stops the table.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TopicFacts:
 
     @property
     def compacted(self) -> bool:
-        """Whether Kafka may drop a record because a later record has the same key."""
+        """Whether Kafka can drop a record because a later record has the same key."""
         return "compact" in self.policy
 
 
@@ -70,8 +70,8 @@ def check_topic(
         now: The current facts of the topic.
 
     Raises:
-        LostHistoryError: The topic was recreated, lacks records, or may have gaps from compaction.
-            The error names the gap.
+        LostHistoryError: The topic was recreated, lacks records, or could have gaps from
+            compaction. The error names the gap.
         CaptureError: The topic is compacted, but has not lost a record yet.
     """
     if now.id is None:
@@ -133,7 +133,11 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
 
 
 def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
-    """Refuse compaction, which drops deletes and also values that later events of a key omit."""
+    """Refuse a compacted topic.
+
+    Compaction drops deletes. It also drops the only event with a value that later events of the
+    same key do not repeat.
+    """
     if not now.compacted:
         return
     what = f"topic {topic} has cleanup.policy={now.policy}"
@@ -159,7 +163,7 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
     Raises:
         CaptureError: The server lacks the row that identifies it.
         LostHistoryError: The server or its timeline is another one. A new primary lacks the slot,
-            so changes around the switch may be in no topic.
+            so changes around the switch could be in no topic.
     """
     if known is None or now is None:
         return
@@ -193,8 +197,8 @@ class Rests:
         view: The view that was copied.
         reads_upto: R of the copy, as text.
         committed: The position of the newest commit, as text.
-        statements_upto: End offset of the topic of DDL statements before O; None without such a
-            topic.
+        statements_upto: End offset of the connector's topic of DDL statements, recorded before O;
+            None if the connector has no such topic.
         statements_topic_id: UUID of that topic when O was recorded.
     """
 
@@ -243,14 +247,14 @@ def check_stream(
 def rests_on(
     source: SourceLog, reads_upto: str | None, committed: str | None
 ) -> LogPosition | None:
-    """Return the position up to which a lake table has the log; None if it is not known.
+    """Return the position up to which a lake table has the changes; None if it is not known.
 
     Args:
         source: The source, which parses positions.
         reads_upto: R of the copy, as text.
-        committed: The position of the newest commit, as text. R alone is as old as the copy: a
-            server that was restored to an earlier state may be behind the newest commit and not
-            behind R.
+        committed: The position of the newest commit, as text. R alone is not enough, since it is as
+            old as the copy. A server that was restored to an earlier state can be behind the newest
+            commit although it is not behind R.
     """
     known = [source.position(text) for text in (reads_upto, committed) if text]
     return known[0].joined(known[-1]) if known else None
@@ -263,13 +267,13 @@ def check_log(
     stored: LogPosition | None = None,
     recorded: LogPosition | None = None,
 ) -> None:
-    """Check that the log still has everything that the connector has not captured.
+    """Check that the source's log still has everything that the connector has not captured.
 
     Args:
         table: The table.
-        log: The health of the log for the table's capture.
+        log: The health of the source's log for the table's capture.
         stored: The position that Connect has stored; None if it is not known.
-        recorded: The position up to which the lake table has the log; None if it is not known.
+        recorded: The position up to which the lake table has the changes; None if it is not known.
 
     Raises:
         LostLogError: The log lacks uncaptured changes.
@@ -285,7 +289,7 @@ def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | N
         table: The table.
         starts: Offsets in the topic of DDL statements at which the connector started without a
             stored position.
-        statements_upto: End offset of that topic before O; None without such a topic.
+        statements_upto: End offset of that topic, recorded before O; None without such a topic.
 
     Raises:
         LostHistoryError: The connector has started without its stored position. The changes before
@@ -304,9 +308,9 @@ def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | N
 
 
 def check_statements(table: TableId, rests: Rests, evidence: CaptureEvidence) -> None:
-    """Check that the topic of DDL statements has every statement since O.
+    """Check that the connector's topic of DDL statements has every statement since O.
 
-    Some changes of a table send no event, and only their statement shows them.
+    Some changes of a table have no event, so only their DDL statement shows them.
 
     Args:
         table: The table.
@@ -337,7 +341,7 @@ def check_capture(table: TableId, problems: Sequence[str]) -> None:
     """Refuse a table whose capture has a problem.
 
     Raises:
-        LostEventsError: There is a problem; changes may be missing from the topic.
+        LostEventsError: There is a problem, so changes could be missing from the topic.
     """
     if problems:
         what = f"changes of table {table} are not captured in full: {'; '.join(problems)}"
@@ -347,18 +351,18 @@ def check_capture(table: TableId, problems: Sequence[str]) -> None:
 def check_changes(
     table: TableId, changes: Sequence[Change], on_schema_change: str
 ) -> tuple[str, ...]:
-    """Check that the lake can follow schema changes, and that the policy allows it.
+    """Check that the lake can follow the table's schema changes, and that the policy allows it.
 
     Args:
         table: The table.
-        changes: The result of `schemas.evolution.diff`.
-        on_schema_change: The table's policy.
+        changes: The schema changes, from `schemas.evolution.diff`.
+        on_schema_change: The table's setting of that name, which is the policy.
 
     Returns:
         Warnings for the operator, one sentence each.
 
     Raises:
-        LostEventsError: Rows may have changed without any event.
+        LostEventsError: Rows could have changed without any event.
         SchemaChangeError: A change cannot be applied in place.
         PausedByPolicyError: The lake could follow, but the policy requires an operator's decision.
     """
@@ -393,6 +397,7 @@ def _listed(changes: Sequence[Change]) -> str:
 def _lost_history(
     table: TableId, what: str, kind: type[LostHistoryError] = LostHistoryError, **context: Any
 ) -> LostHistoryError:
+    """Return the error for a stream that does not continue from the lake."""
     return kind(
         f"the stream of table {table} no longer continues from the lake: {what}",
         remedy=f"Copy the table again: `tributary bootstrap {table}`. Until then readers keep what"

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RETRY = "run `tributary retry` for one of its tables"
-"""The instruction for an operator who is to restart a connector."""
+"""The instruction, in a remedy, by which an operator restarts a connector."""
 _LOOK_S = 5.0
 
 
 @dataclass(frozen=True)
 class FailedConnector:
-    """A connector or task that has failed.
+    """A connector that has failed, or that has a failed task.
 
     Args:
         reason: The failure, its cause, and the number of restarts so far.
@@ -64,7 +64,7 @@ def restart_failed(
 
 
 def explained(name: str, trace: str) -> FailedConnector:
-    """Return a connector's failure without restarting it."""
+    """Return the reason and the remedy of a connector's failure; do not restart it."""
     reason = f"connector {name} failed: {redact(failures.explain(trace))}"
     remedy = failures.remedy(trace, f"Correct the cause; to restart it at once, {RETRY}.")
     return FailedConnector(reason, remedy, given_up=False)
@@ -73,13 +73,14 @@ def explained(name: str, trace: str) -> FailedConnector:
 class Recovery:
     """Restarts a failed connector while a command waits for its changes.
 
-    No run checks the connector during such a wait. Without restarts, one transient failure (a
-    broken connection, a Kafka transaction that timed out) would fill the wait up to its bound.
+    No run checks the connector during such a wait. Without restarts, the command would wait until
+    its bound after one transient failure, such as a broken connection or a Kafka transaction that
+    timed out.
 
     Args:
         connect: Kafka Connect.
-        leases: Leases of captures. A process that changes a capture holds the capture's lease,
-            and may stop the connector for a moment.
+        leases: Leases of captures. A process that changes a capture holds the capture's lease.
+            Such a process can have stopped the connector for a moment.
         restarts: The restarts so far.
     """
 
@@ -121,11 +122,13 @@ class Recovery:
             return restart_failed(self._connect, self._restarts, name, trace)
 
     def _failure_reason(self, name: str) -> str | None:
+        """Return the stack trace of a connector's failure; None if it has not failed."""
         status = self._connect.status(name)
         return None if status is None else status.failure
 
 
 def _restarts_text(tried: Restarted) -> str:
+    """Describe for people how often a connector was restarted, and when it is next."""
     if tried.next_at is None and tried.times >= LIMIT:
         return f"restarted {tried.times} times in a row, and not again by itself"
     again = (

@@ -1,7 +1,7 @@
-"""Counts the losses of captures, so that a table stops for a loss that no run of it has seen.
+"""Counts losses of changes, so that a table also stops for a loss that its own runs did not see.
 
 No run checks a table while it is copied, PAUSED or FAILED. So every process that sees a loss counts
-it in the state store. Later, each table compares the count with the count before its O.
+it in the state store. Later, the run of each table compares the count with the count before its O.
 """
 
 from __future__ import annotations
@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 
 class RememberedLossError(LostHistoryError):
-    """A loss since the table's O that another table's run, or a command, has seen."""
+    """A loss since the table's O that the run of another table, or a command, has seen."""
 
 
 def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None:
-    """Count a loss of a capture, or of one table, if the findings show one.
+    """Count a loss if the findings show one.
+
+    Args:
+        losses: The counts in the state store.
+        scope: What the findings are about: the resource of a capture, or a table.
+        findings: The findings.
 
     Raises:
         StateError: The state store cannot be used.
@@ -34,7 +39,7 @@ def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None
 
 
 def times(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> int:
-    """Return the number of losses so far of a table and of its whole capture."""
+    """Return how many losses were counted for a table and its whole capture, in total."""
     return sum(loss.times for loss in _of(seen, names, table))
 
 
@@ -65,10 +70,10 @@ def check_losses(seen: Mapping[str, Loss], names: CaptureNames, record: TableRec
 def of_losses(
     seen: Mapping[str, Loss], names: CaptureNames, record: TableRecord
 ) -> Iterator[Finding]:
-    """Judge whether the next run stops a table for a loss that someone has seen.
+    """Judge whether the next run stops a table for a loss that any process has counted.
 
     Args:
-        seen: The losses.
+        seen: The counted losses, by scope.
         names: The table's capture.
         record: The table.
     """
@@ -81,4 +86,5 @@ def of_losses(
 
 
 def _of(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> list[Loss]:
+    """Return the counted losses of a table and of its whole capture."""
     return [seen[scope] for scope in (names.resource, str(table)) if scope in seen]

@@ -1,4 +1,4 @@
-"""Looks for signs that a connector sends changes: its heartbeats, or other records."""
+"""Finds out from recent heartbeats or other records whether a connector sends changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def look(
     kafka: KafkaAdmin, names: CaptureNames, topics: Sequence[str], interval_ms: int
 ) -> SignsOfLife:
-    """Look for signs of life of one capture, in two calls at most.
+    """Find out whether a capture's connector sends changes, in two calls of Kafka at most.
 
     Args:
         kafka: The cluster.
@@ -38,14 +38,14 @@ def signs(
     beat: datetime | None,
     flows: Callable[[float], bool],
 ) -> SignsOfLife:
-    """Return the signs of life of one capture.
+    """Return the facts that show whether a capture's connector sends changes.
 
     Args:
         names: The capture.
         interval_ms: Interval between two heartbeats, in milliseconds.
         beat: Time of the newest heartbeat; None if there is none.
-        flows: Returns whether another record was sent within a number of seconds. Called only if no
-            heartbeat was sent within this bound.
+        flows: Returns whether any record was sent in the last seconds, whose number is the
+            argument. It is called only if no heartbeat was sent in these seconds.
     """
     bound_s = silence_bound_s(interval_ms)
     age = None if beat is None else (datetime.now(timezone.utc) - beat).total_seconds()
@@ -54,7 +54,7 @@ def signs(
 
 
 def any_lately(kafka: KafkaAdmin, topics: Sequence[str], bound_s: float) -> bool:
-    """Return whether a record of any of the topics was sent within the bound, in seconds.
+    """Return whether a record of any of the topics was sent in the last ``bound_s`` seconds.
 
     Raises:
         KafkaError: The cluster does not answer.

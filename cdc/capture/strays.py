@@ -1,9 +1,10 @@
-"""Finds topics that a connector has created for tables that do not exist.
+"""Finds topics to which a connector sent a table's changes while its schema had another name.
 
-If a connector starts while a schema is renamed (ALTER SCHEMA ... RENAME), it sends a table's
-changes to the topic of the table's name at that time. It continues after the schema has its former
-name again, until the next start or until the table is altered. The catalog does not show this: a
-repeated GRANT changes the same catalog row.
+If a connector starts while a schema has another name (ALTER SCHEMA ... RENAME), it sends a table's
+changes to the topic of the table's name at that time. It goes on doing so after the schema has got
+its first name back, until the connector starts again or the table is altered. The catalog does not
+show that the schema had another name. The rename changes the schema's row in the catalog, but so
+does a repeated GRANT.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def stray_topics(
     topics: Iterable[str],
     known: Collection[str],
 ) -> dict[TableId, list[str]]:
-    """Find topics with a table's name, under the capture's prefix, that no known table has.
+    """Find topics with the capture's prefix and a table's name that belong to no known table.
 
     Args:
         names: The capture.
@@ -54,7 +55,7 @@ def written_since(
 ) -> dict[TableId, list[str]]:
     """Return the stray topics with a record from after the start of a table's attempt.
 
-    The copy contains the changes in the other stray topics, which are older.
+    The other stray topics have only older changes, and the table's copy contains these.
 
     Args:
         strays: The stray topics of each table.

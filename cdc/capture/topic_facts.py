@@ -1,4 +1,4 @@
-"""Reads the facts about topics, in each run once for all tables."""
+"""Reads the facts about topics, and checks topics whose partitions have new leaders."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _LEADERS_S = 10.0
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts | KafkaError]:
     """Read the current facts of topics, without their settings, in three calls.
 
-    A topic that cannot be read, because it has no leader or no ACL, has its error. Only the run of
-    its table raises this error.
+    If a topic cannot be read, for lack of a leader or an ACL, the result for it is its error. Only
+    the run of its table raises this error.
 
     Raises:
         KafkaError: The cluster does not answer.
@@ -76,7 +76,8 @@ def still_in_topic(
     """Check that the topic continues from the offsets that the lake has read.
 
     A leader keeps every record that it has shown as committed. So only partitions with a new leader
-    are checked: the new leader may have lacked records, or may have an older disk.
+    are checked for lost records. The new leader could have lacked records, or could have an older
+    disk.
 
     Args:
         context: The runs' context.
@@ -129,7 +130,10 @@ def cut_off(
     Args:
         context: The runs' context.
         idle: Tables whose topics end where their last commits did.
-        topics: The topics.
+        topics: By topic, its current facts, or the error if it could not be read.
+
+    Returns:
+        The tables whose topics were truncated.
     """
     asked: dict[ReachedOffset, TableRecord] = {}
     facts = {name: now for name, now in topics.items() if not isinstance(now, KafkaError)}
@@ -149,7 +153,7 @@ def cut_off(
 
 
 def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
-    """Return the record with the current leaders' epochs, where a partition has a leader."""
+    """Return the record with the current leaders' epochs, for the partitions with a leader."""
     last = record.last_commit
     if last is None:
         return record
@@ -160,7 +164,7 @@ def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
 def _elsewhere_led(
     topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
 ) -> list[ReachedOffset]:
-    """Return the lake's offset and the former leader's epoch, per partition with a new leader."""
+    """Return, per partition with a new leader, the lake's offset and the former epoch."""
     return [
         ReachedOffset(topic, partition, offsets[partition], was)
         for partition, was in epochs.items()
@@ -171,9 +175,9 @@ def _elsewhere_led(
 def with_settings(
     context: RunContext, topics: Mapping[str, TopicFacts | KafkaError]
 ) -> dict[str, TopicFacts | KafkaError]:
-    """Add the settings that affect records to topics' facts; one call reads hundreds of topics.
+    """Add the topics' cleanup settings to their facts; one call reads hundreds of topics.
 
-    A topic whose settings cannot be read has its error instead.
+    If a topic's settings cannot be read, the result for it is the error.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -1,4 +1,4 @@
-"""Finds topics that may drop changes before runs have read them."""
+"""Finds topics whose settings can let them drop changes before runs have read the changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Expiring:
-    """Topics that drop changes because of one setting.
+    """The topics that can drop unread changes because of the same setting.
 
     Args:
         expiry: The setting and its effect.
@@ -48,10 +48,10 @@ class Expiring:
 
 
 def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiring]:
-    """Find the topics of tables and their captures that may drop changes before a run reads them.
+    """Find the topics, of tables and their captures, that can drop changes before a run reads them.
 
-    The topics' settings are not read again if this run has already read them. Tables that are not
-    run, for example paused tables, are included, since their topics must retain changes longest.
+    The settings that this run has already read are not read again. Tables that the run leaves out,
+    for example paused tables, are included, since their topics must retain changes the longest.
 
     Args:
         context: The runs' context.

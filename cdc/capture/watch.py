@@ -1,4 +1,4 @@
-"""Finds the captures of a run's tables that send no changes, and restarts failed connectors."""
+"""Finds captures of a run's tables that send no changes, and restarts failed connectors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Silence:
         return f"{self.reason}; until then no changes come for {listed(self.tables)}"
 
     def to_json(self) -> dict[str, Any]:
-        """The silence as plain values."""
+        """Return the silence as plain values, for JSON."""
         return {
             "source": self.capture.source,
             "tier": self.capture.tier,
@@ -65,7 +65,7 @@ class Silence:
 
 
 def listed(names: Sequence[object]) -> str:
-    """Return the first names of a list, and the number of the others."""
+    """Return the first names of a list and the number of the other names, as text."""
     named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
     return f"{named} and {more} more" if more > 0 else named
 
@@ -74,7 +74,7 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
     """Find the captures of the tables that send no changes now, and restart failed connectors.
 
     Args:
-        context: The runs' context. Without a client of Connect, only records in Kafka are
+        context: The runs' context. If it has no client of Connect, only the records in Kafka are
             checked.
         records: The tables.
 
@@ -91,6 +91,13 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
 
 
 class _Watch:
+    """One look at the captures of a run's tables.
+
+    Args:
+        context: The runs' context.
+        beats: Time of the newest heartbeat, by heartbeat topic.
+    """
+
     def __init__(self, context: RunContext, beats: Mapping[str, datetime]) -> None:
         self._context = context
         self._beats = beats
@@ -131,7 +138,7 @@ class _Watch:
         return replace(silences, message=failed.reason)
 
     def _health(self, name: str) -> ConnectorHealth | ConnectError | None:
-        """Return the connector's state, or the error of Connect, which is not queried again."""
+        """Return a connector's state, or Connect's error; after an error, Connect is not asked."""
         if self._away is not None:
             return self._away
         try:
@@ -142,14 +149,15 @@ class _Watch:
             return error
 
     def _signs_of_life(self, capture: CaptureNames) -> SignsOfLife:
+        """Return the facts that show whether a capture's connector sends changes."""
         interval_ms = self._context.config.source(capture.source).heartbeat_interval_ms
         beat = self._beats.get(capture.heartbeat_topic)
         return signs(capture, interval_ms, beat, lambda bound_s: self._flows(capture, bound_s))
 
     def _flows(self, capture: CaptureNames, bound_s: float) -> bool:
-        """Return whether records were sent recently, or since the last look.
+        """Return whether records were sent recently, or since the last look at the topics' ends.
 
-        The last look is compared because the senders' clocks may be behind.
+        The ends are compared with those of the last look, since the senders' clocks can be slow.
         """
         context, kafka = self._context, self._context.kafka
         topics = [*capture.own_topics, *context.store.topics(capture.source, capture.tier)]

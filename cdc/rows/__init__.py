@@ -1,1 +1,1 @@
-"""Turns Kafka records into the rows of one lake commit: decode, key updates, fold, masking."""
+"""Converts Kafka records into the rows of one lake commit: decode, split, fold, mask."""

@@ -1,7 +1,7 @@
-"""Reads values that the connectors of MySQL and MariaDB send differently from PostgreSQL's.
+"""Converts values that MySQL's and MariaDB's connectors send in another form than PostgreSQL's.
 
-The events do not mark these differences. Like `cdc.rows.semantic_types`, this module writes Spark
-SQL over ``from_avro``.
+Nothing in an event marks such a form. Like `cdc.rows.semantic_types`, this module writes Spark SQL
+over ``from_avro``.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from schemas.avro import DebeziumField, DebeziumSchema
 from schemas.table import Column, TableId, TableSchema
 
 _JSON = "json"
-"""MySQL's type. MariaDB's type of that name is a longtext."""
+"""The type json of MySQL. In MariaDB, a json column has the type longtext."""
 _START_OF_1970 = "^1970-01-01T00:00:00([.]0+)?Z$"
 
 
 def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
-    """Return the lake's value of a decoded field, like `cdc.rows.semantic_types.lake_value`.
+    """Return the lake's value of a field of MySQL or MariaDB.
+
+    The arguments are those of `cdc.rows.semantic_types.lake_value`.
 
     Raises:
         SchemaChangeError: Values of the type in an event's schema do not fit the lake's type.
@@ -27,9 +29,10 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """Return the lake's value of a type that only these connectors send in this form, or None.
+    """Return the lake's value of a field that only these connectors send in its form.
 
-    The type of the column on the source decides whether the value has such a form.
+    Returns:
+        The value. None if the field's form is one that PostgreSQL's connector also sends.
     """
     name, kind = field.connect_name or "", field.avro_type
     if name.endswith("time.Year") and lake == "int":
@@ -68,15 +71,15 @@ def _ewkb(raw: str) -> LakeValue:
 
 
 def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchema) -> str | None:
-    """Return Spark SQL that is true where an event's value may differ from the source's value.
+    """Return Spark SQL that is true where an event's value could differ from the source's value.
 
     Args:
         raw: The field, in Spark SQL.
         field: The field as the writer declared it.
         column: The lake's column.
         table: The lake's columns and key. In a table without a key, an empty JSON object is never
-            in doubt. Its row could not be read from the source, and a new row's empty object rarely
-            replaces another document.
+            in doubt. Such a table's row cannot be read from the source, and the empty object of a
+            new row is rarely sent in place of another document.
 
     Returns:
         The expression; None if values of this type are always certain.
@@ -92,12 +95,12 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
 
 
 def zero_date_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true where an event's value may replace a zero date.
+    """Return Spark SQL that is true where a value could have been sent in place of a zero date.
 
     A zero date is in no calendar. In a NOT NULL column, the connectors of MySQL and MariaDB send
-    the start of 1970 or the column's default instead of it. MariaDB's connector does this in every
-    timestamp column, and its text has the column's number of fractional digits. Text with a nonzero
-    fraction is a real value.
+    the start of 1970 or the column's default in its place. MariaDB's connector also does so in a
+    nullable timestamp column. It sends a text with as many fractional digits as the column has. A
+    text with a nonzero fraction is a real value.
 
     Returns:
         The expression, or None if the value is neither a date nor a time with a date.
@@ -113,7 +116,7 @@ def zero_date_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def binlog_position(source: str) -> str:
-    """Return Spark SQL of an event's place in the binlog. The texts sort in the binlog's order."""
+    """Return Spark SQL of an event's place in the binlog, as text in the binlog's order."""
     parts = (
         f"lpad(regexp_extract({source}.file, '[0-9]+$', 0), 10, '0')",
         f"lpad({source}.pos, 20, '0')",
@@ -123,9 +126,9 @@ def binlog_position(source: str) -> str:
 
 
 def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
-    """Return Spark SQL of an event's number among its transaction's events of the table, from 1.
+    """Return Spark SQL of an event's number among the table's events in its transaction.
 
-    The number is 0 if the connector does not send it.
+    The numbers begin at 1. The number is 0 if the connector does not send it.
     """
     numbered = schema.from_binlog and "transaction" in schema.envelope
     return f"coalesce({event}.transaction.data_collection_order, 0L)" if numbered else "0L"
@@ -134,7 +137,7 @@ def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
 def is_tagged(source: str, schema: DebeziumSchema) -> str:
     """Return Spark SQL that is true for an event whose GTID has a tag (uuid:tag:3).
 
-    MySQL's connector sends a transaction with a tag again after it lost its connection. The
+    After MySQL's connector has lost its connection, it sends transactions with a tag again. The
     repeated events come after those of later transactions, so an older row would replace a newer
     one.
     """
@@ -142,7 +145,7 @@ def is_tagged(source: str, schema: DebeziumSchema) -> str:
 
 
 def transaction_number(source: str, schema: DebeziumSchema) -> str:
-    """Return Spark SQL of a number for each transaction; 0 for a binlog without GTIDs."""
+    """Return Spark SQL of a transaction's number; it is 0 in a binlog without GTIDs."""
     if not schema.from_binlog:
         return f"{source}.txId"
     return f"xxhash64({source}.gtid)" if _has_gtid(schema) else "0"
@@ -153,15 +156,16 @@ def _has_gtid(schema: DebeziumSchema) -> bool:
 
 
 def not_of_a_log(lacking: str, *, from_binlog: bool) -> str:
-    """Return branches of a Spark SQL CASE: why a table without a key cannot apply an event.
+    """Return branches of a Spark SQL CASE: why an append table cannot apply an event.
 
     A row without a key cannot be found again, neither for a change nor for a read from the source.
 
     Args:
-        lacking: Spark SQL of the names of the columns whose value is not certain: an array, or
-            NULL.
-        from_binlog: Whether a connector of MySQL or MariaDB sent the events. It sends all changes
-            of a table. So updates and deletes are expected, and the log leaves them out.
+        lacking: Spark SQL of an array with the names of the columns whose value is not certain;
+            NULL if all values are certain.
+        from_binlog: Whether a connector of MySQL or MariaDB sent the events. Such a connector sends
+            all changes of a table. So updates and deletes are expected, and the append table leaves
+            them out.
     """
     unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
         THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL or an'

@@ -1,4 +1,4 @@
-"""The columns that this product adds to rows: each name, its Spark type and its meaning.
+"""The columns that Tributary adds to rows: each one's name, Spark type and meaning.
 
 The columns of a lake row are :data:`META_COLUMNS`, :data:`ROW`, :data:`DELETED` and :data:`KEY`.
 The others exist only between the decoder and the writer.
@@ -10,14 +10,14 @@ PREFIX = "_cdc_"
 """Prefix of the name of every column of this module."""
 
 RESERVED_PREFIXES = (PREFIX, "_hoodie_")
-"""No source column may have a name that begins with one of these, in upper or lower case."""
+"""Prefixes that no source column's name may have, in upper or lower case."""
 
 # Columns of the lake.
 
 OP = "_cdc_op"
-"""Operation that made the row: ``r`` (copied), ``c`` (inserted), ``u`` (updated) or, where deletes
-are soft, ``d`` (deleted). A decoded record can also have ``t`` (TRUNCATE) or ``tombstone``. A
-record that cannot be applied has NULL."""
+"""Operation that made the row: ``r`` (copied), ``c`` (inserted) or ``u`` (updated). If the table's
+deletes are soft, it can also be ``d`` (deleted). A decoded record can also have ``t`` (TRUNCATE) or
+``tombstone``. It has NULL if it cannot be applied."""
 
 SOURCE_TS = "_cdc_source_ts"
 """Time of the change on the source, UTC; for a copied row, the time at which its view was taken."""
@@ -47,14 +47,15 @@ META_COLUMNS: tuple[tuple[str, str], ...] = (
 META_NAMES = tuple(name for name, _ in META_COLUMNS)
 
 ROW = "_cdc_row"
-"""Record key of a table without a key, a string: the place of the row in the copy, in the topic or
-in the binlog."""
+"""Record key of an append table, a string. It is the row's place in the copy, in the topic or in
+the binlog."""
 
 DELETED = "_cdc_deleted"
-"""Whether the row was deleted on the source, a boolean. It exists only where deletes are soft."""
+"""Whether the row was deleted on the source, a boolean. Only a table with soft deletes has it."""
 
 KEY = "_cdc_key"
-"""Record key as one text. It exists only where Hudi's own key generators do not build the key."""
+"""Record key as one text. A lake table has it only if Hudi's own key generators do not build the
+key."""
 
 SNAPSHOT_OFFSET = -1
 """The :data:`OFFSET` of a copied row, so that the row sorts before every event."""
@@ -72,16 +73,17 @@ TRANSACTION = "_cdc_transaction"
 """Number of the event's transaction on the source, a bigint."""
 
 ORDER = "_cdc_order"
-"""Number of the event among the table's events in its transaction, a bigint. Only the events of a
-table without a key have this column."""
+"""Number of the event among the table's events in its transaction, a bigint. Only the events of an
+append table have this column."""
 
 UNAVAILABLE = "_cdc_unavailable"
 """Names of the columns whose value the connector did not have, an array; NULL if it had all."""
 
 UNCLEAR = "_cdc_unclear"
-"""Names of the columns of :data:`UNAVAILABLE` that may have changed, an array; NULL if there are
-none. An unavailable column may have changed in three cases: the sent value may replace a NULL, a
-binlog event does not show the value clearly, or the column is always read from the source."""
+"""Names of those columns of :data:`UNAVAILABLE` whose value the event could have changed, an array;
+NULL if there are none. There are three cases. The connector could have sent a value in place of a
+NULL, a binlog event does not show the value clearly, or the column is always read from the
+source."""
 
 PROBLEM = "_cdc_problem"
 """The reason why the record cannot be applied, a string; NULL if it can be applied."""
@@ -94,8 +96,8 @@ MISSING = "_cdc_missing"
 """Names of the columns whose value in this row the batch lacks, an array; NULL if it lacks none."""
 
 MOVED = "_cdc_moved"
-"""Whether the row got its key within the batch, a boolean. If so, a row of the lake with that key
-is another row."""
+"""Whether the row got its key within the batch, a boolean. If so, the lake's row with that key is
+another row."""
 
 
 def scratch(name: str) -> str:

@@ -49,7 +49,7 @@ UNKNOWN_SCHEMA = "unknown schema id"
 """``PROBLEM`` of a record whose schema was not given to :func:`decode`."""
 
 TAGGED = "its GTID has a tag, and the connector sends such transactions again"
-"""``PROBLEM`` of a readable MySQL record that may repeat an older transaction."""
+"""``PROBLEM`` of a readable MySQL record that could be a repetition of an older transaction."""
 
 SCHEMA_ID_SQL = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
 """Spark SQL of the schema id in a record's ``value``."""
@@ -65,7 +65,7 @@ def decode(
     *,
     ingested_at: datetime,
 ) -> DataFrame:
-    """Decode records into normal form. Each record is read by the schema that its id names.
+    """Decode records into normal form, each by the schema that its schema id names.
 
     No record is dropped, and no record raises an error. A record that cannot be read has a
     ``PROBLEM``. If ``schemas`` lacks the record's schema, the problem is :data:`UNKNOWN_SCHEMA`.
@@ -76,7 +76,7 @@ def decode(
         records: Rows with Kafka's ``value``, ``partition`` and ``offset``.
         schemas: The writers' schemas by id.
         table: The lake's columns and key. Fields that are not among these columns are ignored.
-        rules: The facts and settings without which the events cannot be read.
+        rules: The facts and settings that a reader of the table's events needs.
         ingested_at: Time of the run, for ``INGESTED_AT``.
 
     Raises:
@@ -102,7 +102,10 @@ def decode(
 
 
 def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFrame:
-    """Decode each record's body into a column of its own schema. Each schema has one column."""
+    """Decode each record's body into the column of the record's schema.
+
+    The frame has one such column for each schema.
+    """
     value = F.col("value")
     headed = records.select(
         F.col("partition").alias(PARTITION),
@@ -142,14 +145,15 @@ def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFr
 
 
 def _event(schema_id: int) -> str:
+    """Return the name of the column with the decoded events of one schema."""
     return f"_event_{schema_id}"
 
 
 def _hex(schema_id: int) -> str:
-    """Return a schema id in hexadecimal, as in a record.
+    """Return a schema id as the hexadecimal text of its bytes in a record.
 
-    The id is a text, since a number would be part of the code that Spark generates. Tables with the
-    same columns could then not share compiled code.
+    A number would be part of the code that Spark generates. Tables with the same columns could then
+    not share compiled code.
     """
     return f"{schema_id:08X}"
 
@@ -157,7 +161,7 @@ def _hex(schema_id: int) -> str:
 def _in_lake_columns(
     events: DataFrame, plans: Mapping[int, EventPlan], table: TableSchema, ingested_at: datetime
 ) -> DataFrame:
-    """Return the decoded records in normal form, each with its key before an update."""
+    """Return the decoded records in normal form, with the column ``FORMER`` of former keys."""
     # A separate column records whether a value was sent, so that no value is computed twice.
     checked = {
         column: f"_given_{place}"
@@ -191,7 +195,15 @@ def _flat(
     table: TableSchema,
     checked: Mapping[Column, str],
 ) -> DataFrame:
-    """Compute the values of each event by the expressions of its own schema."""
+    """Compute the values of each event by the expressions of the event's own schema.
+
+    Args:
+        events: The decoded events, as `_events` returns them.
+        plans: The expressions, by schema id.
+        table: The lake's columns and key.
+        checked: For each column whose lake type cannot hold every sent value, the name of the
+            output column that shows whether a value was sent.
+    """
 
     def pick(expressions: Mapping[int, str], kind: str) -> str:
         cases = " ".join(f"WHEN _schema = '{_hex(n)}' THEN {e}" for n, e in expressions.items())
@@ -271,9 +283,10 @@ def _problem(
 
 
 def constant(value: SparkColumn) -> SparkColumn:
-    """Return a constant, as an element of an array. The code that Spark generates does not have it.
+    """Return a constant that is not part of the code that Spark generates.
 
-    With a literal in the generated code, Spark would compile each batch's projection again.
+    The constant is an element of an array. If it were a literal in the generated code, Spark would
+    compile each batch's projection again.
     """
     first = F.expr(f"CAST({OFFSET} - {OFFSET} AS INT)")
     return F.array(value)[first]

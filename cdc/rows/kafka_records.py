@@ -1,4 +1,4 @@
-"""Reads the records of a topic between offsets."""
+"""Reads the records of a topic between two sets of offsets, in Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Range:
     """A range of a topic's offsets, for one commit.
 
     Args:
-        start: First offset per partition.
+        start: First offset to read, per partition.
         end: Offset to stop before, per partition.
     """
 
@@ -27,7 +27,7 @@ class Range:
 
     @property
     def offsets(self) -> int:
-        """The number of offsets in the range. Some offsets may have no event."""
+        """The number of offsets in the range. An offset need not have a record."""
         return sum(self.end[partition] - at for partition, at in self.start.items())
 
 
@@ -49,7 +49,7 @@ def read_changes(
         piece: The offsets to read.
         tasks: Number of Spark tasks that read the records. Each partition has at least one task.
         inserts_only: Whether to leave out the insert of a key update. The connector sends an update
-            of its key as a delete and an insert. A header marks the insert.
+            of a row's key as a delete and an insert, and marks this insert by a header.
 
     Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
     """
@@ -73,4 +73,5 @@ def read_changes(
 
 
 def _offsets_json(topic: str, offsets: Mapping[int, int]) -> str:
+    """Return offsets in the form that Spark's Kafka source expects."""
     return json.dumps({topic: {str(partition): at for partition, at in offsets.items()}})

@@ -1,6 +1,6 @@
-"""Splits an update of a table's key into two rows, if the table's key is not the connector's key.
+"""Splits an update of a lake table's key into two rows, if the connector has another key.
 
-The connector itself sends an update of its own key as a delete and an insert.
+The connector sends an update of its own key as a delete and an insert, so no row is split.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMER, _GONE = "_former", "_gone"
 
 
 def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]) -> str:
-    """Return Spark SQL of the key before an update that changed it, a struct; else null.
+    """Return Spark SQL of a struct with the key before an update; null if the key is the same.
 
     Args:
         event: The decoded event.
@@ -36,7 +36,7 @@ def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]
 
 
 def key_type(table: TableSchema) -> str:
-    """Return the Spark SQL type of the key: a struct with the lake types of the key's columns."""
+    """Return the Spark SQL type of a key, which is a struct of its columns' lake types."""
     parts = (f"k{n}: {table.column(name).lake_type}" for n, name in enumerate(table.key))
     return f"STRUCT<{', '.join(parts)}>" if table.key else "STRUCT<k: INT>"
 

@@ -1,4 +1,4 @@
-"""Takes the inserted rows of a table without a key from its events. Each row is taken once."""
+"""Takes the inserted rows of an append table from its events, each row exactly once."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ def inserted(
 ) -> DataFrame:
     """Return the rows that a batch of an append table inserts. Each row has a place as its key.
 
-    Usually the place is a partition and an offset of the topic. If the changes are from a binlog,
-    the place is the place in the binlog. Offsets would not identify such rows: a connector that
-    lost its connection within a transaction reads the transaction again, and sends its first rows
-    twice. :func:`reached` proves that places in the binlog identify the rows.
+    For PostgreSQL, the place is a partition and an offset of the topic. For changes from a binlog,
+    it is a place in the binlog, since offsets would not identify these rows. A connector that lost
+    its connection within a transaction reads the transaction again, and sends its first rows twice.
+    :func:`reached` proves that places in the binlog identify the rows.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
         after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
         from_binlog: Whether the changes are from a binlog.
-        beyond: The place that the earlier batches have reached in the binlog. Events up to this
-            place are repeated ones.
+        beyond: The place that the earlier batches have reached in the binlog. The transaction's
+            events up to this place are repetitions, and are left out.
     """
     rows = changes.filter(F.col(OP).isin("c", "r"))
     if after_offset is not None:
         rows = rows.filter(F.col(OFFSET) > after_offset)
     if from_binlog:
         return _without_repeated(rows, beyond).drop(*DECODED_ONLY)
-    # As many digits as any offset has, so that places sort as the offsets do.
+    # The number has as many digits as the largest offset, so that places sort as the offsets do.
     digits = F.lpad(F.col(OFFSET).cast("string"), 19, "0")
     place = F.concat_ws("-", F.col(PARTITION).cast("string"), digits)
     return rows.withColumn(ROW, place).drop(*DECODED_ONLY)
@@ -64,21 +64,23 @@ def inserted(
 
 @dataclass(frozen=True)
 class ReachedPlace:
-    """The place in the binlog that an append table has reached. It shows which events are repeated.
+    """The place in the binlog that an append table has reached.
+
+    It shows which events a connector has sent before:
 
     - A connector that lost its connection within a transaction reads the transaction again. Places
       and numbers of the transaction's events start again.
     - A restarted connector continues within the transaction. Places continue, and numbers start
-      again. So the same event may later have another number.
+      again. So the same event can later have another number.
 
-    So an event is a repeated one if its place is not after the furthest place. Its number does not
-    count.
+    So an event of this transaction is a repetition if its place is not after the furthest place.
+    The event's number does not matter.
 
     Args:
         transaction: Number of the last event's transaction, from :func:`cdc.rows.decode.decode`.
         furthest: The furthest place of this transaction's events.
         last: The place of the event that was read last.
-        order: The number of that event.
+        order: The number of the event that was read last.
     """
 
     transaction: int
@@ -99,7 +101,7 @@ class ReachedPlace:
 def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> ReachedPlace | None:
     """Return the place that a batch of an append table has reached in the binlog.
 
-    This function runs two small jobs over the batch, which the caller has persisted.
+    This function runs up to three small queries over the batch, which the caller has persisted.
 
     Args:
         changes: The batch in normal form.
@@ -127,7 +129,7 @@ def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> 
 
 
 def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId) -> None:
-    """Refuse a transaction whose places are not in the order of its events' numbers."""
+    """Refuse a batch with a transaction whose places are not in the order of its numbers."""
     in_turn = Window.partitionBy(TRANSACTION).orderBy(OFFSET)
     former = {name: F.lag(name).over(in_turn) for name in (POSITION, ORDER)}
     if before is not None:

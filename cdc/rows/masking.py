@@ -1,8 +1,8 @@
 """Replaces the values of hashed and masked columns.
 
-All code that reads values calls the same function to hide them: the copy, the stream, the reads by
-key, and both sides of verify. The function takes values in their lake types. So the same value
-always has the same text.
+All code that reads values calls `hidden` to hide them: the copy, the stream, the reads by key, and
+both sides of ``verify``. The function takes values in their lake types. So the same value always
+gets the same text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INNER, _OUTER = scratch("inner_key"), scratch("outer_key")
 
 
 def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame:
-    """Return the frame with a mask or a hash for each value of a hidden column; NULL stays NULL.
+    """Return the frame with a hash or mask in place of each hidden value; NULL stays NULL.
 
     Args:
         frame: The table's columns as in ``schema.shown()``. It may have more columns.
@@ -41,7 +41,7 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
         lake: The settings with the secret key that hashes values.
 
     Raises:
-        ConfigError: A column is to be hashed, and there is no key.
+        ConfigError: A column is to be hashed, and the settings have no secret key.
         SecretError: The key cannot be read.
     """
     columns = [column for column in schema.columns if column.hide]
@@ -63,7 +63,7 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
 
 
 def key_check(lake: LakeConfig) -> str | None:
-    """Return a text that identifies the secret key of hashes without revealing it, or None.
+    """Return a text that identifies the hashes' secret key without revealing it; None without one.
 
     Raises:
         SecretError: The key cannot be read.
@@ -75,6 +75,7 @@ def key_check(lake: LakeConfig) -> str | None:
 
 
 def _masked(column: Column) -> SparkColumn:
+    """Return the mask, or NULL if the value is NULL."""
     return F.when(F.col(quoted(column.name)).isNotNull(), F.lit(MASK))
 
 

@@ -1,9 +1,9 @@
 """Finds events of PostgreSQL whose old row lacks the key of the table.
 
-The log has only the columns of the replica identity from a row before a change. For each other
-column the connector sends a stand-in. The identity can be an index without the key (REPLICA
-IDENTITY USING INDEX). Then the key in the event is a stand-in: the delete of any row looks like the
-delete of the row whose key is 0.
+From a row before a change, the WAL has only the columns of the replica identity. For each other
+column, the connector sends a stand-in. The identity can be an index without the key (REPLICA
+IDENTITY USING INDEX). Then the key in the event is a stand-in, and the delete of any row looks like
+the delete of the row whose key is 0.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ def lacks_key(
 ) -> str:
     """Return Spark SQL that is true if an event's old row lacks the key of the table.
 
-    The old row lacks the key if each column of the key is a stand-in, and a column that is neither
-    of the key nor of the replica identity has a value. If the key really is 0, all these other
-    columns are stand-ins.
+    The old row lacks the key if each column of the key is a stand-in, while a column outside of the
+    key and the replica identity has another value. If the old row has the key, and the key really
+    is 0, then all columns outside of the key and the identity are stand-ins.
 
     Args:
         event: The decoded event.
         schema: The schema with which the event was written.
         key: The columns of the table's key.
-        identity: The columns that the log has of an old row.
+        identity: The columns of the replica identity, which the WAL has of an old row.
     """
     tests = {
         one.column: _stand_in(f"{event}.before.{quoted(one.name)}", one) for one in schema.before
@@ -45,6 +45,10 @@ def lacks_key(
 
 
 def _stand_in(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL of whether an old value is NULL or a stand-in; None if not known."""
+    """Return Spark SQL of whether an old value is NULL or a stand-in.
+
+    Returns:
+        The expression, or None if the stand-in of the value's type is not known.
+    """
     test = stand_in_test(raw, field)
     return None if test is None else f"({raw} IS NULL OR {test})"

@@ -1,7 +1,8 @@
 """Converts decoded values of events to lake values, as Spark SQL expressions over ``from_avro``.
 
 The writer's schema has the meaning of a value (Debezium's semantic type). The table's schema has
-the lake's type. If the two do not fit, the column has changed its type, and the table stops.
+the lake's type. If the lake's type cannot have values with this meaning, the column has changed its
+type, and the table stops.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class LakeValue:
 
     Args:
         sql: Spark SQL of the lake's value. It is null if the event's value is null.
-        total: Whether every other value of an event has a value in the lake. If False, ``sql`` is
-            also null for a value that the lake's type cannot represent exactly.
+        total: Whether the lake's type can represent every value of the event's type exactly. If
+            False, ``sql`` is also null for a value that the lake's type cannot represent exactly.
     """
 
     sql: str
@@ -83,10 +84,10 @@ def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -
 def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | None:
     """Return Spark SQL that is true for the placeholder of an unchanged value.
 
-    The connector sends the placeholder. A stored value that equals the placeholder is treated as
-    the placeholder, since the event does not distinguish the two. It is then filled from the lake
-    or the source. This is wrong only if the update itself has set the value, so the placeholder is
-    a text that no application stores. Numbers, dates and booleans have no placeholder.
+    The connector sends the placeholder in place of an unchanged value that the log does not have.
+    The value is then taken from the lake or from the source. An event does not distinguish the
+    placeholder from an equal value that the update itself has set, so the placeholder is a text
+    that no application stores. Numbers, dates and booleans have no placeholder.
 
     Returns:
         The expression, or None if the type does not have a placeholder.
@@ -118,7 +119,7 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
 
 
 def default_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true where the converter may have sent a default for a NULL.
+    """Return Spark SQL that is true where the converter could have sent a default for a NULL.
 
     Source: https://github.com/confluentinc/schema-registry/issues/2314
 
@@ -138,7 +139,7 @@ def default_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def garbled_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true for text that is not UTF-8. Readers of the lake fail at it.
+    """Return Spark SQL that is true for text that is not UTF-8, at which the lake's readers fail.
 
     Returns:
         The expression, or None if the value is neither a text nor an array of texts.
@@ -156,8 +157,9 @@ def inexact(column: Column, given: str) -> str:
 
     Args:
         column: The lake's column.
-        given: Spark SQL of whether a value was sent. If the settings chose a decimal type for a
-            column that is not secret, it is the start of the value instead.
+        given: Spark SQL of whether a value was sent. If the settings chose a decimal type for the
+            column and the column is not secret, it is the beginning of the value instead, for the
+            message.
     """
     name, lost = literal(column.name), f"{quoted(column.name)} IS NULL"
     if not column.decimal:
@@ -176,7 +178,7 @@ def _name_uuid(data: bytes) -> uuid.UUID:
 
 
 def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return the lake's value of a field that is no array, or None if the types do not fit."""
+    """Return the lake's value of a field that is not an array; None if the types do not fit."""
     name, kind = field.connect_name or "", field.avro_type
     cast = f"TRY_CAST({raw} AS {lake.upper()})"
     if lake in _INTEGERS:
@@ -229,7 +231,7 @@ def _interval(raw: str) -> str:
 
 
 def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> LakeValue | None:
-    """Return the lake's decimal of a field, or None if the field is of another kind."""
+    """Return the lake's decimal of a field; None if the field's type has no decimals."""
     kind = f"DECIMAL({precision},{scale})"
     if field.avro_type in ("int", "long") and not field.connect_name:
         return LakeValue(f"TRY_CAST({raw} AS {kind})", total=False)
@@ -249,7 +251,7 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
 
 
 def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return the lake's time of a field, or None if the field is of another kind."""
+    """Return the lake's date and time of a field; None if the field's type has none."""
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp") and lake == "timestamp":
         # The value is always UTC, and a year of four digits is one of 1 to 9999. Without the zone's
@@ -277,7 +279,7 @@ def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return the lake's array of a field, or None if the types do not fit."""
+    """Return the lake's array of a field; None if the types do not fit."""
     match = _ARRAY.fullmatch(lake)
     if match is None or field.avro_type != "array" or field.element is None:
         return None
@@ -296,7 +298,11 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def names_where(conditions: Sequence[tuple[str, str]]) -> str:
-    """Return Spark SQL of an array of the names whose condition is true; null if none is true."""
+    """Return Spark SQL of an array of the names whose condition is true; null if none is.
+
+    Args:
+        conditions: Names, each with its condition in Spark SQL.
+    """
     if not conditions:
         return "NULL"
     anywhere = " OR ".join(condition for _, condition in conditions)
@@ -305,10 +311,10 @@ def names_where(conditions: Sequence[tuple[str, str]]) -> str:
 
 
 def position(sequence: str) -> str:
-    """Return Spark SQL of an event's position in PostgreSQL's log. The texts sort in its order.
+    """Return Spark SQL of an event's position in PostgreSQL's WAL, as text in the WAL's order.
 
-    Debezium's ``source.sequence`` is a JSON array of two decimal strings. The first string is null
-    until the connector has read a commit. The null becomes 0, which sorts first.
+    Debezium's ``source.sequence`` is a JSON array of two LSNs, as decimal strings. The first one is
+    null until the connector has read a commit. The null becomes 0, which sorts first.
     """
     plain = f"translate({sequence}, '[]\" ', '')"
     first, last = (

@@ -1,7 +1,8 @@
-"""Stand-ins: values that PostgreSQL's connector sends in place of a value that it lacks.
+"""Recognizes stand-ins, which PostgreSQL's connector sends in place of a value that it lacks.
 
-If the connector takes a column for NOT NULL, it sends the column's default instead of a NULL. For a
-column without a default, it sends 0, FALSE, the start of 1970, an empty text or an empty array.
+The connector sends a stand-in for a column that it takes for NOT NULL. The stand-in is the column's
+default. For a column without a default, it is 0, FALSE, the start of 1970, an empty text or an
+empty array.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from schemas.avro import DebeziumField
 
 _ZERO_TEXT = "^(|0([.]0+)?|[{][}]|P0Y0M0DT0H0M0S|(1970-01-01T)?00:00:00([.]0+)?Z)$"
-"""Pattern of the stand-in for a text, and for a number, interval or time that is sent as text."""
+"""Pattern of the stand-ins for texts, and for numbers, intervals and times sent as text."""
 _ZEROES = {
     "boolean": "= FALSE",
     "int": "= 0",
@@ -29,11 +30,14 @@ _ZEROES = {
 
 
 def stand_in_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL of whether a value is a stand-in; None if the type's stand-in is not known.
+    """Return Spark SQL of whether a value equals the stand-in of its column.
 
     Args:
         raw: Spark SQL of the decoded value.
         field: The field in the writer's schema.
+
+    Returns:
+        The expression, or None if the stand-in of the field's type is not known.
     """
     zero, default = _ZEROES.get(field.avro_type), field.default
     if zero is None or (field.connect_name or "").endswith("Decimal"):
@@ -48,9 +52,9 @@ def stand_in_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def replaces_null_test(raw: str, field: DebeziumField) -> str:
-    """Return Spark SQL of whether a value may replace a NULL.
+    """Return Spark SQL of whether the connector could have sent a value in place of a NULL.
 
-    If the stand-in of the value's type is not known, every value except NULL may replace a NULL.
+    If the stand-in of the field's type is not known, this is true for every value except NULL.
 
     Args:
         raw: Spark SQL of the decoded value.

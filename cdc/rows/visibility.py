@@ -1,4 +1,4 @@
-"""Finds the events whose transactions are not visible in a reading of the source's catalog."""
+"""Finds the events whose transactions a reading of PostgreSQL's catalog does not show."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Reading:
 
     Args:
         snapshot: The text of the reading's ``pg_snapshot``. It is empty if the reading counts as
-            showing all transactions, as for a source whose log contains all DDL statements.
-        still_open: The transactions that were still open at a time after the batch's last event and
-            before the reading, by their ids in events; None if they are not known.
+            showing all transactions. This is so for a source whose log has all DDL statements.
+        still_open: The ids, as in events, of the transactions that were open at one moment after
+            the batch's last event and before the reading; None if they are not known.
     """
 
     snapshot: str = ""
@@ -33,7 +33,7 @@ class Reading:
 
 
 def is_not_visible(reading: Reading) -> SparkColumn:
-    """Return the Spark condition of an event whose transaction a reading does not show.
+    """Return a Spark condition that is true for events whose transaction a reading does not show.
 
     Events have the lower 32 bits of a transaction's id. The server orders these numbers in a
     circle, so a transaction of more than 2^31 ids ago looks like one that began later. Only the
