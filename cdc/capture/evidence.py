@@ -198,5 +198,5 @@ class CaptureEvidence:
 
     @property
     def stored_position(self) -> LogPosition | None:
-        """The position that Connect has stored; None if there is none, or Connect is away."""
+        """The stored position; None if Connect has stored none, or if it does not answer."""
         return None if isinstance(self.stored, TributaryError) else self.stored

@@ -125,8 +125,8 @@ def require_known(
 
     Raises:
         CaptureError: The definitions differ. The error names each difference.
-        LostHistoryError: The same, if the caller chooses this type, since the lake already has rows
-            from this connector.
+        LostHistoryError: The definitions differ, and the caller has chosen this type of error. A
+            caller does so if the lake already has rows from this connector.
     """
     if what := "; ".join(differences(newest(changes).get(table, ()), columns)):
         raise error(

@@ -44,8 +44,8 @@ def signs(
         names: The capture.
         interval_ms: Interval between two heartbeats, in milliseconds.
         beat: Time of the newest heartbeat; None if there is none.
-        flows: Returns whether any record was sent in the last seconds, whose number is the
-            argument. It is called only if no heartbeat was sent in these seconds.
+        flows: Returns whether any record was sent within a number of seconds, which is its
+            argument. It is called only if no heartbeat was sent within this time.
     """
     bound_s = silence_bound_s(interval_ms)
     age = None if beat is None else (datetime.now(timezone.utc) - beat).total_seconds()

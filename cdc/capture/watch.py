@@ -107,12 +107,17 @@ class _Watch:
         context.topic_ends.clear()
 
     def silences(self, groups: Mapping[CaptureNames, Sequence[TableId]]) -> Iterator[Silence]:
+        """Yield the captures that send no changes; restart those whose connector failed.
+
+        Args:
+            groups: By capture, its tables.
+        """
         for capture, tables in groups.items():
             try:
                 silences = self._judged(capture)
                 if silences is not None:
-                    # A process that changes the capture holds this lease, and may stop the
-                    # connector for a moment.
+                    # A process that changes the capture holds this lease. Such a process can have
+                    # stopped the connector for a moment.
                     with self._context.leases.hold(capture.resource):
                         silences = self._judged(capture, restart=True)
             except LeaseHeldError as held:
@@ -124,7 +129,12 @@ class _Watch:
                 yield silent
 
     def _judged(self, capture: CaptureNames, *, restart: bool = False) -> Finding | None:
-        """Return why a capture sends no changes, or None; restart its connector if it failed."""
+        """Return why a capture sends no changes, or None if it sends changes.
+
+        Args:
+            capture: The capture.
+            restart: Whether to restart its connector if the connector has failed.
+        """
         name, state = capture.connector, self._health(capture.connector)
         silences = why_silent(capture, state, self._signs_of_life(capture))
         if state is None or isinstance(state, ConnectError):
@@ -138,7 +148,7 @@ class _Watch:
         return replace(silences, message=failed.reason)
 
     def _health(self, name: str) -> ConnectorHealth | ConnectError | None:
-        """Return a connector's state, or Connect's error; after an error, Connect is not asked."""
+        """Return a connector's state, or the error of Connect. The first error ends the queries."""
         if self._away is not None:
             return self._away
         try:

@@ -25,7 +25,7 @@ def audit(
     Args:
         effective: The configuration as Connect returns it, with references in place of secrets.
         capture: The names that the connector must use.
-        exactly_once: Whether exactly-once support must be required.
+        exactly_once: Whether the connector must require exactly-once support.
 
     Returns:
         The wrong properties, sorted by name. An empty list proves the connector's settings.

@@ -54,7 +54,7 @@ class TransactionReader:
             split: The position.
             start: First offset to read, per partition. It was recorded before the position.
             end: Offset to stop before, per partition. Everything up to the position was captured
-                when it was recorded.
+                when this offset was recorded.
             timeout_s: Limit for the read of one partition, in seconds.
 
         Raises:

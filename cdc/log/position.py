@@ -51,7 +51,7 @@ class Lsn:
     error, so that such a value can never decide what is read.
 
     Args:
-        value: Bytes from the start of the log, 0 to 2**64 - 1.
+        value: Bytes from the start of the WAL, 0 to 2**64 - 1.
 
     Raises:
         StateError: The value is outside that range.
@@ -69,7 +69,7 @@ class Lsn:
 
     @classmethod
     def parse(cls, text: str) -> Lsn:
-        """Read PostgreSQL's text form, as in ``0/16B3748``.
+        """Parse PostgreSQL's text of an LSN, as in ``0/16B3748``.
 
         Raises:
             StateError: The text is not of that form.
@@ -98,7 +98,7 @@ class Lsn:
         return f"{self.value >> 32:X}/{self.value & 0xFFFFFFFF:X}"
 
     def __sub__(self, other: Lsn) -> int:
-        """Return the bytes of log from ``other`` to here; negative if ``other`` is ahead."""
+        """Return the bytes of WAL from ``other`` to this LSN; negative if ``other`` is ahead."""
         return self.value - self._comparable(other)
 
     def __eq__(self, other: object) -> bool:

@@ -251,7 +251,7 @@ def _flat(
 def _problem(
     plans: Mapping[int, EventPlan], table: TableSchema, checked: Mapping[Column, str]
 ) -> str:
-    """Return Spark SQL of the reason why a record cannot be applied, or NULL."""
+    """Return Spark SQL of the reason why a record cannot be applied; NULL if it can be."""
     known = ", ".join(f"'{_hex(schema_id)}'" for schema_id in plans) or "NULL"
     without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
     rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))

@@ -48,8 +48,8 @@ def inserted(
         changes: The batch in normal form; records with a problem are left out.
         after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
         from_binlog: Whether the changes are from a binlog.
-        beyond: The place that the earlier batches have reached in the binlog. The transaction's
-            events up to this place are repetitions, and are left out.
+        beyond: The place that the earlier batches have reached in the binlog. Events of the same
+            transaction up to this place are repetitions, and are left out.
     """
     rows = changes.filter(F.col(OP).isin("c", "r"))
     if after_offset is not None:

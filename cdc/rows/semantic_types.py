@@ -38,8 +38,8 @@ class LakeValue:
 
     Args:
         sql: Spark SQL of the lake's value. It is null if the event's value is null.
-        total: Whether the lake's type can represent every value of the event's type exactly. If
-            False, ``sql`` is also null for a value that the lake's type cannot represent exactly.
+        total: Whether ``sql`` is null for no other value. If False, ``sql`` is also null for a
+            value that the lake's type cannot represent exactly.
     """
 
     sql: str
@@ -219,7 +219,7 @@ def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def _interval(raw: str) -> str:
-    """Return Spark SQL of an interval whose seconds are rounded to microseconds, as in the source.
+    """Return Spark SQL of an interval with seconds in microseconds, as the source stores them.
 
     The connector converts the seconds to a double and cuts them off at nine digits: 1.785319
     becomes 1.785318999.
