@@ -88,7 +88,7 @@ def of_table(
     if connector is not None and connector.listed is not None and table not in connector.listed:
         problems.append(f"connector {evidence.names.connector} does not list it")
     elif connector is not None and connector.listed is not None:
-        # There is no publication that onboarding could add the table to.
+        # The connector lists the table already, so onboarding has nothing to add.
         remedy = "Correct that on the source, or offboard the table."
     found = [Finding(Severity.INCOMPLETE, subject, problem, remedy) for problem in problems]
     for topic in evidence.strays.get(table, ()):
@@ -209,7 +209,7 @@ def _topic_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
     if isinstance(evidence.topics, TributaryError):
         return
     for topic, policy in evidence.topics.items():
-        # A topic whose compaction lag keeps all records has the facts that runs need.
+        # If a topic's compaction lag keeps all records, the topic still has what runs need.
         if not policy.lagging:
             yield from of_topic(topic, policy)
 

@@ -365,5 +365,4 @@ def _is_model(annotation: Any) -> bool:
 
 
 def _is_below(path: _Path, known: set[_Path]) -> bool:
-    """Return whether the path is a known one, or is inside a known one."""
     return any(path[: len(prefix)] == prefix for prefix in known)

@@ -42,7 +42,7 @@ class RawOptions:
     """Marks a map of settings for another program; its secrets must be references."""
 
 
-# Continuations in names of harmless settings: a provider of tokens, a file of them, their age.
+# Continuations in names of harmless settings, for example a token's provider, file or age.
 _ABOUT = (
     r"(?:(?:providers?|source|file|path|location|binding|service|class|impl|type|mechanism|endpoint"
     r"|ur[il]|scope|id|enabled?|fallback|expiry|lifetime|interval|ratio|timeout|ms)(?![a-z]))"
@@ -56,7 +56,7 @@ _NEXT = (
 _SENSITIVE = re.compile(
     rf"password|passwd|secret(?!{_NEXT})|private[._-]?key|jaas|user\.info|key\.pem"
     r"|keystore\.key(?![a-z])"
-    # S3A's, which with SSE-C is the key itself.
+    # S3A's setting of that name, which with SSE-C has the key itself.
     r"|encryption\.key(?![a-z])"
     # Azure's storage keys and shared access signatures, mostly followed by the account's name.
     r"|account\.key(?![a-z])|\.sas\.(?!token\.provider|token\.renew|expiry)"
@@ -66,7 +66,7 @@ _SENSITIVE = re.compile(
 )
 
 
-# Spark on Kubernetes: these settings name a secret of the cluster to mount, and are not a secret.
+# Spark on Kubernetes: these settings name a secret that the cluster mounts. A name is no secret.
 _NAMED_ON_KUBERNETES = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret(s|KeyRef)\.")
 
 

@@ -34,13 +34,13 @@ COMMON_SETTINGS: Mapping[str, str] = {
     # Strings keep NaN, infinity and every digit; `precise` turns NaN and infinity into NULL.
     "decimal.handling.mode": "string",
     "binary.handling.mode": "bytes",
-    # This mode is one to one, so names of any script are kept, and no two become one. With `avro`,
-    # columns such as "größe" and "grüße" become one name, and a table with both of them stops the
-    # connector for all tables.
+    # This mode is one to one: it keeps names of any script, and never gives two names one form.
+    # With `avro`, columns such as "größe" and "grüße" get one name, and a table with both of them
+    # stops the connector for all tables.
     "schema.name.adjustment.mode": "avro_unicode",
     "field.name.adjustment.mode": "avro_unicode",
-    # It adds each column's own name and type to the schema. So the field is found by the name in
-    # the catalog, and a changed type has a new schema id.
+    # This setting adds each column's own name and type to the schema. So the field is found by the
+    # name in the catalog, and a changed type has a new schema id.
     "column.propagate.source.type": ".*",
     "topic.delimiter": ".",
 }

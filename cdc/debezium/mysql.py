@@ -47,22 +47,22 @@ _CLASSES = {
 
 _SETTINGS: Mapping[str, str] = {
     **COMMON_SETTINGS,
-    # Without it, a connector whose connection is lost stays RUNNING and reads nothing.
+    # Without keep-alive, a connector that lost its connection stays RUNNING and reads nothing.
     "connect.keep.alive": "true",
-    # By default it would lock the whole primary while it reads the definitions of all tables.
+    # By default, the connector locks the whole primary while it reads all tables' definitions.
     "snapshot.locking.mode": "none",
-    # It refuses only rows with fewer values than the connector knows columns. The runs compare the
-    # whole definition (`cdc.capture.known_definition`).
+    # This setting makes the connector refuse rows with fewer values than it knows columns, and no
+    # other rows. The runs compare the whole definition (`cdc.capture.known_definition`).
     "inconsistent.schema.handling.mode": "fail",
-    # The history has every table, since a table that is added later needs its earlier definition.
+    # The schema history must have every table. A table that is added later needs its definition.
     f"{_HISTORY}.store.only.captured.tables.ddl": "false",
     f"{_HISTORY}.store.only.captured.databases.ddl": "false",
     f"{_HISTORY}.skip.unparseable.ddl": "false",
-    # Statements that change tables go to the topic with the name of the prefix.
+    # The connector reports DDL statements in the topic whose name is the prefix.
     "include.schema.changes": "true",
     "time.precision.mode": "adaptive_time_microseconds",
     "bigint.unsigned.handling.mode": "long",
-    # Years below 100 are years, not the 1970s.
+    # A year below 100 stays as it is; the adjuster would make it one of 1970 to 2069.
     "enable.time.adjuster": "false",
     "topic.naming.strategy": "io.debezium.schema.DefaultTopicNamingStrategy",
 }
@@ -128,7 +128,7 @@ _TLS = {
 }
 _KEEP_ALIVE_MS = 10_000
 _SERVER_IDS = (10**9, 2**32 - 1)
-# For people: no run compares it. MariaDB has no id of a server that stays when the server moves.
+# For people; no run compares it. MariaDB has no id that a server keeps when it moves.
 _IDENTITY = {"mysql": "@@server_uuid", "mariadb": "CONCAT(@@hostname, ':', @@port)"}
 
 

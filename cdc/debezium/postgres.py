@@ -49,8 +49,8 @@ _SETTINGS: Mapping[str, str] = {
     "time.precision.mode": "microseconds",
     "interval.handling.mode": "string",
     "hstore.handling.mode": "json",
-    # The server prints the values of the log by the settings of the connector's session. Options of
-    # the connection override the settings of server, database and role.
+    # The server prints the values in the WAL by the settings of the connector's session. Options of
+    # the connection override the settings of the server, the database and the role.
     "driver.options": " ".join(f"-c {name}={value}" for name, value in PRINTED.items()),
     "topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy",
 }

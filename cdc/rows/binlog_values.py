@@ -36,10 +36,10 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
     """
     name, kind = field.connect_name or "", field.avro_type
     if name.endswith("time.Year") and lake == "int":
-        # 1900 is the year 0000: the type begins at 1901, so it cannot be a real year.
+        # 1900 means the year 0000. It cannot be a real year, since the type begins at 1901.
         return LakeValue(f"CASE WHEN {raw} = 1900 THEN 0 ELSE {raw} END")
     if name.endswith("data.Bits") and lake in ("bigint", "decimal(20,0)"):
-        # Least significant byte first.
+        # The connector sends the least significant byte first.
         places = range((int(field.parameters.get("length", "64")) + 7) // 8, 0, -1)
         digits = ", ".join(f"substring(hex({raw}), {2 * place - 1}, 2)" for place in places)
         return LakeValue(f"CAST(conv(concat({digits}), 16, 10) AS {lake.upper()})")

@@ -118,8 +118,9 @@ def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFr
         f"length(value) >= {WIRE_HEADER_BYTES} AND hex(substring(value, 1, 1)) = '00'"
     )
     body = F.expr(f"concat(substring(value, {WIRE_HEADER_BYTES + 1}), {MARK_SQL})")
-    # One wide row per record: Spark evaluates only the branch of the record's own schema. Spark
-    # also does not merge this projection with the next; merged, they would decode once per column.
+    # Each record is one wide row, of which Spark evaluates only the branch of the record's schema.
+    # Spark does not merge this projection with the next one. Merged projections would decode a
+    # record once for each column.
     return headed.select(
         PARTITION,
         OFFSET,

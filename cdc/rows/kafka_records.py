@@ -54,8 +54,9 @@ def read_changes(
     Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
     """
     reader = spark.read.format("kafka").option("subscribe", topic)
-    # A batch ends with the marker of a Kafka transaction, which is not a record. The broker waits
-    # this long for further records. All records exist already and are sent at once.
+    # A batch ends with the marker of a Kafka transaction, which is not a record. At the marker, the
+    # broker waits for further records for this time. All records of the range exist already, and
+    # the broker sends them at once.
     reader = reader.option("kafka.fetch.max.wait.ms", "20")
     for key, value in java_config.items():
         reader = reader.option(f"kafka.{key}", value)

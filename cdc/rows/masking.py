@@ -75,7 +75,6 @@ def key_check(lake: LakeConfig) -> str | None:
 
 
 def _masked(column: Column) -> SparkColumn:
-    """Return the mask, or NULL if the value is NULL."""
     return F.when(F.col(quoted(column.name)).isNotNull(), F.lit(MASK))
 
 

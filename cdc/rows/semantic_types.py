@@ -22,8 +22,8 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _ARRAY = re.compile(r"array<(.+)>")
 _JAVA_ARRAY = r"^\[+L?[A-Za-z.]+;?@[0-9a-f]+$"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
-# Years 1 to 9999, which Parquet readers and Python agree on. Outside are the integers that mean
-# infinity, and dates BC.
+# The bounds of the years 1 to 9999, on which Parquet readers and Python agree. The integers that
+# mean infinity, and the dates BC, are outside of these bounds.
 _DAYS = (-719_162, 2_932_896)
 _MICROS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
@@ -255,7 +255,7 @@ def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp") and lake == "timestamp":
         # The value is always UTC, and a year of four digits is one of 1 to 9999. Without the zone's
-        # letter, Spark uses the session's zone, which is also UTC, and saves a lookup per value.
+        # letter, Spark uses the session's zone, which is also UTC. That saves a lookup per value.
         plain = (
             f"right({raw}, 1) = 'Z' AND substring({raw}, -2, 1) BETWEEN '0' AND '9'"
             f" AND substring({raw}, 5, 1) = '-' AND left({raw}, 4) <> '0000'"
