@@ -133,6 +133,7 @@ def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
+    """Rename the table's entry that has the suffix ``of`` to the suffix ``to``."""
     table = client.getTable(entry.database, entry.name + of)
     table.setTableName(entry.name + to)
     client.alter_table(entry.database, entry.name + of, table)
@@ -191,6 +192,7 @@ def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: st
 
 
 def _not_kept(entry: CatalogEntry) -> str:
+    """Return the beginning of the error for an entry that cannot be updated."""
     return f"the name {entry} could not be updated"
 
 
@@ -222,6 +224,7 @@ def _client(
 
 
 def _hive_conf(spark: SparkSession, metastore: str) -> Any:
+    """Return Hive's configuration for a client of the metastore, with the session's settings."""
     conf = java_class(spark, "org.apache.hadoop.hive.conf.HiveConf")(
         spark.sparkContext._jsc.hadoopConfiguration(),
         java_class(spark, "java.lang.Class").forName("org.apache.hadoop.hive.conf.HiveConf"),

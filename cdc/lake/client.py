@@ -130,4 +130,5 @@ def _compiled(gateway: Any) -> Any:
 
 
 def _module(spark: SparkSession, name: str) -> Any:
+    """Return the one instance of a Scala object, by the name of its class."""
     return getattr(java_class(spark, name), "MODULE$")

@@ -53,8 +53,8 @@ class ShardAccount(Part):
         text: The shard's last :class:`CommitRecord`, as JSON text. It stays text here, so that it
             is parsed only for a reader of this shard.
         readers_keep_s: How long the shard's readers may keep files open, in seconds.
-        instant: Instant of the commit that wrote the record; None if it is the commit in which this
-            account is.
+        instant: Instant of the commit that wrote the record; None if that same commit holds this
+            account.
     """
 
     text: str
@@ -75,10 +75,12 @@ _ACCOUNTS = TypeAdapter(dict[str, ShardAccount])
 
 
 def _packed(accounts: Mapping[str, ShardAccount]) -> str:
+    """Return accounts as compressed JSON in base64."""
     return base64.b64encode(zlib.compress(_ACCOUNTS.dump_json(dict(accounts)))).decode()
 
 
 def _unpacked(text: Any) -> dict[str, ShardAccount]:
+    """Return the accounts in a text of `_packed`."""
     try:
         return _ACCOUNTS.validate_json(zlib.decompress(base64.b64decode(text)))
     except (ValueError, TypeError, zlib.error) as error:
@@ -112,18 +114,21 @@ class CommitRecord(Part):
         generation: Generation of the table, from 1.
         start_offsets: First offset per partition that this commit applies; empty for chunks.
         offsets: Next offset to read per partition after this commit; empty for chunks.
-        epochs: Epoch of each partition's leader at a time when its log had reached ``offsets``.
+        epochs: Leader epoch of each partition at a time when its end offset had reached
+            ``offsets``.
         topic: Data topic.
         topic_id: UUID of the topic, so that a recreated topic is noticed.
         position: The source's log position up to which the lake has all transactions of the table,
             as text.
         watermark: Event time up to which the table is complete, aware UTC.
         counts: Number of records by operation, including tombstones. ``quarantined`` counts the
-            records that were left out. A replay has only ``replayed``, the records it applied.
+            records that were left out. The commit of a replay has ``replayed`` and no other count:
+            the records that the replay applied.
         lacks: Number of records below ``offsets`` that were left out and are still not applied.
         schema_ids: Registry ids of the writer schemas of the events.
-        last_event: The place that the log has reached in the binlog, as text
-            (`cdc.rows.log_rows.ReachedPlace`); None unless the table is a log from a binlog.
+        last_event: The place in the binlog that an append table has reached, as text
+            (`cdc.rows.log_rows.ReachedPlace`); None for any other table and for a source without a
+            binlog.
         chunk_ids: Snapshot chunks that this commit holds.
         handoff: The table's handoff with the schema that the lake follows; None before the end of a
             snapshot.

@@ -26,7 +26,7 @@ class FolderKind(str, Enum):
     BUILDING = "building"
     """An attempt that is not published yet writes into this folder."""
     FORMER = "former"
-    """The pointer named this folder before. Readers may still have it open."""
+    """The pointer named this folder before. Readers can still have it open."""
     ABANDONED = "abandoned"
     """The pointer does not name this folder, and no record continues its attempt."""
 

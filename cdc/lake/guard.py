@@ -42,8 +42,8 @@ class CommitGuard:
 
     - that is not the only pending commit: a newer writer has rolled it back, or writes at the same
       time;
-    - during which another commit completed: a clustering may have replaced the files that the
-      commit changed;
+    - during which another commit completed: it could be a clustering that replaced the files that
+      this commit changed;
     - whose instant is not above all completed instants, since instants order offsets: a clock went
       backwards;
     - that lacks rows: Hudi counts the rows that it cannot write, and would commit the others.

@@ -44,11 +44,11 @@ class LakeColumn(Part):
         hide: ``hash`` or ``mask`` if the lake has a hash or a mask in place of the values, else
             empty.
         plain: The Spark SQL type of the values that are hidden; empty if no values are hidden.
-        late: Whether the column is new, so that the next events may lack it.
-        added: Whether the column was added after the copy, so that replayed events may lack it.
+        late: Whether the column is new, so that the next events can lack it.
+        added: Whether the column was added after the copy, so that replayed events can lack it.
         fill: Spark SQL of the column's value in rows and events from before the column was added;
             None if the value is NULL there.
-        renamed: Whether the next events may have the column under a former name.
+        renamed: Whether the next events can have the column under a former name.
         former: The column's former names, newest first.
     """
 
@@ -137,7 +137,7 @@ class Handoff(Part):
         view: The view of the source that was copied.
         fingerprint: The facts of the catalog that the columns were derived from.
         columns: The lake's columns: the source's columns, and then those that it no longer has.
-        key: Names of the columns that identify a row; empty for a log.
+        key: Names of the columns that identify a row; empty for an append table.
         key_text: Form of the record key's text (`cdc.lake.key_text.FORM`); None if Hudi renders the
             key.
         hash_key: Identity of the secret key that hashes columns; None if no column is hashed.
@@ -219,7 +219,7 @@ class Handoff(Part):
         )
 
     def lake_schema(self, table: TableId) -> TableSchema:
-        """Return the lake's columns as a schema that has their lake types only."""
+        """Return the lake's columns as a schema in which each source type is the lake type."""
         columns = (Column(one.name, one.lake, one.lake) for one in self.columns)
         return TableSchema(table, tuple(columns), self.key)
 
@@ -257,7 +257,7 @@ class Handoff(Part):
         """Return the handoff after the lake has followed a schema change.
 
         A new column is ``late`` until all events of a batch have it. Older events lack the column
-        and get the value of old rows. The column remains ``added``, since replayed events may lack
+        and get the value of old rows. The column remains ``added``, since replayed events can lack
         it. A column is ``renamed`` until all events of a batch have it under its new name. Older
         events have it under one of its ``former`` names.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cdc.lake.layout import LakeLayout
 
 BUCKET_BYTES = 64 * MIB
-"""Size of a table in the source for each bucket that is chosen for it."""
+"""Bytes of the source table per bucket, where the snapshot's size decides the number of buckets."""
 OUTGROWN_BUCKET_BYTES = 256 * MIB
 """Size of a bucket's file above which a bloom index replaces an automatic bucket index."""
 
@@ -64,8 +64,8 @@ class IndexLayout(Part):
 
         A bucket index needs no look-up and is the cheapest for tables of few files. But a bucket
         takes a single bulk insert, and has rows of a single partition. So three kinds of tables get
-        bloom filters, which prune files by key ranges: a log, a table whose snapshot takes several
-        commits, and a table whose rows move between partitions.
+        bloom filters, which prune files by key ranges: an append table, a table whose snapshot
+        takes several commits, and a table whose rows move between partitions.
 
         Args:
             settings: The table's settings.
@@ -87,7 +87,7 @@ class IndexLayout(Part):
         automatic = settings.index == "auto"
         kind = str(settings.index)
         if automatic:
-            # Each commit that adds to a bucket rewrites it, and a log only ever grows.
+            # Each commit that adds to a bucket rewrites it, and an append table only ever grows.
             several = layout.is_log or (size is not None and size.commits > 1)
             kind = "bloom" if several or layout.moves_partitions else "bucket"
         if kind != "bucket":

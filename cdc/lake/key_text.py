@@ -1,4 +1,6 @@
-"""The record key as one text. Different keys have different texts, and no code splits a text.
+"""Renders a table's key as one text, which is the record key.
+
+Different keys have different texts. No code parses a text back into the key's values.
 
 Hudi's bucket index parses a record key that has a comma and a colon, and for some values its parser
 never ends. So the text of a key has no comma.
@@ -33,7 +35,7 @@ _REAL = ("float", "double")
 def is_natural(column: Column) -> bool:
     """Whether Hudi's key generators render the column's values correctly.
 
-    Integers and UUIDs contain none of the generators' separators. Text may contain them. Text may
+    Integers and UUIDs contain none of the generators' separators. Text can contain them. Text can
     also be empty, which the generators render as ``__empty__``. Bulk insert and upsert render
     dates, timestamps and decimals differently.
     """

@@ -1,4 +1,4 @@
-"""Deletes the files that a writer adds after another writer has rolled the first one's commit back.
+"""Deletes the files that a writer adds to a commit after another writer has rolled it back.
 
 A rollback deletes the files that exist at that time. A writer that still runs, or resumes later,
 adds more files. The writer's commit is refused, but these late files remain. Hudi counts a file as
@@ -25,7 +25,7 @@ _SPECIAL = re.compile(r"[\\\[\]{}*?]")
 
 
 def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_columns: int) -> None:
-    """Delete the files of rolled back commits that are newer than the active timeline's first one.
+    """Delete the files of each rolled back commit above the active timeline's first commit.
 
     If there is such a commit, each partition is listed once. If there is none, nothing is listed.
 
@@ -50,7 +50,9 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
 
 
 def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]) -> None:
-    """Delete the files of a refused commit that is already rolled back.
+    """Delete the files of a refused commit if another writer has already rolled it back.
+
+    The files of a commit that is still pending stay. The commit's rollback deletes them.
 
     Args:
         spark: The session whose file systems are used.

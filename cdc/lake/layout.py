@@ -25,7 +25,8 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 class LakeLayout:
     """The layout of a table's rows in the lake.
 
-    A table without a key is a log. Its rows have the column `ROW`, and no row is ever replaced.
+    A table without a key is an append table. Its rows have the column `ROW`, and no row is ever
+    replaced.
 
     Args:
         schema: The table's columns and key.
@@ -62,12 +63,15 @@ class LakeLayout:
 
     @property
     def is_log(self) -> bool:
-        """Whether the table has no key."""
+        """Whether the table is an append table, which has no key."""
         return not self.schema.key
 
     @property
     def needs_key_column(self) -> bool:
-        """Whether the record key is the column `KEY`; False for a log and for natural keys."""
+        """Whether the record key is the column `KEY`.
+
+        False for an append table, and for a key that Hudi renders correctly (`is_natural`).
+        """
         return not all(map(is_natural, self._key))
 
     @property
@@ -79,7 +83,7 @@ class LakeLayout:
 
     @property
     def moves_partitions(self) -> bool:
-        """Whether a change of a row can move the row to another partition; False for a log."""
+        """Whether a change can move a row to another partition; False for an append table."""
         return not self.is_log and not set(self.partition_by) <= set(self.schema.key)
 
     @property
@@ -135,7 +139,7 @@ class LakeLayout:
             else:
                 selected.append(self._cell(name, lake_type).alias(name))
         projected = rows.select(*selected)
-        # Lake columns are nullable even if input columns are not: a later schema may lack a column,
+        # Lake columns are nullable even if input columns are not: a later schema can lack a column,
         # and a delete has only its key.
         return projected.select(
             *(
@@ -145,7 +149,10 @@ class LakeLayout:
         )
 
     def _cell(self, name: str, lake_type: str) -> SparkColumn:
-        """Return a column's value. A partition's text that readers take for NULL is an error."""
+        """Return a column's value in the lake's type.
+
+        A text of a partition column that readers would take for NULL fails the write.
+        """
         cell = column(name).cast(lake_type)
         partitions = {one.lower() for one in self.partition_by}
         if lake_type != "string" or name.lower() not in partitions:
@@ -161,11 +168,12 @@ class LakeLayout:
 
 
 def column(name: str) -> SparkColumn:
-    """Return the Spark column of exactly this name. The name may have any characters."""
+    """Return the Spark column of exactly this name. The name can have any characters."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 
 def _nullable(name: str) -> SparkColumn:
+    """Return a column with the same values, which Spark takes for nullable."""
     return F.when(F.lit(True), column(name)).alias(name)
 
 

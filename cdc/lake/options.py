@@ -1,4 +1,4 @@
-"""Hudi's settings for one table. Some of them may be overridden."""
+"""Composes Hudi's settings for one table. The table's ``hudi:`` may override some of them."""
 
 from __future__ import annotations
 
@@ -159,8 +159,8 @@ def table_options(
     table = layout.schema.table
     return {
         **_DEFAULTS,
-        # A delete is a row of an upsert, marked in the column OP. In soft delete mode, Hudi may not
-        # treat such rows as deletes.
+        # A delete is a row of an upsert, marked in the column OP. In soft delete mode, Hudi must
+        # not treat such rows as deletes.
         **({} if layout.soft_delete else _DELETES),
         **service_options(
             clustered=not index.is_bucket,
@@ -182,7 +182,7 @@ def table_options(
 
 
 def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
-    """Refuse a table that has no key and is not a log by its settings.
+    """Refuse a table without a key, unless its settings make it an append table.
 
     Raises:
         SchemaError: The table has no key, and its settings do not have ``mode: append``.

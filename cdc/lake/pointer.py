@@ -42,7 +42,7 @@ class Pointer(Published):
     """The published generation of a table, and the generations that were published before.
 
     Args:
-        former: Generations that readers may still have open, newest first.
+        former: Generations that readers can still have open, newest first.
         format: Version of this document.
     """
 
@@ -88,7 +88,11 @@ _CODEC = Codec(
 
 
 def moved(pointer: Pointer | None, to: Published) -> Pointer:
-    """Return the pointer after a generation is published, which may be the current one already.
+    """Return the pointer that publishes a generation.
+
+    Args:
+        pointer: The pointer before; None if nothing is published.
+        to: The generation. If it is the current one already, the result is ``pointer``.
 
     Raises:
         ReplacedGenerationError: The generation was published before, and another generation has

@@ -106,7 +106,7 @@ def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
             finally:
                 stream.close()
         except Py4JJavaError as error:
-            # A file that may not be read is "not found" on a local disk, too.
+            # On a local disk, Hadoop reports a file without read permission as not found, too.
             absent = error.java_exception.getClass().getName() == "java.io.FileNotFoundException"
             if absent and not files.exists(target):
                 return None
@@ -281,7 +281,7 @@ def _replace(spark: SparkSession, files: Any, folder: Any, text: str) -> None:
     - On HDFS, Hadoop renames a new file over the old one in one step. On other file systems,
       Hadoop's rename over a file is a delete and then a rename.
     - Object stores show a file only after its last byte is written, so the file is written in
-      place. Azure's store (abfs) is an exception: readers may find an empty file for a moment.
+      place. Azure's store (abfs) is an exception: readers can find an empty file for a moment.
     """
     scheme = str(files.getUri().getScheme())
     if scheme == "file":

@@ -55,7 +55,7 @@ class ShardWrite:
 
 
 def carried(latest: Committed | None) -> dict[str, ShardAccount]:
-    """Return the accounts of all shards as the next commit repeats them, with their instants."""
+    """Return all shards' accounts for the next commit, each with the instant of its own commit."""
     if latest is None:
         return {}
     return {
@@ -69,7 +69,14 @@ def record_of(
     entries: Mapping[str, ShardAccount],
     types: Mapping[str, str],
 ) -> CommitRecord:
-    """Return the record of a commit for some shards. It has the accounts of all shards."""
+    """Return the record of a commit that serves these requests.
+
+    Args:
+        wanted: The requests.
+        entries: The accounts of all shards before the commit. The record repeats those of the
+            shards that request nothing.
+        types: The types of the table's columns.
+    """
     shards = dict(entries)
     for one in wanted:
         shards.pop(one.shard.name, None)
@@ -92,7 +99,7 @@ def types_before(latest: Committed | None) -> dict[str, str]:
 
 
 def types_of(before: Mapping[str, str], wanted: Sequence[ShardWrite]) -> dict[str, str]:
-    """Return the types of the columns of the table and of the shards. The widest type counts.
+    """Return each column's widest type among the shared table and the requests.
 
     Raises:
         SchemaError: The type of a shard's column cannot be merged with the table's.

@@ -62,7 +62,7 @@ _LAST_OFFSET = 2**63 - 1
 class ShardTimeline(Timeline):
     """The commits of one shard in a shared table.
 
-    The same commit may occur several times, since commits of other shards repeat the shard's
+    The same commit can occur several times, since commits of other shards repeat the shard's
     record.
 
     Args:
@@ -128,7 +128,7 @@ class SharedTable:
             wait_s: Bound of the wait for another process, in seconds.
 
         Raises:
-            LeaseHeldError: Another process holds the lease for longer.
+            LeaseHeldError: Another process holds the lease for longer than ``wait_s``.
         """
         with self._leases.hold(f"lake table {self.path}", wait_s=wait_s) as lease:
             yield lease
@@ -173,7 +173,7 @@ class SharedTable:
         self.write(ShardWrite(shard, schema, settings, none, None, guard, replaces=True))
 
     def _commit_all(self, wanted: Sequence[ShardWrite]) -> None:
-        """Commit requests: first jointly, then alone each one that is not done yet."""
+        """Commit the requests that replace no rows together, then each remaining request alone."""
         joint = [one for one in wanted if not one.replaces]
         if len(joint) > 1:
             error = self._try(joint)
@@ -231,7 +231,7 @@ class SharedTable:
 
             if any(types[name] != kind for name, kind in before.items()):
                 # A column has one type in all files, so all rows are rewritten. Rows to write that
-                # come from these files are read first, since the rewrite may clean the files up.
+                # come from these files are read first, since the rewrite can clean the files up.
                 for one in wanted:
                     if one.rows is not None:
                         one.rows = held.enter_context(_read(one.rows))
@@ -255,6 +255,7 @@ class SharedTable:
         guard: Guard,
         new: bool,
     ) -> str:
+        """Write the rows of the requests with the record in one commit; return its instant."""
         frames = [_framed(one, lake) for one in wanted if one.rows is not None]
         if not frames:
             return lake.empty_commit(commit, guard)

@@ -1,4 +1,4 @@
-"""Measures a table in the lake: its newest image, and the older files that readers may need."""
+"""Measures a table in the lake: its newest image, and the older files that readers can need."""
 
 from __future__ import annotations
 

@@ -16,14 +16,20 @@ UPKEEP_EVERY_COMMITS = 5
 KEPT_COMMITS = 20
 """Minimum number of commits in the active timeline."""
 CLUSTER_EVERY_COMMITS = 20
+"""Default number of commits between clusterings."""
 CLUSTERING_KEY = "hoodie.clustering.inline.max.commits"
 """Hudi's setting for the commits between clusterings; ``hudi:`` of a table may change it."""
 MOST_BETWEEN_CLUSTERINGS = 1000
-"""Maximum of that setting. Hudi counts commits in the active timeline, which each commit reads."""
+"""Maximum of `CLUSTERING_KEY`.
+
+Hudi counts the commits in the active timeline, so the timeline keeps that many. Each commit reads
+the whole active timeline.
+"""
 MIB = 1024 * 1024
 SMALL_FILE_BYTES = 32 * MIB
 """Size below which a file is small. Small files take new rows, and clustering merges them."""
 TARGET_FILE_BYTES = 128 * MIB
+"""Size up to which writes and clusterings fill a file."""
 CLUSTER_AT_ONCE_BYTES = 512 * MIB
 """Maximum number of bytes that one clustering rewrites."""
 

@@ -146,8 +146,8 @@ class Timeline:
     def chunks(self, attempt: str) -> frozenset[int]:
         """Return the ids of the snapshot chunks that an attempt's commits have written.
 
-        Commits that are archived do not count. Nor does a commit that was rolled back while it
-        completed.
+        An archived commit does not count. A commit that was rolled back while it completed does
+        not count either.
         """
         undone = self.undone()
         return frozenset(
@@ -288,8 +288,8 @@ class Timeline:
     def _whole(self, committed: Committed | None) -> Committed | None:
         """Return the commit, unless it or any completed clustering or overwrite was rolled back.
 
-        A writer may be suspended just before its last step, and resume while the next writer rolls
-        its commit back. The suspended writer may then complete a commit whose files are gone. The
+        A writer can be suspended just before its last step, and resume while the next writer rolls
+        its commit back. The first writer can then complete a commit whose files are gone. The
         offsets of such a commit must not count. If the commit was a clustering, rows are gone.
 
         Raises:

@@ -81,7 +81,7 @@ class LakeTable:
     Raises:
         ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
         SchemaError: The table's columns do not make valid lake rows, or the table lacks a key and
-            is not a log.
+            is not an append table.
     """
 
     def __init__(
@@ -211,6 +211,7 @@ class LakeTable:
         return False
 
     def _keep_up(self, check: Callable[[], None]) -> bool:
+        """Do the upkeep if it is due; return whether it was done. Errors are raised."""
         # Most commits end here, so the timeline is not read for them.
         if self._commits and not self._is_due(self._commits):
             return False
@@ -233,6 +234,7 @@ class LakeTable:
         return len(instants) % self._retention(instants).every == 0
 
     def _retention(self, instants: frozenset[str]) -> Retention:
+        """Return how many of these commits are retained for the table's readers now."""
         now = datetime.now(timezone.utc)
         return Retention.of(instants, self._settings.readers_keep_s, now)
 
@@ -387,7 +389,8 @@ def layout_of(schema: TableSchema, settings: TableSettings) -> LakeLayout:
     """Return the row layout that the settings define for a table.
 
     Raises:
-        SchemaError: The table's columns do not make valid lake rows, or the table lacks a key.
+        SchemaError: The table's columns do not make valid lake rows, or the table lacks a key and
+            is not an append table.
     """
     require_keyed(schema, settings)
     return LakeLayout(schema, tuple(settings.partition_by), settings.delete_mode == "soft")
