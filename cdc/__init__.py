@@ -1,1 +1,1 @@
-"""From topic to table: sources, Kafka, Connect, state, and the incremental run into the lake."""
+"""The stream side: sources, Kafka, Connect, the state store, and the runs that update the lake."""

@@ -81,7 +81,7 @@ class SchemaChangeError(TributaryError):
 class PositionError(TributaryError):
     """Two positions that cannot be compared: of two kinds, or in the logs of two servers.
 
-    No order would be right: the log after one position may lie before or after the other.
+    Nothing shows which of the two is the earlier one, so any order could be wrong.
     """
 
     @classmethod
@@ -124,12 +124,12 @@ class LeaseHeldError(StateError):
 
 
 def copy_again(table: object) -> str:
-    """Return the instruction to copy a table again whose state does not request a copy."""
+    """Return the instruction to copy a table again that no run marks as NEEDS_BOOTSTRAP."""
     return f"copy the table again: `tributary resync {table}`"
 
 
 def copy_lost(table: object) -> str:
-    """Return the instruction to copy a table whose state does not show yet that it needs a copy."""
+    """Return the instruction to copy a table that its next run marks as NEEDS_BOOTSTRAP."""
     return f"run `tributary run {table}`, which marks the table, then `tributary bootstrap {table}`"
 
 

@@ -1,1 +1,2 @@
-"""The only modules that use Hudi."""
+"""The lake: Hudi tables, their commits, and the pointers for readers. No other package writes Hudi.
+"""

@@ -131,8 +131,8 @@ class Handoff(Part):
             in part.
         marker_id: Identity of M, the marker row that the copy's view contains.
         topic_id: UUID of the topic.
-        statements_upto: End offset of the topic of DDL statements before O; None without such a
-            topic.
+        statements_upto: End offset of the topic of DDL statements, read before O; None without
+            such a topic.
         statements_topic_id: UUID of the topic of DDL statements; None without such a topic.
         view: The view of the source that was copied.
         fingerprint: The facts of the catalog that the columns were derived from.

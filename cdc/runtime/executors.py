@@ -27,14 +27,17 @@ _CALLS: Mapping[str, tuple[str, ...]] = {
     "Hudi": ("org.apache.hudi.HoodieVersion", "get"),
     "Kafka's client": ("org.apache.kafka.common.utils.AppInfoParser", "getVersion"),
 }
-"""By the name for people: class, static method and arguments of the version's source."""
+"""The call that returns a part's version, by the part's name for people.
+
+A call is a class, a static method and its arguments.
+"""
 
 _COMMAND = ("java.lang.System", "getProperty", "sun.java.command")
 """The command of an executor, whose options have its id and its host."""
 _OPTION = re.compile(r"--(executor-id|hostname) (\S+)")
 _GROUP = "tributary-executors"
 _ROUNDS = 3
-"""Most jobs until each executor that is there has run a task."""
+"""Maximum number of jobs that are run until each executor has run a task."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,10 @@ def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> 
 
 
 def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
-    """Run one task per core, so that each executor gets one if all of them are free."""
+    """Run one task per core in one job, and return the executors that ran a task.
+
+    If all cores are free, each executor gets a task.
+    """
     context = spark.sparkContext
     tasks = context.defaultParallelism
     calls = [_COMMAND, *_CALLS.values()]
@@ -140,6 +146,7 @@ def _called(call: Sequence[str]) -> str:
 
 
 def _executor(command: str, versions: Mapping[str, str]) -> Executor:
+    """Return the executor that was started by this command."""
     options = dict(_OPTION.findall(command))
     return Executor(options.get("executor-id", "?"), options.get("hostname", "?"), versions)
 

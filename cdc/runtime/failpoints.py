@@ -1,4 +1,4 @@
-"""Named points at which a test can kill this process, to prove that a rerun repairs the rest.
+"""Named points at which a test can kill this process, to prove that a rerun completes the work.
 
 ``TRIBUTARY_CRASH_AT=name`` kills at the first passage of that point, ``name:3`` at the third.
 """
@@ -60,6 +60,7 @@ def _noop(name: str, /) -> None:
 
 
 def _armed(text: str) -> Callable[[str], None]:
+    """Return a `crash` that kills this process at the requested passage of the requested point."""
     name, _, count = text.partition(":")
     if name not in FAILPOINTS or not (count or "1").isdecimal() or int(count or "1") < 1:
         raise ConfigError(
@@ -83,6 +84,7 @@ def _armed(text: str) -> Callable[[str], None]:
 
 
 def _compiled() -> Callable[[str], None]:
+    """Return the `crash` that this process's environment requests."""
     wanted = os.environ.get(VARIABLE)
     return _armed(wanted) if wanted else _noop
 

@@ -1,8 +1,8 @@
-"""Pinned Java artifacts, fetched once into a cache folder and verified by checksum.
+"""Fetches pinned Java artifacts once into a cache folder, and verifies them by checksum.
 
-The resolver is Ivy, which pyspark brings. Its default repository is Maven Central; a company
-mirror is an Ivy settings file named by ``TRIBUTARY_IVY_SETTINGS``. Lock files name every file, so
-nothing is resolved transitively and no project description is trusted.
+The resolver is Ivy, which pyspark brings. Its default repository is Maven Central. For a company's
+mirror, ``TRIBUTARY_IVY_SETTINGS`` names an Ivy settings file. Lock files name every file, so Ivy
+resolves no dependencies and trusts no POM.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ LOCK = read_lock(Path(__file__).with_name("jars.lock"))
 SPARK: tuple[Artifact, ...] = LOCK["spark"]
 """The jars that a Spark session needs in addition to pyspark's own."""
 S3: tuple[Artifact, ...] = LOCK["s3"]
-"""The jars that a session needs besides these for a lake on S3: 270 MiB."""
+"""The jars that a session needs besides `SPARK` for a lake on S3. They take 270 MiB."""
 
 
 def cache_folder() -> Path:
@@ -154,7 +154,7 @@ def fetch(
 ) -> Path:
     """Return the folder that holds these files: packed with this environment, or in the cache.
 
-    Files are verified after they were fetched, and packed files by each call.
+    Fetched files are verified once, after the fetch. Packed files are verified by each call.
 
     Args:
         bundle: Name of the set, for progress and the folder's name.
@@ -325,7 +325,7 @@ def _lines(command: Sequence[str | Path]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def locked(path: Path, report: Report) -> Iterator[None]:
-    """Hold the bundle's lock, since another process may be fetching the same files."""
+    """Hold the bundle's lock, since another process could be fetching the same files."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)

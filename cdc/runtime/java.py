@@ -69,6 +69,7 @@ def find_java() -> JavaInstallation:
 
 
 def _homes() -> Iterator[Path]:
+    """Yield the folders in which `find_java` looks for Java, in its order."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home)
     if command := shutil.which("java"):

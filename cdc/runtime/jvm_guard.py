@@ -1,4 +1,4 @@
-"""Ends a JVM with the command that started it, and lets the command end despite a hanging task.
+"""Ends a JVM once its command has ended, and lets the command end despite a hanging task.
 
 A task's thread cannot be ended from outside. A hanging task keeps its JVM alive, and the command
 waits for the JVM. So the JVM's process is killed.
@@ -69,11 +69,12 @@ def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
 
 
 def was_killed() -> bool:
-    """Return whether this process killed its JVM to end; ignore Spark's errors then."""
+    """Return whether this process has killed its JVM, so that errors of Spark result from that."""
     return _killed.is_set()
 
 
 def _kill(grace_s: float) -> None:
+    """Kill the JVMs that have not ended, and remember that this process did so."""
     for jvm, _ in _guarded:
         if jvm.poll() is None:
             _log.warning("Spark did not end within %g s, and is killed", grace_s)

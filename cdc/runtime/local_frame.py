@@ -1,4 +1,4 @@
-"""Data frames from values of this process, made without Python on the executors."""
+"""Makes data frames from values of this process, without Python on the executors."""
 
 from __future__ import annotations
 

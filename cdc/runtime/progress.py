@@ -59,7 +59,7 @@ class NullProgress:
 
 @contextmanager
 def shown_as(name: str, progress: Progress | None = None, unit: str = "checks") -> Iterator[Task]:
-    """A task of unknown length that ends with its block.
+    """Yield a task of unknown length that ends with the block.
 
     Args:
         name: The action and its object, for example ``wait for the replica``.
@@ -76,8 +76,8 @@ def shown_as(name: str, progress: Progress | None = None, unit: str = "checks") 
 class Interruptible:
     """Progress whose tasks can be interrupted, at the next note of a wait.
 
-    Every wait notes what it waits for, so an interrupt can end it there. It leaves the same state
-    as a killed process.
+    Every wait notes what it waits for, so an interrupt can end it there. An interrupted command
+    leaves the same state as a killed one.
 
     Args:
         progress: Where tasks are shown.
@@ -114,6 +114,8 @@ class Interruptible:
 
 
 class _InterruptibleTask:
+    """A task of `Interruptible`. Its notes raise StoppedError after an interrupt."""
+
     def __init__(self, whole: Interruptible, name: str, task: Task) -> None:
         self._whole = whole
         self._name = name

@@ -1,4 +1,4 @@
-"""The one Spark session of a process."""
+"""Starts, configures and ends the one Spark session of a process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _REASON_CHARACTERS = 2000
 _START = threading.Lock()
 _STOP_S = 60.0
-"""How long a session may take to end, in seconds; with a task that never ends, it may not end."""
+"""Bound of the wait for a session to end, in seconds. A task that never ends would keep it alive.
+"""
 _LOGGING = Path(__file__).with_name("spark_log4j2.properties")
 
 _REQUIRED = {
@@ -44,8 +45,8 @@ _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
     # Values that do not fit must fail, not turn into NULL.
     "spark.sql.ansi.enabled": "true",
-    # The second attempt of a task may leave a file after the commit, which readers then count; Hudi
-    # refuses to write with it.
+    # A second attempt of a task can leave a file after the commit, which readers then count. Hudi
+    # refuses to write with speculation.
     "spark.speculation": "false",
     "spark.sql.caseSensitive": "false",
     # Drivers report MySQL's enums and texts of a fixed length as CHAR(n). Spark would pad each such
@@ -76,9 +77,10 @@ _DEFAULTS = {
     # more than a few tables.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.cleaner.periodicGC.interval": "10min",
-    # A broadcast waits for a core, and copies of other tables may hold all of them for a while.
+    # A broadcast waits for a core, and copies of other tables can hold all cores for a while.
     "spark.sql.broadcastTimeout": "1800",
 }
+"""Settings that ``spark.conf`` may change."""
 
 
 _AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.authorization")
@@ -171,7 +173,7 @@ def _interrupts_kept() -> Iterator[None]:
 def _stdout_kept() -> Iterator[None]:
     """Redirect the output of a started JVM to standard error, since libraries in it print.
 
-    Our own output may be a JSON document.
+    This process's own output can be a JSON document, which other lines would damage.
     """
     sys.stdout.flush()
     kept = os.dup(1)

@@ -149,6 +149,7 @@ def _watch(spark: SparkSession, timeout_s: float) -> None:
 def _cancel_stuck_stages(
     context: Any, progress: StageProgress, cancelled: CancelledStages, timeout_s: float
 ) -> None:
+    """Cancel the stages without progress, and all stages if no core is left; count held cores."""
     global _held
     now, status = time.monotonic(), context.statusStore()
     stages = _stages(status)

@@ -36,7 +36,8 @@ class CopyView(Part):
 
     Args:
         snapshot: Name by which sessions share the view; empty if each session has its own view.
-        upper_bound: Log position that the server had replayed when the view opened, as text.
+        upper_bound: A log position as text. PostgreSQL: the view has no commit after it. MySQL and
+            MariaDB: the marker's position, although the view can have later commits.
         opened_at: When the view opened, aware UTC.
         on_replica: Whether the copy reads a replica.
         system_identifier: Identity of the cluster; None if the server does not report it.
@@ -88,11 +89,11 @@ class Attempt(Part):
         reads_upto: R, an upper bound of the position that the view can contain, as text.
         handoff_offsets: H, the offset per partition at which everything up to R is captured.
         transaction_offsets: Offsets of the topic of transactions, recorded before O; None unless
-            the table is a log.
-        transaction_topic_id: UUID of the topic of transactions; None unless the table is a log.
-        statements_upto: End offset of the topic of statements before O; None if the connector does
-            not have such a topic.
-        statements_topic_id: UUID of the topic of statements; None if there is no such topic.
+            the table is an append table of PostgreSQL.
+        transaction_topic_id: UUID of the topic of transactions; None if ``transaction_offsets`` is.
+        statements_upto: End offset of the topic of DDL statements, read before O; None if the
+            connector does not have such a topic.
+        statements_topic_id: UUID of the topic of DDL statements; None if there is no such topic.
         losses: Number of losses of the capture and of the table, as counted before O was recorded.
         shard: The shard's name, once the shard's rows are in the shared table. ``path`` is then the
             shared table's path. None before that, and for a table that is not a shard.

@@ -21,7 +21,9 @@ After the last one, an operator must restart the connector.
 """
 
 _FIRST_PAUSE_S = 30.0
+"""Pause between the first restart and the second. Each later pause is twice as long."""
 _LAST_PAUSE_S = 3600.0
+"""Longest of these pauses."""
 _SETTLED_S = 600.0
 """A connector has recovered if it runs this many seconds after its next restart became due."""
 

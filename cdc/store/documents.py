@@ -101,7 +101,10 @@ class Codec(Generic[Document]):
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
-        """Describe another format version, which explains every other problem, or return None."""
+        """Describe the text's format version; None if the version is this one or is not known.
+
+        Another version explains every other problem.
+        """
         document = None if problem["type"] == "json_invalid" else json.loads(text)
         if not isinstance(document, dict) or "format" not in document:
             return None

@@ -46,7 +46,7 @@ def open_engine(url: str) -> Engine:
             connect_args=connect_args(parsed),
         )
     except (ArgumentError, ImportError, ValueError) as error:
-        # The library's own text may repeat the URL, which includes the password.
+        # The library's own text can repeat the URL, which includes the password.
         reason = f"no driver: {error}" if isinstance(error, ImportError) else "it is not a URL"
         raise StateError(
             f"state.url cannot be used: {reason}",
@@ -113,6 +113,7 @@ def _file(url: URL) -> Path | None:
 
 
 def _open_to_others(file: Path) -> bool:
+    """Whether the file's mode gives its group or other users any access."""
     return bool(file.stat().st_mode & 0o077)
 
 

@@ -17,7 +17,7 @@ class ErrorRecord(Part):
         error: Name of the error's class.
         message: The error's message.
         remedy: The next step for a person.
-        context: The names in the message as values.
+        context: What the message names, such as the table or the field, by its kind.
     """
 
     error: str

@@ -54,7 +54,7 @@ class RunEntry(Part):
     format: Literal[1] = 1
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as commands print it."""
+        """Return the entry as commands print it."""
         return {
             "run_id": self.run_id,
             "source": self.table.source,
@@ -152,7 +152,7 @@ class SchemaEntry(Part):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as commands print it."""
+        """Return the entry as commands print it."""
         return {
             "source": self.table.source,
             "schema": self.table.schema,

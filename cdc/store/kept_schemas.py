@@ -21,7 +21,7 @@ class KeptSchemas:
     """A registry's schemas by id; a schema that was ever read is available without the registry.
 
     Each process reads each id from the registry once. It uses the kept schema only if the registry
-    does not answer. A registry that has lost its store may give an id to another schema. The read
+    does not answer. A registry that has lost its store can give an id to another schema. The read
     from the registry detects that. Safe to share among threads.
 
     Args:

@@ -25,6 +25,7 @@ from cdc.store.tables import leases
 from schemas.table import TableId
 
 DEFAULT_TTL_S = 60.0
+"""Seconds until a lease expires unless it is renewed."""
 _POLL_S = 0.5
 _WAIT = "Wait for that process to end. After a crash the lease runs out by itself."
 
@@ -281,5 +282,5 @@ def _keep(lease: Lease, stop: threading.Event) -> None:
             _log.warning("%s", lost)
             return
         except StateError as error:
-            # The store may answer again before the lease expires, so the next turn retries.
+            # The store can answer again before the lease expires, so the next turn retries.
             _log.warning("the lease on %s could not be renewed: %s", lease.what, error)

@@ -83,7 +83,7 @@ def started(pid: int) -> float:
     if not sys.platform.startswith("linux"):
         return round(psutil.Process(pid).create_time(), 2)
     try:
-        # The second field is a name in parentheses, which may hold any characters.
+        # The second field is a name in parentheses, which can hold any characters.
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         raise psutil.NoSuchProcess(pid) from None

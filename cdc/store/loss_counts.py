@@ -1,7 +1,8 @@
 """Counts losses of changes, by capture and by table.
 
-A loss may be over before a run checks a table again. So each process that sees a loss counts it
-here, and each attempt records the count before its O.
+A loss can be over before a run checks a table again. So each process that sees a loss counts it
+here, and each attempt records the count before its O. A count that has risen since then shows that
+the attempt lacks changes.
 """
 
 from __future__ import annotations

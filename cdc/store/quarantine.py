@@ -105,7 +105,9 @@ class Quarantine:
         end: Mapping[int, int],
         lacking: Iterable[tuple[int, int]],
     ) -> None:
-        """Forget the records of a range that has been applied, except those that it left out.
+        """Forget the records of a range that was applied, except those that were left out again.
+
+        The lake table now has the forgotten records.
 
         Args:
             attempt: The attempt to whose lake table the range has been applied.
@@ -135,14 +137,17 @@ class Quarantine:
         return {(row.partition_no, row.record_offset) for row in rows}
 
     def counts(self) -> dict[str, int]:
-        """Return how many records each attempt's lake table lacks; complete ones are left out."""
+        """Return how many records each attempt's lake table lacks, if it lacks any."""
         query = sa.select(quarantine.c.attempt, sa.func.count().label("records"))
         with self._store.transaction() as connection:
             rows = connection.execute(query.group_by(quarantine.c.attempt)).all()
         return {row.attempt: row.records for row in rows}
 
     def list(self, attempts: Iterable[str]) -> list[Quarantined]:
-        """Return the records that these attempts lack, without their bytes, by table and offset."""
+        """Return the records that the lake tables of these attempts lack, without their bytes.
+
+        They are ordered by table, partition and offset.
+        """
         columns = [column for column in quarantine.c if column not in _RAW]
         order = (
             quarantine.c.source,
@@ -185,6 +190,7 @@ def _at_offset(partition: int, offset: int) -> sa.ColumnElement[bool]:
 
 
 def _row(record: Quarantined) -> dict[str, Any]:
+    """Return a record as a row of the SQL table, by column."""
     return {
         "attempt": record.attempt,
         "partition_no": record.partition,
@@ -206,6 +212,7 @@ def _row(record: Quarantined) -> dict[str, Any]:
 
 
 def _record(row: Mapping[Any, Any]) -> Quarantined:
+    """Return the record in a row of the SQL table, which can lack the columns of the bytes."""
     millis = row["record_millis"]
     return Quarantined(
         table=TableId(row["source"], row["schema_name"], row["table_name"]),

@@ -1,4 +1,4 @@
-"""The form of a schema change that lake commits and the schema history store."""
+"""The form in which lake commits and the schema history store a schema change."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ class RecordedChange(Part):
         return cls(type(change).__name__, change.what, change.why, change.verdict, facts)
 
     def to_json(self) -> dict[str, Any]:
-        """The change as commands print it, like ``Change.to_json``."""
+        """Return the change as commands print it, like ``Change.to_json``."""
         common = {"change": self.kind, "what": self.what, "verdict": self.verdict.value}
         return {**common, "why": self.why, **self.facts}

@@ -321,7 +321,7 @@ class Store:
             )
 
     def _create_tables(self) -> None:
-        # Several processes may create the tables at once; one that loses a race tries again.
+        """Create the tables that are missing, even if other processes do so at the same time."""
         for attempt in stamina.retry_context(
             on=_lost_a_race, attempts=2 * len(metadata.tables), wait_initial=0.05, wait_max=1.0
         ):
@@ -329,6 +329,7 @@ class Store:
                 metadata.create_all(self._engine)
 
     def _unusable(self, error: Exception) -> StateError:
+        """Return the error for a failure of the database, with the first line of its cause."""
         cause = getattr(error, "orig", None) or error
         reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
         return StateError(
@@ -370,10 +371,12 @@ def _table_and_beside(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
 
 
 def _is_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
+    """Return the condition for the record's row while it has this version."""
     return _table_and_beside(record.table, record.beside) & (table_rows.c.version == version)
 
 
 def _values(record: TableRecord, version: int) -> dict[str, Any]:
+    """Return the columns of a record's row, except those that identify the row."""
     return {
         "state": record.state.value,
         "generation": record.generation,
@@ -393,6 +396,7 @@ def _changed_meanwhile(record: TableRecord, expected: int) -> StateError:
 
 
 def _record(row: sa.Row[Any]) -> TableRecord:
+    """Return the record in a row of the SQL table."""
     table = TableId(row.source, row.schema_name, row.table_name)
     record = TABLE_RECORDS.read(row.record, f"the state of table {table}", table=table)
     return replace(record, version=row.version)

@@ -38,7 +38,7 @@ class State(str, Enum):
     NEEDS_BOOTSTRAP = "needs_bootstrap"
     """The stream no longer continues from the lake. Set by run or an operator."""
     FAILED = "failed"
-    """Stopped by an error that a retry may fix. Set by any command."""
+    """Stopped by an error that a retry can fix. Set by any command."""
     RETIRED = "retired"
     """No longer replicated. Set by offboard."""
 
@@ -71,7 +71,8 @@ class CommitSummary(Part):
 
     Args:
         offsets: Next offset to read, per partition.
-        epochs: Epoch of each partition's leader when its log was last seen to hold these offsets.
+        epochs: Leader epoch of each partition when its end offset was last seen at or above these
+            offsets.
         position: Source position of the last event, as text.
         watermark: Event time up to which the table is complete.
         instant: Hudi instant of the commit.
@@ -113,13 +114,13 @@ class TableRecord(Part):
 
     Args:
         table: The table.
-        state: Its state.
+        state: The table's state.
         generation: Number of the generation, from 1. A new copy begins the next generation.
         base_path: Base path of the table in the lake; attempts are folders below it.
         tier: The table's tier. Tables of one source and tier share connector, slot and publication.
         topic: The topic that carries its changes.
         updated_at: When the record last changed.
-        shard: Its part in a lake table that several source tables feed; ``None`` if the
+        shard: The table's part in a lake table that several source tables feed; ``None`` if the
             table has a lake table of its own.
         attempt: The current attempt of the generation.
         resume_to: The former state of a PAUSED or FAILED table.
@@ -131,7 +132,7 @@ class TableRecord(Part):
         last_commit: The last commit that the store knows of.
         beside: Whether this is the next generation. It is built beside a table's record until it
             replaces that record.
-        size: Its size in the lake, as last measured after a copy or an upkeep.
+        size: The table's size in the lake, as last measured after a copy or an upkeep.
         named: The name that the catalog last got for the table, with the metastore and the path;
             None if the catalog has not got one, or there is no catalog.
         version: Number of the record's changes in the store; 0 means not stored yet. The store
@@ -204,7 +205,7 @@ def transition(
     attempt: Attempt | None = None,
     cause: Cause = _AS_PLANNED,
 ) -> TableRecord:
-    """Return a table's record after its move to another state. `TRANSITIONS` has the moves.
+    """Return a table's record after its move to another state, which `TRANSITIONS` must allow.
 
     Args:
         record: The table's record before the move.
@@ -212,7 +213,7 @@ def transition(
         at: Now, in UTC.
         attempt: The attempt after the move. BOOTSTRAPPING needs a new one unless a copy is resumed;
             CATCHING_UP needs one with O and H.
-        cause: Why it moves.
+        cause: Why the table moves.
 
     Raises:
         StateError: The move is not allowed, or an argument that the new state needs is missing.

@@ -19,10 +19,12 @@ def _name(length: int = 128) -> TypeEngine[str]:
 
 
 def _document() -> TypeEngine[str]:
+    """Return a type of texts of any length; MySQL's own TEXT ends at 64 KiB."""
     return sa.Text().with_variant(mysql.LONGTEXT(), *MYSQL)
 
 
 def _bytes() -> TypeEngine[bytes]:
+    """Return a type of bytes of any length; MySQL's own BLOB ends at 64 KiB."""
     return sa.LargeBinary().with_variant(mysql.LONGBLOB(), *MYSQL)
 
 
@@ -33,6 +35,7 @@ format_rows = sa.Table(
     metadata,
     sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
 )
+"""One row with the `FORMAT` of the store."""
 
 table_rows = sa.Table(
     "tributary_table",
@@ -46,6 +49,7 @@ table_rows = sa.Table(
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("record", _document(), nullable=False),
 )
+"""One row per record of a table, and one per record of a table's next generation (``beside``)."""
 
 run_rows = sa.Table(
     "tributary_run",
@@ -57,6 +61,7 @@ run_rows = sa.Table(
     sa.Column("entry", _document(), nullable=False),
     sa.Index("tributary_run_table", "source", "schema_name", "table_name", "id"),
 )
+"""One row per table and run: the run history."""
 
 schema_rows = sa.Table(
     "tributary_registry_schema",
@@ -65,6 +70,7 @@ schema_rows = sa.Table(
     sa.Column("schema_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("document", _document(), nullable=False),
 )
+"""One row per schema that was read from a registry and is kept for an outage of the registry."""
 
 quarantine = sa.Table(
     "tributary_quarantine",
@@ -100,6 +106,7 @@ schema_change_rows = sa.Table(
     sa.Column("entry", _document(), nullable=False),
     sa.Index("tributary_schema_change_table", "source", "schema_name", "table_name", "id"),
 )
+"""One row per schema change that the lake followed, or at which a table stopped."""
 
 restart_rows = sa.Table(
     "tributary_restart",

@@ -10,15 +10,15 @@ from psycopg.abc import PQGen
 from sqlalchemy.engine import URL
 
 CONNECT_LIMIT_S = 10
-"""Bound of the wait until a server accepts a connection."""
+"""Bound of the wait until a server accepts a connection, in seconds."""
 ANSWER_LIMIT_S = 60
-"""How long the server may take to answer; longer than InnoDB waits for a lock."""
+"""Bound of the wait for an answer, in seconds. It is longer than InnoDB's wait for a lock."""
 
 Result = TypeVar("Result")
 
 
 class _SilentError(psycopg.OperationalError):
-    pass
+    """The server has not answered within the limit."""
 
 
 class Connection(psycopg.Connection[Any]):
