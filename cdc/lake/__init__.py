@@ -1,2 +1,1 @@
-"""The lake: Hudi tables, their commits, and the pointers for readers. No other package writes Hudi.
-"""
+"""The lake: Hudi tables, their commits, and readers' pointers. No other package writes Hudi."""

@@ -121,6 +121,7 @@ class BatchWriter:
 
     @property
     def _keeps_deleted(self) -> bool:
+        """Whether deleted rows stay in the lake."""
         return self._settings.delete_mode == "soft"
 
     def apply(
@@ -133,7 +134,7 @@ class BatchWriter:
     ) -> Applied:
         """Read, decode, fold, fill and commit one range.
 
-        The commit may have a part of the range: it ends before a TRUNCATE at which the table must
+        The commit can end before the range does: it ends before a TRUNCATE at which the table must
         pause, and before a transaction that the catalog does not show yet.
 
         Args:
@@ -141,7 +142,7 @@ class BatchWriter:
             previous: The lake's newest commit with offsets. Its handoff has the snapshot of the
                 newest reading of the source's catalog.
             guard: Called just before the commit completes. It raises an error to refuse the commit.
-            still_open: The transactions that may be in the range and were still open just before
+            still_open: The transactions that can be in the range and were still open just before
                 that reading; None if they are not known.
 
         Raises:
@@ -176,7 +177,7 @@ class BatchWriter:
             self._held.drop_all()
 
     def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
-        """Apply a range that ends at the lake's offsets again, with its quarantined records.
+        """Apply a range again that ends at the lake's offsets, now with its quarantined records.
 
         All changes since the first quarantined record are folded again. So the last change of each
         key wins, and a quarantined record never replaces a later change.
@@ -263,9 +264,9 @@ class BatchWriter:
             batch: The batch.
             commit: The record that the commit carries.
             guard: Called just before the commit completes. It raises an error to refuse the commit.
-            gaps: Whether the lake may lack changes of rows that the batch changes.
-            beyond: The place in the binlog that earlier batches of a log have reached.
-            again: Whether the lake may already have some of the rows.
+            gaps: Whether the lake can lack earlier changes of rows that the batch changes.
+            beyond: The place in the binlog that earlier batches of an append table have reached.
+            again: Whether the lake can already have some of the rows.
         """
         summary = batch.summary
         gaps = gaps or summary.unclear
@@ -369,7 +370,7 @@ class BatchWriter:
         """Return the rows with their missing values from the lake's rows."""
         key = [quoted(name) for name in self._schema.key]
         wanted = rows.filter(F.col(MISSING).isNotNull()).select(*key)
-        # The lake may be large and the keys are few: the join drops its rows where they are read.
+        # The lake can be large and the keys are few: the join drops its rows where they are read.
         known = (
             self._lake.read()
             .select(*key, *(quoted(name) for name in missing))
@@ -409,7 +410,10 @@ class BatchWriter:
         return str(source.position(found).joined(source.position(previous)))
 
     def _last_event(self, batch: Batch, previous: CommitRecord) -> str | None:
-        """Return the place that a log has reached in the binlog; None for any other table."""
+        """Return the place in the binlog that the batch of an append table has reached.
+
+        None for any other table, and for a source without a binlog.
+        """
         if not (self._from_binlog and self._lake.layout.is_log):
             return None
         found = reached(batch.changes, _reached_place(previous), self._schema.table)
@@ -428,5 +432,5 @@ def _missing(rows: DataFrame) -> tuple[str, ...]:
 
 
 def _reached_place(record: CommitRecord) -> ReachedPlace | None:
-    """Return the place that a log had reached in the binlog at a commit, or None."""
+    """Return the place in the binlog that an append table had reached at a commit, or None."""
     return None if record.last_event is None else ReachedPlace.parse(record.last_event)

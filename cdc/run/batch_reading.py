@@ -120,7 +120,7 @@ class BatchReader:
 
         Args:
             schema_ids: Ids of the schemas that the batch most likely needs.
-            late: Columns that events of the batch may lack, or have under another name.
+            late: Columns that events of the batch can lack, or have under another name.
             reading: The reading of the source's catalog; None if the catalog is known to show all
                 transactions of the batch.
         """
@@ -166,7 +166,7 @@ class BatchReader:
             try:
                 decoded = self._decoded(records, self._schema.shown(), self._rules)
             except SchemaChangeError:
-                # The batch may have changed a column's type after the catalog was read.
+                # The batch could have changed a column's type after the catalog was read.
                 bare = replace(self._schema, columns=(), key=())
                 read = self._decoded(records, bare, EventRules(self._rules.placeholder))
                 self._require_seen(summarize(read, self._reading))
@@ -195,7 +195,7 @@ class BatchReader:
     def _require_seen(self, summary: Summary) -> None:
         """Refuse a batch with events of a transaction that the catalog's snapshot did not show.
 
-        While a commit waits for a synchronous standby, it is in the log and not yet visible. Events
+        While a commit waits for a synchronous standby, it is in the WAL and not yet visible. Events
         of its transaction already have the columns that the transaction added. The catalog does not
         show these columns yet.
         """
@@ -259,6 +259,7 @@ class BatchReader:
         return [found[place.partition, place.offset] for place in places]
 
     def _records(self, piece: Range, *, tasks: int = 1) -> DataFrame:
+        """Return the raw records of a range of the topic."""
         return read_changes(
             self._context.spark,
             self._java,
@@ -280,7 +281,7 @@ class BatchReader:
         learned = refused = 0
         for schema_id in schema_ids:
             if refused > tolerated:
-                break  # the batch fails anyway, and damaged records may name any number of schemas
+                break  # the batch fails anyway, and damaged records can name any number of schemas
             try:
                 found = self._writers.fetch(schema_id)
             except RegistryError as error:

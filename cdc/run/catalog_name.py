@@ -38,7 +38,7 @@ def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
-        LeaseHeldError: Another process holds the shared table for longer.
+        LeaseHeldError: Another process holds the shared table for longer than ``wait_s``.
         StateError: The state store cannot be reached.
     """
     entry, catalog = _entry(context.config, record), context.config.catalog
@@ -80,9 +80,9 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
 
 def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Set the names that do not point at the published attempt by the state store's records.
+    """Set the names that the state store's records show as out of date.
 
-    A publication or a run succeeds even if the metastore does not answer, so a name may be out of
+    A publication or a run succeeds even if the metastore does not answer, so a name can be out of
     date. This function updates it for a table that has no new changes. It stops at the first error
     of the metastore, since a metastore that does not answer would delay the run once per table. The
     order of the tables is random, so the next look begins with another table.
@@ -123,6 +123,7 @@ def _is_noted(config: Config, record: TableRecord) -> bool:
 
 
 def _noted(metastore: str, entry: CatalogEntry) -> str:
+    """Return the text by which a table's record notes that the catalog has this entry."""
     return f"{metastore} {entry} {entry.path}"
 
 

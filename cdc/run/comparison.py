@@ -46,8 +46,8 @@ class Comparison:
         lake: The lake's columns.
         changes: The differences of source and settings from the lake.
         ignored: Columns that are not replicated because the table is frozen.
-        statements: Number of the table's DDL statements in the log since the catalog that the lake
-            follows; 0 if the log does not have such statements.
+        statements: Number of the table's DDL statements since the catalog that the lake follows; 0
+            for a source whose catalog shows every change.
     """
 
     source_table: SourceTable
@@ -128,7 +128,7 @@ def _truncated(
     now: Catalog,
     truncates: Truncates,
 ) -> frozenset[int]:
-    """Return the partitions that may have been truncated by name. Such a TRUNCATE sends no event.
+    """Return the partitions that could have been truncated by name, which sends no event.
 
     If one transaction gave new files to all partitions and sent a TRUNCATE event, the whole table
     was truncated. The result is then empty.

@@ -93,7 +93,7 @@ class RunContext:
 
     @property
     def ending(self) -> bool:
-        """Whether the command is ending. Its work may then fail because it is interrupted."""
+        """Whether the command is ending. Its work can then fail because it is interrupted."""
         return was_killed() or self.interrupted.is_set()
 
     def settings(self, record: TableRecord) -> TableSettings:
@@ -237,6 +237,7 @@ class RunResult:
 
 
 def _attempt(record: TableRecord) -> Attempt:
+    """Return a record's attempt, or raise StateError if it has none."""
     if record.attempt is None:
         raise StateError(
             f"table {record.table} has no attempt",

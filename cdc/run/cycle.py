@@ -54,10 +54,10 @@ def run_tables(
 ) -> list[RunResult]:
     """Run all tables that have work, several at a time.
 
-    A table without new offsets is one entry in each of four calls to Kafka, and costs a check of
-    its slot and its catalog. The check is needed because a lost slot and a rewrite send no events.
-    The failure of one table does not stop the others. `cdc.capture.watch` reports a connector that
-    stops.
+    A table without new offsets costs one entry in each of four calls to Kafka, and a check of its
+    slot and its catalog. The check is needed because neither a lost slot nor a rewrite of the table
+    sends an event. The failure of one table does not stop the others. `cdc.capture.watch` reports a
+    connector that stops.
 
     Args:
         context: The runs' context.
@@ -95,7 +95,7 @@ def run_tables(
 def _look_at_captures(captures: Captures, records: Iterable[TableRecord]) -> None:
     """Gather the evidence of all captures, so that a loss is counted for each of their tables.
 
-    A loss may begin and end while all tables of a capture are being copied, PAUSED or FAILED.
+    A loss can begin and end while all tables of a capture are being copied, PAUSED or FAILED.
     Without this look, such a loss would leave no trace.
     """
     dependent = (record for record in records if record.state not in _CUT_OFF)
@@ -198,7 +198,7 @@ def _changed_unseen(
 
 
 def _has_statements(context: RunContext, captures: Captures, record: TableRecord) -> bool:
-    """Whether the log has statements on the table since the catalog that the lake follows."""
+    """Whether the table has DDL statements since the catalog that the lake follows."""
     compared = record.attempt.fingerprint if record.attempt is not None else None
     read_at = None if compared is None else compared.facts.get(READ_AT)
     if not read_at:
@@ -208,7 +208,7 @@ def _has_statements(context: RunContext, captures: Captures, record: TableRecord
 
 
 def _edited(context: RunContext, record: TableRecord) -> bool:
-    """Whether the settings may differ from those that produced the lake's rows."""
+    """Whether the settings differ from those that produced the lake's rows, or are invalid."""
     known = record.attempt.settings_digest if record.attempt is not None else None
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)
@@ -248,7 +248,7 @@ def _run_due(
     if not result.commits:
         return result
     try:
-        # Columns and partitions may be new: update the metastore.
+        # Columns and partitions can be new: update the metastore.
         follow_name(context, record)
     except TributaryError as error:
         _log.warning("%s", error)

@@ -1,4 +1,7 @@
-"""Reads DDL statements from the log of a source whose catalog does not show every change."""
+"""Reads the DDL statements of a source whose catalog does not show every change.
+
+The connector reads the statements in the binlog, and reports them in a topic.
+"""
 
 from __future__ import annotations
 

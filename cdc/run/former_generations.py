@@ -65,8 +65,9 @@ def _remove_superfluous(context: RunContext, record: TableRecord, pointer: Point
 def _remove_under_lease(
     context: RunContext, record: TableRecord, settings: TableSettings, there: Collection[str]
 ) -> None:
+    """Take the table's lease, and remove those of the former attempts that are still removable."""
     with context.leases.hold(record.resource):
-        # The record and the pointer may be older than the lease.
+        # The record and the pointer can be older than the lease.
         record = context.store.newest(record)
         pointer = check_serving(context.spark, record)
         gone = _over(pointer, there, settings) if pointer is not None else []

@@ -1,4 +1,4 @@
-"""Columns that the events of a batch may lack, or have under a former name."""
+"""Columns that the events of a batch can lack, or have under a former name."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class LateColumns:
     """The allowed differences between the lake's columns and the columns of older events.
 
     Args:
-        absent: By column that an event may lack, the Spark SQL of its value in such events.
-        former: By renamed column, the former names that an event may have for it, newest first.
-        new: Columns of ``absent`` whose first events may be in this batch.
-        known: Other columns that an event may have: the source's current columns, and columns that
+        absent: By column that an event can lack, the Spark SQL of its value in such events.
+        former: By renamed column, the former names that an event can have for it, newest first.
+        new: Columns of ``absent`` whose first events can be in this batch.
+        known: Other columns that an event can have: the source's current columns, and columns that
             the settings leave out.
         ordered: Whether the source never changes the order of its columns, and events have the same
             order.
@@ -47,7 +47,7 @@ class LateColumns:
             handoff: The handoff of that commit.
             known: Names of the source's current columns, and of columns that the settings leave
                 out.
-            replayed: Whether events are read again. Such events may be older than any added column.
+            replayed: Whether events are read again. Such events can be older than any added column.
         """
         late = {one.name for one in handoff.columns if one.late and not replayed}
         facts = handoff.fingerprint.facts
@@ -71,12 +71,12 @@ class LateColumns:
         )
 
     def require(self, schema: TableSchema, written: Mapping[int, DebeziumSchema]) -> None:
-        """Refuse events that lack a column which they must have, or that may have it twice.
+        """Refuse events that lack a column which they must have, or that could have it twice.
 
         The catalog does not show these cases:
 
         - A column had another name for a while. Its values from that time would become NULL.
-        - A new column was added under another name, which a later column may have now.
+        - A new column was added under another name, which a later column could have now.
         - Before a rename, another column had the new name and was dropped. Older events have both
           names, and nothing shows which of them belongs to the renamed column.
 

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
 
 FIRST_RETRY = timedelta(seconds=30)
+"""Wait before the first retry of a FAILED table. Each later wait is twice as long."""
 LAST_RETRY = timedelta(hours=1)
+"""Longest of these waits."""
 EVENTS_PER_TASK = 50_000
 """Number of events that one Spark task reads and decodes."""
 
@@ -121,7 +123,7 @@ def watermark(
         previous: Watermark of the last commit.
         source_ts: Latest source time of each partition with events. A partition without events was
             read to its end and does not limit the watermark.
-        lateness_s: Seconds to subtract from the source time, for events that may arrive late.
+        lateness_s: Seconds to subtract from the source time, for events that can arrive late.
     """
     if not source_ts:
         return previous

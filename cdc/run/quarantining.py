@@ -77,7 +77,7 @@ class LeftOut:
     def within(self, piece: Range) -> set[Place]:
         """Return the quarantined records of a range.
 
-        A run that died before its commit may have quarantined some of them.
+        A run that died before its commit could have quarantined some of them.
         """
         return {
             (partition, at)

@@ -1,10 +1,10 @@
 """Applies the quarantined records of a table once they can be read.
 
-A quarantined record cannot be applied alone: the lake may already have a later change of its key,
+A quarantined record cannot be applied alone: the lake can already have a later change of its key,
 and a later delete leaves no trace in the lake. So a replay reads the topic again, from the first
 quarantined record to the lake's offsets, and folds these records as one batch. The last change of
-each key wins. It gives the row that the lake must have at its offsets. If the topic lacks some of
-these records, the replay applies none.
+each key wins, so it is harmless that most of these changes are applied a second time. If the topic
+lacks some of these records, the replay applies none.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 def replay_table(
     context: RunContext, record: TableRecord, *, first: int | None = None, lease_wait_s: float = 0.0
 ) -> Replayed:
-    """Apply a table's quarantined records and all later records again, in one commit.
+    """Apply a table's quarantined records, together with all later records, in one commit.
 
     Args:
         context: The runs' context.

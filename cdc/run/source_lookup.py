@@ -1,4 +1,4 @@
-"""Reads values by key from the source. Neither the batch nor the lake has these values."""
+"""Reads from the source, by key, the values that neither the batch nor the lake has."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _KEYS = 2_000
 """Number of keys in one query."""
 
 VISIBLE_S = 120.0
-"""Bound, in seconds, of the time between a commit's write to the log and its visibility. An
-unreachable synchronous standby causes such a delay.
+"""Bound of the wait until a commit that is in the source's log is visible, in seconds.
+
+An unreachable synchronous standby delays the visibility.
 """
 
 

@@ -1,4 +1,4 @@
-"""The record of a table whose run has ended with an error."""
+"""Decides the state of a table after an error has stopped its run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stopped(record: TableRecord, error: TributaryError, *, at: datetime) -> Tabl
 
 
 def counts_as_loss(error: TributaryError, *, beside: bool) -> bool:
-    """Whether an error counts as a loss of changes. All generations of a table see such a loss.
+    """Whether an error counts as a loss of changes for all generations of its table.
 
     Args:
         error: The error of a run.

@@ -130,7 +130,7 @@ class _TableRun:
         self._lease = lease
         self._captures = captures
         self._losses = Losses(context.store)
-        # Another process may have changed the record before the lease was taken.
+        # Another process could have changed the record before the lease was taken.
         self._record = context.store.newest(record)
         self._settings: TableSettings
         self._counts: Counter[str] = Counter()
@@ -217,10 +217,10 @@ class _TableRun:
         warnings = (*clock_warnings(self._table, latest), *behind_warnings(self._record, latest))
         self.result = replace(self.result, warnings=warnings)
         at = dict(latest.record.offsets)
-        # Another process may have committed offsets that are newer than these facts of the topic.
+        # Another process could have committed offsets that are newer than these facts of the topic.
         if facts is None or any(end > facts.stable.get(part, 0) for part, end in at.items()):
             facts = one_topic(self._context, self._record.topic)
-            # The DDL statements read so far may lack one that lies before the topic's new end.
+            # The DDL statements read so far can lack one that lies before the topic's new end.
             if self._context.capture(self._record).reports_definitions:
                 self._captures.gather_again(self._record)
         latest = still_in_topic(self._context, self._record, latest, facts)
@@ -308,7 +308,7 @@ class _TableRun:
         except LostLogError:
             if evidence.lost is not None:
                 raise
-            # Another process may have copied the table after this evidence was gathered. The new
+            # Another process could have copied the table after this evidence was gathered. The new
             # copy continues from a later position than the one that Connect had stored then.
             evidence = self._captures.gather_again(self._record)
             position_check.check_stream(self._table, rests, evidence, source)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _WAIT_S = 120.0
 _READ_S = 600.0
-"""Bound of reading one partition, in seconds. Records with a key are skipped quickly, but there may
+"""Bound of reading one partition, in seconds. Records with a key are skipped quickly, but there can
 be many of them.
 """
 _POLL_S = 0.5
@@ -45,7 +45,7 @@ class Truncates:
         self._applied = applied
 
     def has(self, transaction: int) -> bool:
-        """Whether that part of the topic has a TRUNCATE event of a transaction.
+        """Whether the part that the lake has not applied has a TRUNCATE event of a transaction.
 
         Raises:
             CaptureError: The connector does not capture the transaction in time.
