@@ -1,4 +1,4 @@
-"""Finds where copy and stream meet: R, and for a log the first event that its copy lacks.
+"""Finds where copy and stream meet: R, and for an append table the first event after its copy.
 
 A view at position S contains exactly the transactions whose commits end at or before S. A topic's
 events are in the order of commits. So one offset separates the events that the copy contains from
@@ -54,7 +54,7 @@ class Origin:
 
         For append tables of PostgreSQL, O is the high watermark, read after the transactions'
         topic. The last stable offset could be too low: Kafka commits its own transactions in one
-        topic after the other, so the end of a source transaction may be stable before its rows are.
+        topic after the other, so the end of a source transaction can be stable before its rows are.
         The rows of every stable end are below the high watermark.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
@@ -193,6 +193,7 @@ def first_beyond(
 
 
 def _first_event(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
+    """Return the first event of the table's topic between two offsets, or None."""
     # A tombstone follows a delete and names no transaction.
     records = capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S)
     return next((record for record in records if record.value is not None), None)

@@ -73,14 +73,14 @@ class Capture:
 
         Args:
             table: The table.
-            losses: Counts a loss that the proof finds. The capture may be repaired before the same
-                attempt continues, so the loss must be counted now.
+            losses: Counts a loss that the proof finds. The capture could be repaired before the
+                same attempt continues, so the loss must be counted now.
 
         Returns:
             The identity of the primary that the proof has read.
 
         Raises:
-            CaptureError: The capture may miss or alter changes. The error names each reason.
+            CaptureError: The capture can miss or alter changes. The error names each reason.
             ConnectError: The connector does not reach the state RUNNING.
         """
         names = self.names
@@ -241,6 +241,11 @@ class Capture:
         )
 
     def _captured_position(self) -> LogPosition | None:
+        """Return the position up to which the connector has captured the source's log.
+
+        Raises:
+            CaptureError: The log has lost changes before they were captured.
+        """
         log = self.source.capture(self.names).log_health()
         if (problem := log.problem()) is not None:
             raise CaptureError(
@@ -259,6 +264,11 @@ class Capture:
         timeout_s: float,
         describe: Callable[[], str],
     ) -> None:
+        """Wait until ``reached`` returns True. ``describe`` returns what is lacking, for the error.
+
+        Raises:
+            HandoffTimeoutError: The wait reached its bound.
+        """
         with shown_as(what, self.progress) as task:
             if lacking := wait_while(
                 lambda: "" if reached() else describe(),

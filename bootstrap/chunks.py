@@ -16,7 +16,10 @@ SINGLE_WAVE_BYTES = 64 * 1024 * 1024
 QUICK_BYTES = 1024 * 1024 * 1024
 """Size up to which a table is read in less than a minute. The time of each commit matters there."""
 QUICK_START = 0.6
-"""The share of a table of up to `QUICK_BYTES` in its first commit; later commits: `WAVE_SHARE`."""
+"""The largest share in the first commit of a table of up to `QUICK_BYTES`.
+
+`WAVE_SHARE` limits its later commits.
+"""
 
 
 def key_range(chunk: Chunk) -> KeyRange:

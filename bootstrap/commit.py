@@ -63,7 +63,7 @@ def handoff_commit(
 def require_planned(record: TableRecord, attempt: Attempt, commits: Iterable[CommitRecord]) -> None:
     """Refuse a copy that does not have each planned chunk exactly once.
 
-    A suspended process that has lost its lease may still commit a chunk that the next process
+    A suspended process that has lost its lease can still commit a chunk that the next process
     copies again.
 
     Raises:

@@ -87,7 +87,7 @@ class Copying:
         self._note_facts(marker_id=marker.id)
         crash("bootstrap.after_marker")
         if not self.context.timeline(self._attempt).exists:
-            # A process that died while it created the Hudi table may have left some of its files.
+            # A process that died while it created the Hudi table could have left some of its files.
             delete_path(self.context.spark, self._attempt.path)
         failed, one_view = 0, True
         while True:
@@ -121,8 +121,8 @@ class Copying:
         """Copy the remaining chunks, or one wave, under a view; return whether none is left.
 
         After a view was lost, each wave gets a view of its own, which is open for a shorter time.
-        The copy is exact nevertheless, since the stream is applied from O on. A log has one view
-        for all of its chunks, and so has a table with the setting ``one_view``.
+        The copy is exact nevertheless, since the stream is applied from O on. An append table has
+        one view for all of its chunks, and so has a table with the setting ``one_view``.
 
         Raises:
             AttemptSpoiledError: Chunks were copied under a single view, and this view is gone.
@@ -164,7 +164,7 @@ class Copying:
     def _leave_cut_short(self) -> None:
         """Continue in another folder if the table's first commit was interrupted.
 
-        The interrupted writer or one of its tasks may still add files. Hudi shows files that are
+        The interrupted writer or one of its tasks can still add files. Hudi shows files that are
         older than a table's first commit, so readers must never open this folder.
         """
         timeline = self.context.timeline(self._attempt)
@@ -181,7 +181,7 @@ class Copying:
 
     @property
     def _one_view(self) -> bool:
-        """Whether all rows are read under one view, as a log and the setting ``one_view`` need."""
+        """Whether one view serves all rows: of an append table, or by the setting ``one_view``."""
         return self.settings.appends or self.settings.one_view
 
     @property
@@ -190,7 +190,7 @@ class Copying:
         return self._one_view and not self.source.shares_views
 
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
-        """Open a view after the fence; for a log, a view at a known position."""
+        """Open a view after the fence; for an append table, a view at a known position."""
         context = self.context
         if not wants_exact_view(self.source, self.settings):
             return self.source.open_view(
@@ -224,6 +224,7 @@ class Copying:
         *,
         failed: int,
     ) -> None:
+        """Copy one wave of the chunks in one commit."""
         self.lease.check()
         commit = chunk_commit(self.record, self._attempt, wave, self.context.run_id)
         size = SnapshotSize(

@@ -1,10 +1,10 @@
 """Makes PostgreSQL's connector read the definition of a table again.
 
-The connector keeps a table's definition until the server describes the table again in the log. It
-takes NOT NULL and the key from the catalog at that moment. A change whose transaction is already in
-the log may not be visible in the catalog yet, so the connector may keep the former definition.
-After ALTER DOMAIN, the server does not describe the table again. A new session of the connector
-begins with a description of each table, so a restart renews the definitions.
+The connector keeps a table's definition until the server describes the table again in the WAL. At
+that moment, the connector takes NOT NULL and the key from the catalog. A change whose transaction
+is already in the WAL can still be invisible in the catalog, so the connector can keep the former
+definition. After ALTER DOMAIN, the server does not describe the table again. A new session of the
+connector begins with a description of each table, so a restart renews the definitions.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _TAIL = 16
 def renew_definition(
     capture: Capture, context: RunContext, settings: TableSettings, *, wait_s: float
 ) -> None:
-    """Restart the connector if it may have a former definition of the table.
+    """Restart the connector if it could have a former definition of the table.
 
     The newest event of the topic shows which definition the connector has. It has a former
     definition in two cases:
 
     - The event has another key than the table. Such an event does not show the row that it changes.
     - The event cannot have NULL in a column that allows NULL, and has another value instead. For
-      most tables, a run reads such a row from the source by its key. This is not possible for a
-      log, or for a row that the source has deleted and the lake keeps. So this case counts only
-      for logs and for soft deletes.
+      most tables, a run reads such a row from the source by its key. This is not possible for an
+      append table, or for a row that the source has deleted and the lake keeps. So this case counts
+      for append tables and in soft delete mode, and for no other table.
 
     Args:
         capture: The table's capture. Everything from before the current definition is captured.
@@ -57,7 +57,7 @@ def renew_definition(
 
     Raises:
         LeaseHeldError: Another process changes the capture.
-        CaptureError: The connector does not read the log again in time.
+        CaptureError: The connector does not read the WAL again in time.
     """
     kept = capture.source.capture(capture.names).kept_log
     if kept is None:
@@ -79,7 +79,7 @@ def renew_definition(
 
 
 def _restart(capture: Capture, kept: KeptLog) -> None:
-    """Restart the connector, and wait until another of its sessions reads the log.
+    """Restart the connector, and wait until another of its sessions reads the WAL.
 
     Connect itself does the restart. So the connector starts again even if this process is killed.
     """
@@ -110,7 +110,7 @@ def is_former(
     nullable: Collection[str],
     key: Collection[str],
 ) -> bool:
-    """Return whether the connector may have written an event by a former definition of its table.
+    """Return whether the connector could have written an event by a former definition of its table.
 
     Args:
         key_schema: The schema of the event's key; None if the event has no key.
@@ -134,6 +134,7 @@ def _newest_is_former(
     nullable: Collection[str],
     key: Collection[str],
 ) -> bool:
+    """Return whether the connector could have written the topic's newest event in that way."""
     newest = capture.kafka.latest_record(capture.topic)
     if newest is None:
         return False
@@ -146,10 +147,12 @@ def _newest_is_former(
 
 
 def _has_key(schema: DebeziumSchema, key: Collection[str]) -> bool:
+    """Return whether the schema of an event's key has exactly these columns."""
     return len(schema.key) == len(key) and all(schema.field(name) is not None for name in key)
 
 
 def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | None:
+    """Return the schema by which a record's key or value was written; None without bytes."""
     if data is None:
         return None
     schema_id, _ = split_wire(data)

@@ -128,6 +128,8 @@ def bootstrap_table(
 
 
 class _Bootstrap:
+    """The bootstrap of one table by one command."""
+
     def __init__(
         self, context: RunContext, connect: ConnectClient, record: TableRecord, limits: Limits
     ) -> None:
@@ -351,9 +353,9 @@ class _Bootstrap:
         require_same_server(self._record, marker)
         crash("bootstrap.after_second_marker")
         # The marker is written after the copy, not when the view opens: sessions that import a
-        # standby's snapshot late may see a transaction that was open when the snapshot was taken (a
-        # savepoint is enough). For a log, the end of the first transaction after the copy must be
-        # in its topic.
+        # standby's snapshot late can see a transaction that was open when the snapshot was taken (a
+        # savepoint is enough). For an append table, the end of the first transaction after the copy
+        # must be in its topic.
         upto = joined_bounds(self._source, self._record, marker)
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
         # By now, the connector has also reported the statements that were executed during the copy.
@@ -397,7 +399,7 @@ class _Bootstrap:
         crash("bootstrap.after_catching_up")
 
     def _catch_up(self) -> None:
-        """Apply the changes from O to H. Before H, the lake may have an older image of a row."""
+        """Apply the changes from O to H. Before H, the lake can have an older image of a row."""
         handoff = self._attempt.handoff_offsets or {}
         try:
             self._capture.wait_until_readable(handoff, timeout_s=self._limits.readable_s)
@@ -426,11 +428,13 @@ class _Bootstrap:
         return capture.fingerprint(self._table, on_replica=False)
 
     def _require_unspoiled(self, now: Fingerprint) -> None:
+        """Check that no change of the table spoils the copy, and store the current facts."""
         attempt = unspoiled(self._source, self._settings, self._record, self._attempt, now)
         if attempt is not self._attempt:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
+        """Check that settings, losses and topics still allow an exact end of the copy."""
         require_same_settings(self._record, self._attempt, self._made_by)
         try:
             self._check_losses()

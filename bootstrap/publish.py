@@ -111,7 +111,7 @@ def _joined(
     """
     attempt = _attempt(record)
     path, identity = shared_path(context.spark, shard), str(identity_of(shard))
-    # Read first: once the rows are joined, readers see them, and no fault may stop the publication.
+    # Read first: once the rows are joined, readers see them, so no fault must stop the rest.
     published = current_path(shard.base_path, context.spark) is not None
     there = ShardTimeline(context.spark, path, shard.name).latest_offsets()
     if there is None or there.record.attempt != str(attempt.id):

@@ -99,7 +99,7 @@ class SnapshotCopy:
             failures: Number of failures of the copy since its last progress.
 
         Returns:
-            Rows read.
+            Number of rows read.
 
         Raises:
             CopyError: The rows cannot be read.

@@ -101,7 +101,7 @@ def require_same_server(record: TableRecord, marker: Marker) -> None:
 
     Raises:
         AttemptSpoiledError: The primary is another cluster, or is on another timeline. The topic
-            from O on, or the copy, may then have rows that the former primary had committed and
+            from O on, or the copy, can then have rows that the former primary had committed and
             this one lacks.
     """
     found = (marker.system_identifier, marker.timeline)

@@ -83,6 +83,7 @@ _INSTEAD = {
 
 
 def _step_of_copy(record: TableRecord, lake: LakeFacts) -> Step:
+    """Return the next step of a table whose attempt is being copied."""
     attempt = record.attempt
     if attempt is None:
         raise BootstrapError(
