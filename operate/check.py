@@ -22,6 +22,7 @@ from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State, TableRecord
 from operate import check_kafka
 from operate.check_tls import unprotected
+from operate.engine_limits import EngineLimits, partition_limits
 from operate.lifecycle import folder_here
 from operate.readiness import judge
 from operate.tier_capture import wanted_connector
@@ -145,7 +146,7 @@ def _planned_table(
     if not verdict.ok:
         return _single_check(name, "error", verdict.problem, verdict.remedy)
     require_named(described, settings)
-    source.schema(described, settings)
+    schema = source.schema(described, settings)
     obstacles = capture.audit_table(described)
     findings = of_table(evidence(names), table, obstacles)
     of = services.capture_of(record)
@@ -167,8 +168,13 @@ def _planned_table(
             )
         if settings.appends:
             detail = "an append table: inserted rows only"
-    if verdict.notes:
-        return _single_check(name, "note", "; ".join((detail, *verdict.notes)))
+    limits = EngineLimits()
+    if services.config.catalog is not None:
+        limits = partition_limits(schema, settings.partition_by)
+    if limits.problem:
+        return _single_check(name, "warning", limits.problem, limits.remedy)
+    if notes := (*verdict.notes, *limits.notes):
+        return _single_check(name, "note", "; ".join((detail, *notes)))
     return _single_check(name, "ok", detail)
 
 

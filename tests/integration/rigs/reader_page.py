@@ -24,6 +24,9 @@ lake was on a local disk. The test runs in `make test-all`.
 
 "equal" means that each cell is the source's, as docs/types.md has it. A name before it is that of
 the engine's own type, if it has another one.
+
+With a catalog, `tributary check` names the partition columns of a table for which Trino shows
+encoded texts or fails.
 """
 
 

@@ -406,6 +406,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Take it out of columns.hash",
         "Rename one of them on the source",
         "Set key_columns",
+        "Set partition_by",
         "Set shard_column",
         "Set {}",
         "Take ",

@@ -1,0 +1,59 @@
+"""What query engines do not show of a table as it is, by the table's settings.
+
+docs/readers_engines.md has what a test saw.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from schemas.table import TableSchema
+
+_NUMBER = re.compile(r"int|bigint|float|double|decimal\(.*\)")
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """Limits of engines that read a table by its name in the catalog.
+
+    Args:
+        notes: Limits that change a text.
+        problem: A limit by which queries fail; empty if there is none.
+        remedy: What to do about the problem.
+    """
+
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    remedy: str = ""
+
+
+def partition_limits(schema: TableSchema, partition_by: Sequence[str]) -> EngineLimits:
+    """Return the limits that a table's partition columns have in engines.
+
+    Args:
+        schema: The table's columns in the lake.
+        partition_by: The partition columns.
+    """
+    columns = [schema.column(name) for name in partition_by]
+    texts = [one.name for one in columns if one.lake_type == "string"]
+    holes = [
+        one.name for one in columns if one.nullable and _NUMBER.fullmatch(one.lake_type) is not None
+    ]
+    notes = f"Trino shows some texts of {_listed(texts)} encoded, for example a%2Fb for a/b"
+    if not holes:
+        return EngineLimits((notes,) if texts else ())
+    return EngineLimits(
+        (notes,) if texts else (),
+        f"Trino fails at rows with NULL in {_listed(holes)}",
+        "Set partition_by to columns that are NOT NULL on the source. The next run then asks for a"
+        " copy.",
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    noun = "partition columns" if len(names) > 1 else "partition column"
+    return f"{noun} {', '.join(names)}"
