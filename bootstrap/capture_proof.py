@@ -264,7 +264,9 @@ class Capture:
         timeout_s: float,
         describe: Callable[[], str],
     ) -> None:
-        """Wait until ``reached`` returns True. ``describe`` returns what is lacking, for the error.
+        """Wait until ``reached`` returns True.
+
+        ``describe`` returns what is lacking, for the error.
 
         Raises:
             HandoffTimeoutError: The wait reached its bound.

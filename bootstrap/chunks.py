@@ -1,4 +1,4 @@
-"""The plan of a table's snapshot: chunks of rows, and waves of chunks. Pure functions."""
+"""Plans a table's snapshot with pure functions: chunks of rows, and waves of chunks."""
 
 from __future__ import annotations
 

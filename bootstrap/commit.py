@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 def chunk_commit(
     record: TableRecord, attempt: Attempt, chunks: Sequence[Chunk], run_id: str
 ) -> CommitRecord:
-    """Return the record of a wave's commit. It names the chunks that a resumed copy skips."""
+    """Return the record of a wave's commit.
+
+    The record names the wave's chunks, which a resumed copy skips.
+    """
     return CommitRecord(
         kind="chunk",
         table=record.table,

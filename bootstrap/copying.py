@@ -306,6 +306,7 @@ class Copying:
             self.record = self.save(attempt)
 
     def _open_snapshot_copy(self, table: SourceTable) -> SnapshotCopy:
+        """Return the copy of the attempt's rows, with the columns that the table has now."""
         require_named(table, self.settings)
         schema = self.source.schema(table, self.settings)
         return SnapshotCopy(
@@ -346,6 +347,7 @@ class Copying:
 
     @property
     def _parallel(self) -> int:
+        """Number of chunks that are read at the same time."""
         return self.settings.parallel_chunks or self.context.spark.sparkContext.defaultParallelism
 
     @property

@@ -1,4 +1,7 @@
-"""Errors of the bootstrap. Each error names the failure and the next step."""
+"""Errors of the bootstrap.
+
+Each error names the failure and the next step.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ class BootstrapError(TributaryError):
 
 
 class AttemptSpoiledError(BootstrapError):
-    """An attempt whose copy can no longer be completed exactly. Another attempt is needed."""
+    """An attempt whose copy can no longer be completed exactly.
+
+    Another attempt is needed.
+    """
 
 
 class CopyError(BootstrapError):
@@ -18,4 +24,7 @@ class CopyError(BootstrapError):
 
 
 class HandoffTimeoutError(BootstrapError):
-    """A wait of the handoff that reached its bound. The error has evidence of the cause."""
+    """A wait of the handoff that reached its bound.
+
+    The error has evidence of the cause.
+    """

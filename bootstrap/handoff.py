@@ -399,7 +399,7 @@ class _Bootstrap:
         crash("bootstrap.after_catching_up")
 
     def _catch_up(self) -> None:
-        """Apply the changes from O to H. Before H, the lake can have an older image of a row."""
+        """Apply the changes from O to H, before which the lake can have an older image of a row."""
         handoff = self._attempt.handoff_offsets or {}
         try:
             self._capture.wait_until_readable(handoff, timeout_s=self._limits.readable_s)
@@ -409,7 +409,7 @@ class _Bootstrap:
         self._record = catch_up(self._context, self._record, handoff)
 
     def _publish(self) -> None:
-        """Publish the table. After the pointer has moved, errors are only warnings."""
+        """Publish the table, and keep the errors that follow the pointer's move as warnings."""
         try:
             self._check_losses()
             shown = publish(self._context, self._record, self._settings, self._lease)

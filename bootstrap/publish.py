@@ -31,7 +31,9 @@ _log = logging.getLogger(__name__)
 def publish(
     context: RunContext, record: TableRecord, settings: TableSettings, lease: Lease
 ) -> Attempt:
-    """Publish a table's attempt. A repeated call skips the steps that are done.
+    """Publish a table's attempt.
+
+    A repeated call skips the steps that are done.
 
     Args:
         context: The runs' context.
@@ -148,6 +150,7 @@ def _joined(
 
 
 def _snapshot_size(attempt: Attempt) -> SnapshotSize:
+    """Return the planned size of a shard's copy, by which a new shared table gets its index."""
     rows = sum(chunk.rows_estimate for chunk in attempt.chunks)
     size = sum(chunk.bytes_estimate for chunk in attempt.chunks)
     # Other shards add rows in later commits, so the index must support several bulk commits.

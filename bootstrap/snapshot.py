@@ -145,6 +145,7 @@ class SnapshotCopy:
         return rows.select(*self._meta_columns(), "*")
 
     def _meta_columns(self) -> list[Column]:
+        """Return the meta columns of a copied row, which sorts before every change."""
         values = {
             OP: F.lit("r"),
             SOURCE_TS: F.lit(self.taken_at),

@@ -1,4 +1,4 @@
-"""Finds the next step of a bootstrap from the records. Pure functions."""
+"""Finds the next step of a bootstrap from the records, with pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from cdc.store.table_state import RESUMABLE, State, TableRecord
 
 
 class Step(str, Enum):
-    """The steps in their order. Each step is recorded before the next step begins."""
+    """The steps in their order.
+
+    Each step is recorded before the next step begins.
+    """
 
     BEGIN = "begin an attempt"
     BEGIN_ANOTHER = "begin another attempt beside one that the lake shows as handed off"
@@ -31,7 +34,9 @@ class Step(str, Enum):
 
 @dataclass(frozen=True)
 class LakeFacts:
-    """The facts in the timeline of an attempt's path. No other record proves what was copied.
+    """The facts in the timeline of an attempt's path.
+
+    No other record proves what was copied.
 
     Args:
         chunks: Ids of the attempt's chunks in the active timeline. After the handoff, archiving

@@ -1,4 +1,7 @@
-"""Errors of the stream side. Each names what failed and what to do next."""
+"""Errors of the stream side.
+
+Each names what failed and what to do next.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ class ConfigError(TributaryError):
 
 
 class SecretError(ConfigError):
-    """A secret reference that does not resolve. The error never contains the secret."""
+    """A secret reference that does not resolve.
+
+    The error never contains the secret.
+    """
 
 
 class SourceError(TributaryError):
@@ -96,7 +102,10 @@ class PositionError(TributaryError):
 
 
 class PausedByPolicyError(TributaryError):
-    """A change that the table's settings leave to a person. No part of it was applied."""
+    """A change that the table's settings leave to a person.
+
+    No part of it was applied.
+    """
 
 
 class LakeError(TributaryError):
@@ -112,7 +121,10 @@ class FencedError(LakeError):
 
 
 class StoppedError(FencedError):
-    """The process was asked to stop. The next process continues its unfinished work."""
+    """The process was asked to stop.
+
+    The next process continues its unfinished work.
+    """
 
 
 class StateError(TributaryError):

@@ -1,1 +1,4 @@
-"""The lake: Hudi tables, their commits, and readers' pointers. No other package writes Hudi."""
+"""The lake: Hudi tables, their commits, and readers' pointers.
+
+No other package writes Hudi.
+"""

@@ -91,7 +91,9 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
 
 
 def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
-    """Remove a table's name from the metastore. The table's data stays.
+    """Remove a table's name from the metastore.
+
+    The table's data stays.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
@@ -140,7 +142,10 @@ def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
 
 
 def _drop(client: Any, entry: CatalogEntry, suffix: str) -> None:
-    """Drop a name of the table. The table's data stays."""
+    """Drop a name of the table.
+
+    The table's data stays.
+    """
     client.dropTable(entry.database, entry.name + suffix, False, True)
 
 

@@ -47,7 +47,9 @@ def _user() -> str:
 
 @dataclass(frozen=True)
 class ShardAccount(Part):
-    """One shard's state. Every commit of a shared table copies it from the commit before.
+    """One shard's state.
+
+    Every commit of a shared table copies it from the commit before.
 
     Args:
         text: The shard's last :class:`CommitRecord`, as JSON text. It stays text here, so that it
@@ -105,7 +107,7 @@ class SharedState(Part):
 
 @dataclass(frozen=True)
 class CommitRecord(Part):
-    """The document about one commit's content. It is stored in the commit itself.
+    """The document about one commit's content, which is stored in the commit itself.
 
     Args:
         kind: ``chunk`` (snapshot rows), ``handoff`` (the end of a snapshot) or ``run`` (changes).
@@ -176,7 +178,7 @@ class CommitRecord(Part):
         return {} if self.shared is None else self.shared.accounts
 
     def require_handoff(self) -> Handoff:
-        """Return the handoff of this commit. Each commit after the copy should carry one.
+        """Return the handoff of this commit, which each commit after the copy must carry.
 
         Raises:
             LakeError: This commit carries no handoff.

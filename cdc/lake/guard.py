@@ -1,4 +1,7 @@
-"""Runs a check in Hudi's commit just before the commit completes. The check can refuse it."""
+"""Runs a check in Hudi's commit just before the commit completes.
+
+The check can refuse it.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ class CommitGuard:
         self._stats: Any = ()
 
     def accept(self, _meta_client: Any, metadata: Any) -> None:
-        """Run all checks. The JVM calls this method."""
+        """Run all checks.
+
+        The JVM calls this method.
+        """
         self.called = True
         self._stats = metadata.getWriteStats()
         try:

@@ -82,7 +82,10 @@ class LakeColumn(Part):
         )
 
     def with_name(self, change: RenameColumn) -> LakeColumn:
-        """Return the column after a rename. ``late``, ``added`` and ``fill`` do not change."""
+        """Return the column after a rename.
+
+        ``late``, ``added`` and ``fill`` do not change.
+        """
         former = (*change.former, *self.former)
         return replace(self, name=change.to, renamed=True, former=former)
 
@@ -287,9 +290,10 @@ class Handoff(Part):
         )
 
     def without_late_columns(self, written: Mapping[int, DebeziumSchema]) -> Handoff:
-        """Return the handoff after a batch. A column in all events of the batch is no longer late.
+        """Return the handoff after a batch.
 
-        Such a column is no longer ``renamed`` either, since the events have it under its new name.
+        A column in all events of the batch is no longer late. Such a column is no longer
+        ``renamed`` either, since the events have it under its new name.
 
         Args:
             written: The writers' schemas of the batch, by registry id.

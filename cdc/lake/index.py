@@ -101,9 +101,10 @@ class IndexLayout(Part):
 
     @property
     def filter_options(self) -> dict[str, str]:
-        """Hudi's settings for bloom filters. They change the cost of look-ups, not the results.
+        """Hudi's settings for bloom filters.
 
-        Hudi writes bloom filters with every index.
+        The settings change the cost of look-ups, not the results. Hudi writes bloom filters with
+        every index.
         """
         if self.is_bucket:
             # Small filters, which soon let every key pass. After a table has outgrown its buckets,

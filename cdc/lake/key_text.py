@@ -54,7 +54,10 @@ def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
 
 
 def key_text(key: Iterable[Column]) -> SparkColumn:
-    """Return the Spark column of a key's text. Hudi never takes the text for an empty key."""
+    """Return the Spark column of a key's text.
+
+    Hudi never takes the text for an empty key.
+    """
     parts = (
         _text(F.col(quoted(column.name)).cast(column.lake_type), column.lake_type) for column in key
     )

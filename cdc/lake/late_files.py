@@ -71,6 +71,7 @@ def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]
 
 
 def _delete(files: Any, paths: Iterable[Any]) -> None:
+    """Delete late files in a Hadoop file system, and log each file that was there."""
     for path in paths:
         if files.delete(path, False):
             _log.info("%s was written after its commit was rolled back: deleted", path)

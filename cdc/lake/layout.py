@@ -92,6 +92,7 @@ class LakeLayout:
 
     @property
     def _meta(self) -> tuple[tuple[str, str], ...]:
+        """Name and Spark type of each meta column that rows have before `project`."""
         return (*META_COLUMNS, (ROW, "string")) if self.is_log else META_COLUMNS
 
     @property
@@ -168,7 +169,10 @@ class LakeLayout:
 
 
 def column(name: str) -> SparkColumn:
-    """Return the Spark column of exactly this name. The name can have any characters."""
+    """Return the Spark column of exactly this name.
+
+    The name can have any characters.
+    """
     return F.col("`" + name.replace("`", "``") + "`")
 
 

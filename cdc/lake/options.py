@@ -1,4 +1,7 @@
-"""Composes Hudi's settings for one table. The table's ``hudi:`` may override some of them."""
+"""Composes Hudi's settings for one table.
+
+The table's ``hudi:`` may override some of them.
+"""
 
 from __future__ import annotations
 

@@ -144,7 +144,9 @@ def read_local(folder: Path) -> Pointer | None:
 
 
 def replace_local(folder: Path, text: str) -> None:
-    """Replace the pointer in a local folder in one step. The step survives a loss of power.
+    """Replace the pointer in a local folder in one step.
+
+    The step survives a loss of power.
 
     Raises:
         LakeError: The folder cannot be written.

@@ -51,7 +51,9 @@ def write_pointer(
     attempt: str,
     check: Callable[[], None] | None = None,
 ) -> Pointer:
-    """Publish a generation in one step. Readers see the former pointer or the new one.
+    """Publish a generation in one step.
+
+    Readers see the former pointer or the new one.
 
     Args:
         spark: The session whose file systems are used.

@@ -76,6 +76,7 @@ class ShardTimeline(Timeline):
         super().__init__(spark, path)
 
     def _newest_first(self) -> Iterator[Committed]:
+        """Yield the table's commits that have the shard, newest first, with the shard's record."""
         for committed in super()._newest_first():
             mine = committed.record.shards.get(self._shard)
             if mine is None:
@@ -86,13 +87,19 @@ class ShardTimeline(Timeline):
 
 
 def shared_path(spark: SparkSession, shard: Shard) -> str:
-    """Return the base path of the shared Hudi table of a shard. The path never changes."""
+    """Return the base path of the shared Hudi table of a shard.
+
+    The path never changes.
+    """
     there = current_path(shard.base_path, spark)
     return there or attempt_path(shard.base_path, identity_of(shard))
 
 
 def identity_of(shard: Shard) -> uuid.UUID:
-    """Return a shared table's UUID. In its path, it takes the place of an attempt's UUID."""
+    """Return a shared table's UUID.
+
+    In the table's path, this UUID takes the place of an attempt's UUID.
+    """
     return uuid.uuid5(uuid.NAMESPACE_URL, shard.base_path)
 
 
@@ -104,7 +111,9 @@ def timeline_of(spark: SparkSession, attempt: Attempt) -> Timeline:
 
 
 class SharedTable:
-    """The writer of one shared Hudi table in this process. Safe to share among threads.
+    """The writer of one shared Hudi table in this process.
+
+    Safe to share among threads.
 
     Args:
         spark: Returns the session of the calling thread.

@@ -276,9 +276,9 @@ class Timeline:
         return _INSTANT.findall(str(self._completed().toString()))
 
     def _metadata(self, time: str, instant: Any) -> Any:
-        """Return Hudi's metadata of a commit. The last one read is kept.
+        """Return Hudi's metadata of a commit.
 
-        Each read is two calls to the lake's storage.
+        A read is two calls to the lake's storage, so the metadata that was read last is kept.
         """
         if self._last is None or self._last[0] != time:
             utils = java_class(self._spark, "org.apache.hudi.common.table.timeline.TimelineUtils")

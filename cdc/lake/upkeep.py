@@ -74,7 +74,10 @@ class Upkeep:
                 step()
 
     def _delete_late_files(self) -> None:
-        """Delete the late files of rolled back commits. After archiving, readers would see them."""
+        """Delete the late files of rolled back commits.
+
+        After archiving, readers would see late files.
+        """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0
         timeline = Timeline(self._spark, self._path)
@@ -125,7 +128,9 @@ class Upkeep:
 
 
 def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[str, str]) -> None:
-    """Undo the clusterings that are planned or begun, and not completed. Their writer is gone.
+    """Undo the clusterings that are planned or begun, and not completed.
+
+    The writer of such a clustering is gone.
 
     Args:
         spark: The session.

@@ -97,7 +97,9 @@ class LakeTable:
     def bulk_insert(
         self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize | None = None
     ) -> str:
-        """Append snapshot rows in one commit. The rows must not be in the table yet.
+        """Append snapshot rows in one commit.
+
+        The rows must not be in the table yet.
 
         Args:
             rows: Meta and source columns.
@@ -157,28 +159,43 @@ class LakeTable:
         return self._write_if_current(rows, "upsert", commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add rows that are not in the table yet, without a look-up. In all else like `upsert`."""
+        """Add rows that are not in the table yet, without a look-up.
+
+        All else is as in `upsert`.
+        """
         return self._write_if_current(rows, "insert", commit, guard)
 
     def fill(self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize) -> str:
-        """Create the table with ``rows`` and the index for ``size``. In all else like `upsert`."""
+        """Create the table with ``rows`` and the index for ``size``.
+
+        All else is as in `upsert`.
+        """
         index = IndexLayout.choose(self._settings, self.layout, size)
         check = self._guard(self.timeline(), commit, guard)
         operation = "upsert" if index.is_bucket else "insert"
         return self._write(rows, operation, commit, index, check)
 
     def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace each partition for which ``rows`` has a row. In all else like `upsert`."""
+        """Replace each partition for which ``rows`` has a row.
+
+        All else is as in `upsert`.
+        """
         return self._write_if_current(rows, "insert_overwrite", commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace all rows of the table by ``rows``. In all else like `upsert`."""
+        """Replace all rows of the table by ``rows``.
+
+        All else is as in `upsert`.
+        """
         return self._write_if_current(
             live_rows(rows, self.layout), "insert_overwrite_table", commit, guard
         )
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record without rows, for its offsets or handoff. In all else like `upsert`."""
+        """Commit a record without rows, for its offsets or handoff.
+
+        All else is as in `upsert`.
+        """
         columns = [F.lit(None).cast(kind).alias(name) for name, kind in self.layout.input_columns]
         no_rows = self._spark.range(0).select(*columns).where("false")
         # An insert needs no look-up in the index.
@@ -211,7 +228,7 @@ class LakeTable:
         return False
 
     def _keep_up(self, check: Callable[[], None]) -> bool:
-        """Do the upkeep if it is due; return whether it was done. Errors are raised."""
+        """Do the upkeep if it is due, raise its errors, and return whether it was done."""
         # Most commits end here, so the timeline is not read for them.
         if self._commits and not self._is_due(self._commits):
             return False

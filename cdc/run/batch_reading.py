@@ -338,6 +338,7 @@ class BatchReader:
         )
 
     def _place_text(self, record: RecordProblem) -> str:
+        """Return the words by which errors name a record."""
         return (
             f"a record of table {self._schema.table} (topic {self.topic}, partition"
             f" {record.partition}, offset {record.offset}, schema id {record.schema_id})"

@@ -106,7 +106,9 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
 
 
 def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
-    """Remove a table's name from the catalog. The table's data stays.
+    """Remove a table's name from the catalog.
+
+    The table's data stays.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.

@@ -32,10 +32,11 @@ _TOLD_FROM = timedelta(seconds=5)
 
 
 def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
-    """Return a run's guard. It refuses a commit if the lease is lost or another run has committed.
+    """Return a run's guard.
 
-    The guard compares the newest commit's instant with ``newest``. Offsets would not show that
-    another run has followed a schema change, since such a commit does not change the offsets.
+    The guard refuses a commit if the lease is lost or another run has committed. It compares the
+    newest commit's instant with ``newest``. Offsets would not show that another run has followed a
+    schema change, since such a commit does not change the offsets.
     """
 
     def guard(timeline: Timeline) -> None:
@@ -110,7 +111,9 @@ def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
 
 
 def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRecord:
-    """Measure the size of a table in the lake and store it. A failure is only logged.
+    """Measure the size of a table in the lake and store it.
+
+    A failure is only logged.
 
     Returns:
         The table's current record. The record of a shard has no size.

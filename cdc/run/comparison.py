@@ -244,7 +244,7 @@ def frozen(
     lake: LakeColumns,
     renamed: Collection[str] = (),
 ) -> TableSettings:
-    """Return a table's settings. If the table is frozen, they include no column but the lake's.
+    """Return a table's settings; if the table is frozen, without columns that the lake lacks.
 
     Args:
         settings: The table's settings.

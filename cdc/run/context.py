@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunContext:
-    """The services and settings that a run uses. All threads share them.
+    """The services and settings that a run uses.
+
+    All threads share the services and settings.
 
     Args:
         config: The configuration.
@@ -88,12 +90,15 @@ class RunContext:
 
     @property
     def spark(self) -> SparkSession:
-        """The session. It becomes the current session of the calling thread."""
+        """The session, which becomes the current session of the calling thread."""
         return in_this_thread(self.session)
 
     @property
     def ending(self) -> bool:
-        """Whether the command is ending. Its work can then fail because it is interrupted."""
+        """Whether the command is ending.
+
+        An error of the command's work is then not a fault of a table.
+        """
         return was_killed() or self.interrupted.is_set()
 
     def settings(self, record: TableRecord) -> TableSettings:
@@ -147,7 +152,9 @@ class RunContext:
     def copied(
         self, record: TableRecord, schema: TableSchema, settings: TableSettings
     ) -> LakeTable:
-        """Return the lake table into which a record's attempt copies. No other table shares it.
+        """Return the lake table into which a record's attempt copies.
+
+        No other table shares that lake table.
 
         Raises:
             ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
@@ -170,7 +177,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Turn:
-    """A table's turn among other tables. Its end stops a run that has more changes to apply.
+    """A table's turn among other tables.
 
     A run with a turn stops after the first commit at which the turn's time is over, or at which
     another process waits for the table. The next run takes the remaining changes.

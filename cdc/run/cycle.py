@@ -148,7 +148,10 @@ def _run_all(
 def _waits(
     context: RunContext, record: TableRecord, topic: TopicFacts | KafkaError, now: datetime
 ) -> bool:
-    """Whether the table waits for a later run, because it committed recently and is not late."""
+    """Whether the table waits for a later run.
+
+    A table waits if it has committed recently, is not late, and has less than a full batch.
+    """
     if isinstance(topic, KafkaError):
         return False
     try:
@@ -165,7 +168,7 @@ def _waits(
 def _changed_unseen(
     context: RunContext, captures: Captures, idle: Iterable[TableRecord]
 ) -> set[TableId]:
-    """Return those of the idle tables that changed in a way that sends no events.
+    """Return the idle tables whose capture, catalog or settings changed, which sends no event.
 
     The lake already has all events of idle tables. So an unreachable source does not stop them.
     """
@@ -265,10 +268,10 @@ def run_continuously(
     report: Callable[[list[RunResult]], None] | None = None,
     watch: Callable[[], object] | None = None,
 ) -> None:
-    """Run the tables again and again until ``stop`` is set. A run in progress is finished.
+    """Run the tables again and again until ``stop`` is set.
 
-    If Kafka or the state store is unreachable, a run cannot begin and is tried again. The loop also
-    ends in two other cases:
+    A run in progress is finished. If Kafka or the state store is unreachable, no run can begin, and
+    the loop tries again. The loop also ends in two other cases:
 
     - After a run, Spark tasks hang and keep their cores (`cdc.runtime.task_watch.held_cores`). Only
       a new process gets these cores back. Each new try of the hanging table would take one more

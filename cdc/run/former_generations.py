@@ -28,10 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Remove former generations that readers no longer need. A failure is only logged.
+    """Remove former generations that readers no longer need.
 
-    The lake is read only if a table's pointer names more former generations than the settings
-    retain, and the retention time of one is over.
+    A failure is logged and not raised. The lake is not read unless a table's pointer names more
+    former generations than the settings retain, and the retention time of one is over.
 
     Args:
         context: The runs' context. Its ``served`` has the pointers that this process has read.

@@ -117,7 +117,9 @@ def tasks(events: int, parallelism: int) -> int:
 def watermark(
     previous: datetime | None, source_ts: Mapping[int, datetime], lateness_s: int
 ) -> datetime | None:
-    """Return the event time up to which a table is complete. This time never decreases.
+    """Return the event time up to which a table is complete.
+
+    This time never decreases.
 
     Args:
         previous: Watermark of the last commit.

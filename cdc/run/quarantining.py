@@ -102,7 +102,10 @@ class LeftOut:
         return max(0, self._settings.max_quarantined - len(self.outside(piece)))
 
     def keep(self, batch: Batch, reader: BatchReader) -> None:
-        """Quarantine the records that the batch leaves out. Call this before the commit."""
+        """Quarantine the records that the batch leaves out.
+
+        The caller calls this method before the batch's commit.
+        """
         if not batch.left_out:
             return
         now, commit = datetime.now(timezone.utc), self._previous
@@ -139,7 +142,10 @@ class LeftOut:
         crash("quarantine.after_keep")
 
     def drop_applied(self, batch: Batch) -> None:
-        """Remove the records that the batch has applied. Call this after the commit."""
+        """Remove the records that the batch has applied.
+
+        The caller calls this method after the batch's commit.
+        """
         if not self._kept and not batch.left_out:
             return
         self._quarantine.forget_range(

@@ -119,7 +119,7 @@ class Asked:
 
 
 def _aware(value: Any, kind: str) -> Any:
-    """Return a value of a key. Spark's times are local and without a time zone; they become UTC."""
+    """Return a value of a key; a time of Spark, which is local and without a time zone, in UTC."""
     if kind == "timestamp" and isinstance(value, datetime):
         return value.astimezone(timezone.utc)
     return value

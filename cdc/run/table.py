@@ -142,7 +142,10 @@ class _TableRun:
         self.result = RunResult(record.table, self._record.state)
 
     def work(self, until: Mapping[int, int] | None, turn: Turn | None = None) -> None:
-        """Run the table. An error that stops the run goes into the table's state and the result."""
+        """Run the table.
+
+        An error that stops the run goes into the table's state and the result.
+        """
         self._turn = turn
         if self._state not in RUN_STATES:
             self.result = replace(
@@ -177,11 +180,12 @@ class _TableRun:
         return self._record.resume_to if self._record.state is State.FAILED else self._record.state
 
     def _apply_seen(self, until: Mapping[int, int] | None) -> None:
-        """Apply all records. If the catalog was read too early for a batch, apply the rest again.
+        """Apply all records.
 
-        The catalog was read too early if a transaction of the batch was not yet visible in the
-        source. The second try starts when the source shows these transactions, and has the same end
-        offsets. So every transaction up to these offsets is in the log before the source is queried
+        If the catalog was read too early for a batch, a second try applies the rest. The catalog
+        was read too early if a transaction of the batch was not yet visible in the source. The
+        second try starts when the source shows these transactions, and has the same end offsets. So
+        every transaction up to these offsets is in the log before the source is queried
         for transactions that are still open.
         """
         try:

@@ -31,7 +31,10 @@ class WriterSchemas:
         """By schema id, the reason why the schema cannot be the schema of the topic's events."""
 
     def expect(self, schema_ids: Iterable[int]) -> None:
-        """Fetch schemas that a batch will most likely need. Errors of the registry are ignored."""
+        """Fetch schemas that a batch will most likely need.
+
+        Errors of the registry are ignored.
+        """
         for schema_id in schema_ids:
             try:
                 self.fetch(schema_id)
@@ -39,7 +42,9 @@ class WriterSchemas:
                 _log.debug("schema %s is not available: %s", schema_id, error)
 
     def fetch(self, schema_id: int) -> bool:
-        """Fetch a schema; return whether it can be used. If not, :attr:`refused` has the reason.
+        """Fetch a schema; return whether it can be used.
+
+        If the schema cannot be used, :attr:`refused` has the reason.
 
         Raises:
             RegistryError: The registry is unreachable or refuses. The records are not the cause.

@@ -14,7 +14,10 @@ class Task(Protocol):
     """One piece of long-running work."""
 
     def advance(self, count: int = 1) -> None:
-        """Add ``count`` finished units. Safe to call from any thread."""
+        """Add ``count`` finished units.
+
+        Safe to call from any thread.
+        """
 
     def note(self, text: str) -> None:
         """Report the current situation, for example what a wait waits for."""
@@ -114,7 +117,10 @@ class Interruptible:
 
 
 class _InterruptibleTask:
-    """A task of `Interruptible`. Its notes raise StoppedError after an interrupt."""
+    """A task of `Interruptible`.
+
+    After an interrupt, ``note`` raises StoppedError.
+    """
 
     def __init__(self, whole: Interruptible, name: str, task: Task) -> None:
         self._whole = whole

@@ -137,6 +137,10 @@ def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
 
 
 def _watch(spark: SparkSession, timeout_s: float) -> None:
+    """Cancel stages without progress until the session ends.
+
+    An error of a look is only logged.
+    """
     progress, pause = StageProgress(timeout_s), threading.Event()
     cancelled = CancelledStages(min(_SETTLE_S, timeout_s))
     while not pause.wait(min(_LOOK_S, timeout_s)) and spark.sparkContext._jsc is not None:

@@ -24,7 +24,9 @@ BUSY_TIMEOUT_S = 30
 
 
 def open_engine(url: str) -> Engine:
-    """Return an engine for the store's SQLAlchemy URL. The engine does not connect yet.
+    """Return an engine for the store's SQLAlchemy URL.
+
+    The engine does not connect yet.
 
     Raises:
         StateError: The text is not a URL, its driver is missing, or the file or its folder cannot

@@ -11,7 +11,9 @@ from schemas.errors import TributaryError
 
 @dataclass(frozen=True)
 class ErrorRecord(Part):
-    """The stored parts of an error. Neither the error nor these parts contain a secret.
+    """The stored parts of an error.
+
+    Neither the error nor these parts contain a secret.
 
     Args:
         error: Name of the error's class.

@@ -88,7 +88,9 @@ class Lease:
         return self.token
 
     def renew(self) -> None:
-        """Extend the expiry. An expired lease can be renewed unless another process has taken it.
+        """Extend the expiry.
+
+        An expired lease can be renewed unless another process has taken it.
 
         Raises:
             FencedError: Another process has taken the lease, or it was released.

@@ -1,4 +1,7 @@
-"""The holder of a lease. Other processes on the same machine can find out whether it is alive."""
+"""Identifies the holder of a lease.
+
+Other processes on the same machine can find out whether the holder is alive.
+"""
 
 from __future__ import annotations
 

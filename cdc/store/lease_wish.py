@@ -1,4 +1,7 @@
-"""The wish of a process that waits for a lease. A holder with much to do sees it and gives way."""
+"""The wish of a process that waits for a lease.
+
+A holder with much to do sees the wish and gives way.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseWish:
-    """One process's wish for one lease. It expires unless it is renewed.
+    """One process's wish for one lease.
+
+    The wish expires unless it is renewed.
 
     Args:
         store: The state store that keeps leases.
@@ -50,7 +55,10 @@ class LeaseWish:
             )
 
     def withdraw(self) -> None:
-        """Remove the wish. If the store does not answer, the wish expires."""
+        """Remove the wish.
+
+        If the store does not answer, the wish expires.
+        """
         try:
             with self._store.transaction() as connection:
                 mine = lease_wishes.c.waiter == self._waiter

@@ -80,6 +80,11 @@ class Losses:
             }
 
     def _count(self, scope: str, what: str) -> None:
+        """Count a loss.
+
+        Raises:
+            IntegrityError: Another process has just counted the scope's first loss.
+        """
         now = {"what": what, "seen_at": self._store.clock}
         with self._store.transaction() as connection:
             again = sa.update(loss_rows).where(loss_rows.c.scope == scope)

@@ -66,7 +66,9 @@ class Quarantined:
 
 
 class Quarantine:
-    """The store's records that lake tables lack. Attempt, partition and offset identify a record.
+    """The store's records that lake tables lack.
+
+    Attempt, partition and offset identify a record.
 
     Args:
         store: The state store.

@@ -32,7 +32,9 @@ from schemas.table import TableId
 
 
 class Store:
-    """The state store at a database URL. Safe to share between threads.
+    """The state store at a database URL.
+
+    Safe to share between threads.
 
     Args:
         url: Any SQLAlchemy URL, with its secrets. Errors and the repr do not show the secrets.
@@ -275,7 +277,9 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Open a transaction. A database error becomes a ``StateError`` without URL or values.
+        """Open a transaction.
+
+        A database error becomes a ``StateError`` without URL or values.
 
         Raises:
             StateError: The database failed. An ``IntegrityError`` is raised as it is.
@@ -347,7 +351,10 @@ def _lost_a_race(error: Exception) -> bool:
 
 
 def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
-    """Add an entry once. This is safe, since the process that writes it holds the table's lease."""
+    """Add an entry once.
+
+    This is safe, since the process that writes it holds the table's lease.
+    """
     if connection.execute(
         sa.select(schema_change_rows.c.id).where(schema_change_rows.c.entry_key == entry.key)
     ).first():

@@ -23,7 +23,10 @@ STORE_REMEDY = (
 
 
 class State(str, Enum):
-    """The state of a table. Each member's docstring names the commands that set it."""
+    """The state of a table.
+
+    Each member's docstring names the commands that set it.
+    """
 
     REGISTERED = "registered"
     """Captured, nothing copied yet. Set by onboard."""
@@ -67,7 +70,9 @@ NEEDS_BOOTSTRAP or to RETIRED.
 
 @dataclass(frozen=True)
 class CommitSummary(Part):
-    """The facts of a table's last commit, as a cache. The lake's timeline is authoritative.
+    """The facts of a table's last commit, as a cache.
+
+    The lake's timeline is authoritative.
 
     Args:
         offsets: Next offset to read, per partition.
@@ -287,7 +292,10 @@ def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> 
 
 
 def _failures(record: TableRecord, to: State) -> int:
-    """Return the failures in a row after a move. A move out of FAILED does not reset them."""
+    """Return the failures in a row after a move.
+
+    A move out of FAILED does not reset them.
+    """
     if to is State.FAILED:
         return record.failures + 1
     return record.failures if record.state is State.FAILED else 0

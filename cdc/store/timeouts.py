@@ -29,7 +29,10 @@ class Connection(psycopg.Connection[Any]):
     """
 
     def wait(self, gen: PQGen[Result], *more: Any, **named: Any) -> Result:
-        """Wait for the server's answer. The driver calls this for everything except the login."""
+        """Wait for the server's answer.
+
+        The driver calls this for everything except the login.
+        """
         try:
             return super().wait(_within(ANSWER_LIMIT_S, gen), *more, **named)
         except _SilentError:
