@@ -1,1 +1,1 @@
-"""Tables as values: identifiers, columns, types and schema changes. No engine and no driver."""
+"""Identifiers, columns, types and changes of tables as plain values, without Spark or drivers."""

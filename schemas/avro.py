@@ -1,7 +1,8 @@
 """Parses records of a Debezium topic: the wire header, and the writer's Avro schema as values.
 
-The decoder needs the Avro type and Debezium's semantic name (``connect.name``) of each column: an
-``io.debezium.time.MicroTimestamp`` and a plain ``long`` are the same bytes and different values.
+The decoder needs the Avro type and Debezium's semantic name (``connect.name``) of each column. For
+example, an ``io.debezium.time.MicroTimestamp`` and a plain ``long`` have the same bytes, but
+different values.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ def split_wire(message: bytes) -> tuple[int, bytes]:
 
 
 def field_name(column: str) -> str:
-    """The name of a column's field under ``field.name.adjustment.mode=avro_unicode``.
+    """The Avro name of a column's field under ``field.name.adjustment.mode=avro_unicode``.
 
-    ASCII letters, and digits after the first character, stay. Every other UTF-16 unit, also the
-    underscore, becomes ``_u`` and its hexadecimal code.
+    ASCII letters stay, and so do digits after the first character. Every other UTF-16 unit, also
+    the underscore, becomes ``_u`` and its hexadecimal code.
     """
     return _avro_name(column, also="")
 
@@ -72,6 +73,7 @@ def envelope_name(topic: str) -> str:
 
 
 def _avro_name(name: str, *, also: str) -> str:
+    """Adjust a name as in :func:`field_name`. Characters in ``also`` stay, except at the start."""
     adjusted = []
     for position, character in enumerate(name):
         letter = character.isascii() and character.isalpha()
@@ -96,7 +98,8 @@ class DebeziumField:
             ``array``, ``map`` or ``record``.
         connect_name: Debezium's or Connect's semantic type, for example
             ``io.debezium.time.ZonedTimestamp``; None for a plain value.
-        parameters: Parameters of the semantic type, and Debezium's facts about the source column.
+        parameters: The ``connect.parameters`` of the type: parameters of the semantic type, and the
+            name and type of the source column.
         nullable: Whether the writer allows null.
         has_default: Whether the writer's schema has a default value.
         default: The default as JSON; None if there is none, or if it is null.
@@ -121,12 +124,12 @@ class DebeziumField:
 
     @property
     def unnamed(self) -> bool:
-        """Whether this is a record without the source column's own name."""
+        """Whether this field is a record whose schema lacks the source column's own name."""
         return self.avro_type == "record" and _SOURCE_NAME not in self.parameters
 
     @property
     def source_type(self) -> str | None:
-        """The source's type name in capitals, for example ``NUMERIC``; None when not sent."""
+        """The type's name on the source, as ``NUMERIC``; None if the schema lacks it."""
         return self.parameters.get(_SOURCE_TYPE)
 
 
@@ -135,7 +138,7 @@ class DebeziumSchema:
     """The writer's schema of a Debezium key, or of a change event's envelope.
 
     Args:
-        avro_json: The schema as the registry holds it, for ``from_avro``.
+        avro_json: The schema's text in the registry, for Spark's ``from_avro``.
         name: Full name of the record.
         key: Columns of a key; empty for an envelope.
         before: Columns of the row before the change; empty for a key.
@@ -154,20 +157,20 @@ class DebeziumSchema:
 
     @property
     def is_envelope(self) -> bool:
-        """Whether this is a change event (and not a key)."""
+        """Whether this is the schema of a change event, and not of a key."""
         return bool(self.envelope)
 
     @property
     def from_binlog(self) -> bool:
-        """Whether this is a change of MySQL or MariaDB."""
+        """Whether this is the schema of a change event of MySQL or MariaDB."""
         return any(inner.name == "file" for inner in self.source)
 
     @cached_property
     def reader_json(self) -> str:
-        """The schema as JSON text, reduced to the fields that rows are made of.
+        """The schema as JSON text, reduced to the fields that this project reads.
 
-        With it and the writer's schema, a reader skips the other fields: most of the bytes of a
-        small row's event are its ``source`` block.
+        An Avro reader that has this schema and the writer's schema skips the other fields. Most
+        bytes of a small row's event belong to its ``source`` block.
         """
         schema = json.loads(self.avro_json)
         read = _READ_OF_BINLOG if self.from_binlog else _READ
@@ -179,16 +182,16 @@ class DebeziumSchema:
 
     @cached_property
     def marked_writer_json(self) -> str:
-        """The schema of an event with :data:`END_MARK` behind it."""
+        """The writer's schema of an event that is followed by :data:`END_MARK`, as JSON text."""
         return _marked(json.loads(self.avro_json))
 
     @cached_property
     def marked_reader_json(self) -> str:
-        """:attr:`marked_writer_json`, reduced to the fields that rows are made of."""
+        """Like :attr:`marked_writer_json`, but with the event reduced as in :attr:`reader_json`."""
         return _marked(json.loads(self.reader_json))
 
     def mismatch(self, topic: str) -> str | None:
-        """The reason why a record of this schema cannot be a change event of the topic, or None."""
+        """Return why a record of this schema cannot be the topic's change event; None if it can."""
         if not self.is_envelope:
             return f"{self.name} is not a change event"
         if self.name != envelope_name(topic):
@@ -250,6 +253,7 @@ class DebeziumSchema:
 
 
 def _marked(event: Any) -> str:
+    """Return the schema, as JSON text, of an event that is followed by the mark."""
     mark = {"type": "fixed", "name": "tributary_mark", "size": len(END_MARK)}
     fields = [{"name": "event", "type": event}, {"name": "mark", "type": mark}]
     return json.dumps({"type": "record", "name": "tributary_event", "fields": fields})
@@ -265,7 +269,7 @@ def _without_unread(kind: Any) -> Any:
 
 
 class _Reader:
-    """Reads a schema's types, resolving names that were defined earlier in the same schema."""
+    """Reads the types of one schema. It keeps named types, to which later fields refer by name."""
 
     def __init__(self) -> None:
         self._named: dict[str, tuple[Any, tuple[DebeziumField, ...]]] = {}

@@ -1,4 +1,4 @@
-"""The catalog of a source for one table, read from the facts of its fingerprint."""
+"""One table in its source's catalog, parsed from the facts of the table's fingerprint."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ _FILE = "relfilenode"
 _STORED = ("table_id", "altered")
 _XIDS = 1 << 32
 LABEL = "label "
-"""The prefix of the name of a part that is a label of an enum."""
+"""The prefix of a key of ``CatalogColumn.parts`` that is for a label of an enum."""
 
 
 @dataclass(frozen=True)
 class CatalogColumn:
-    """One column.
+    """One column in the catalog.
 
     Args:
         number: The column's number in the table.
         name: The column's name.
         type: The column's type as the server prints it.
-        nullable: Whether the column and the domain that is its type allow NULL.
+        nullable: Whether the column allows NULL. If its type is a domain, the domain must allow
+            NULL, too.
         default: The column's default, or the expression of a generated column, as the server prints
             it.
         generated: Whether the column is generated.
-        written: Identifies the last write of the column's definition.
-        parts: The parts of the column's type: labels of enums and fields of composites.
-        parts_written: Identifies the last write of each label.
+        written: A text that identifies the last write of the column's definition.
+        parts: The parts of the column's type: the labels of an enum or the fields of a composite.
+        parts_written: For each label, a text that identifies its last write.
         granted: Privileges on the column; None if none was ever granted.
         options: The rest of the column's definition.
         default_made: Identifies the default among all defaults that the table's columns have had;
             None if the column has no default.
-        stored: Whether the catalog stores the column's value in older rows. A rewrite of the table
-            ends this.
+        stored: Whether the catalog stores the value that rows older than the column have in it. A
+            rewrite of the table moves this value into the rows.
         domain: If the column's type is a domain, the rest of the domain's definition.
-        domain_written: Identifies the last write of the domain's definition.
-        as_added: Whether nothing shows that the column became NOT NULL after it was added. Later
-            changes of the table may change this fact.
+        domain_written: A text that identifies the last write of the domain's definition.
+        as_added: Whether the catalog has no sign that the column became NOT NULL after it was
+            added. Later changes of the table can change this fact.
     """
 
     number: int
@@ -65,7 +66,7 @@ class CatalogColumn:
     as_added: bool = field(default=False, compare=False)
 
     def written_again(self, since: CatalogColumn) -> bool:
-        """Whether a statement other than GRANT wrote the definition again without a change.
+        """Whether a statement other than GRANT wrote the definition again, with the same facts.
 
         Args:
             since: The column as it was.
@@ -73,7 +74,9 @@ class CatalogColumn:
         return self.written != since.written and self.is_as(since) and self.granted is None
 
     def moved_only(self, since: CatalogColumn) -> bool:
-        """Whether a rewrite moved the catalog's stored value into the rows, under the same default.
+        """Whether a rewrite of the table moved the stored value from the catalog into the rows.
+
+        This is true only if the column has kept its default.
 
         Args:
             since: The column as it was.
@@ -92,11 +95,11 @@ class CatalogColumn:
 
 @dataclass(frozen=True)
 class IdentityIndex:
-    """An index that could identify a row in the log without the primary key.
+    """An index that PostgreSQL accepts as a replica identity in place of the primary key.
 
     Args:
-        written: Identifies the last write of the index's row in the catalog.
-        flags: The flags of the index, as one text.
+        written: A text that identifies the last write of the index's row in the catalog.
+        flags: The flags of the index in the catalog, as one text.
         chosen: Whether the last write made the index the replica identity.
     """
 
@@ -113,15 +116,15 @@ class IdentityIndex:
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition, without its file.
+    """One partition of a table, without the file of its rows.
 
     Args:
         number: The partition's number in the catalog, which a rename does not change.
         kind: The kind of relation, as PostgreSQL's catalog has it: ``r`` for a plain table.
-        persistence: Whether changes are logged, as the catalog has it: ``p`` if they are.
+        persistence: The persistence in the catalog: ``p`` if the WAL contains the changes.
         replica_identity: As for `Catalog`.
         identity_key: Columns of the index that is the replica identity; None if no index is.
-        attached: Identifies the write that attached the partition.
+        attached: A text that identifies the write that attached the partition.
         indexes: As for `Catalog`.
     """
 
@@ -166,7 +169,7 @@ class PublicationState:
 
     Args:
         owner: Number of the owning role.
-        written: Identifies the last write of the publication's row in the catalog.
+        written: A text that identifies the last write of the publication's row in the catalog.
         settings: The rest of that row.
     """
 
@@ -183,7 +186,7 @@ class PublicationState:
 
 @dataclass(frozen=True)
 class Catalog:
-    """One table.
+    """One table in the catalog.
 
     Args:
         columns: The columns by number. A number is never used for another column.
@@ -192,30 +195,32 @@ class Catalog:
             number.
         attributes: The highest number that any column has had.
         primary_key: Columns of the primary key.
-        key_made: Identifies the primary key among all primary keys that the table has had.
+        key_made: A value that identifies the primary key among all primary keys that the table has
+            had.
         identity_key: Columns of the index that is the replica identity; empty if no index is.
-        replica_identity: ``default``, ``full``, ``index`` or ``nothing``; None if the server has no
-            such setting, since its log has whole rows.
+        replica_identity: ``default``, ``full``, ``index`` or ``nothing``. None for MySQL and
+            MariaDB, which have no such setting, since their binlog has whole rows.
         files: By partition name, the file of the partition's rows. A plain table has one file.
         partitions: The table's partitions by name.
         owner: The owning role.
-        named: Identifies the last change of the table's name, schema or owner.
-        indexes: By object id, the indexes that could identify a row in the log without the primary
-            key.
-        row_written: Identifies the last write of the table's row in the catalog; empty if the
-            server does not show it.
+        named: A text that identifies the last change of the table's name, schema or owner.
+        indexes: By object id, the indexes that PostgreSQL accepts as a replica identity in place of
+            the primary key.
+        row_written: A text that identifies the last write of the table's row in the catalog; empty
+            if the server does not show it.
         children: Tables that inherit from the table and are not its partitions. Each has a text
             that identifies the start of the inheritance.
         publication: The table's publication; None if it does not exist, or the kind of server has
             none.
         number: The table's number in the catalog; None if the server does not number tables.
         rest: Facts whose change always loses events.
-        stored: Storage of the rows and its time of creation, for a server whose log has each DDL
-            statement. If the storage changes without a statement, the cause is upkeep, which
-            changes no row, or a TRUNCATE, which is an event.
-        read_at: A position of the log. The catalog shows every statement before this position.
-        horizon: A transaction id. Every transaction with a smaller id had ended when the catalog
-            was read.
+        stored: For MySQL and MariaDB, whose binlog has each DDL statement: the id of the storage of
+            the rows, and its time of creation. If these change without a statement, the cause is
+            either maintenance, which changes no row, or a TRUNCATE, which is an event.
+        read_at: A position of the source's log. The catalog shows the effects of every statement
+            before this position.
+        horizon: A transaction id of PostgreSQL. Every transaction with a smaller id had ended when
+            the catalog was read.
     """
 
     columns: Mapping[int, CatalogColumn]
@@ -244,7 +249,7 @@ class Catalog:
         """Parse the catalog from a fingerprint's facts.
 
         Raises:
-            SchemaError: The facts lack one that every catalog has.
+            SchemaError: The facts lack a fact that every catalog has.
         """
         taken = _Facts(json.loads(json.dumps(facts)))
         found = taken.take("columns")
@@ -285,7 +290,7 @@ _REQUIRED = object()
 
 
 class _Facts:
-    """The facts of one object, which are taken one after the other.
+    """The facts of one object of the catalog. Each fact is taken once; ``rest`` has the others.
 
     Args:
         facts: The facts by name.
@@ -340,7 +345,7 @@ def _column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
 
 
 def not_before(xid: str, other: str) -> bool:
-    """Whether a transaction id of 32 bits is equal to another id, or younger than it.
+    """Whether a transaction id of PostgreSQL (32 bits) equals another id, or is younger than it.
 
     The server assigns ids in a circle: half of all ids are younger than a given id. Ids below 3 are
     not assigned, and are older than every other id.
@@ -349,7 +354,13 @@ def not_before(xid: str, other: str) -> bool:
 
 
 def differences(path: str, old: Any, new: Any) -> Iterator[str]:
-    """Yield the differences of two facts, one line each."""
+    """Yield the differences between two values of a fact, one line each.
+
+    Args:
+        path: Name of the fact, as ``columns.3.type``; empty for all facts together.
+        old: The former value.
+        new: The current value.
+    """
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in sorted({*old, *new}):
             inner = f"{path}.{key}" if path else str(key)

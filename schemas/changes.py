@@ -9,15 +9,14 @@ from typing import Any
 
 
 class Verdict(str, Enum):
-    """The effect of a change on the lake."""
+    """The effect of a change on the lake, from the lightest to the gravest."""
 
     IGNORE = "ignore"
     """The lake does not change. A message reports the change."""
     EVOLVE = "evolve"
-    """The lake's columns follow in place."""
+    """The lake's columns follow the change in place."""
     FILL = "fill"
-    """The lake's columns follow, and existing rows of the lake get the value that they have in the
-    source now.
+    """The lake's columns follow the change, and existing rows get their current source values.
     """
     BOOTSTRAP = "bootstrap"
     """The table needs a new copy."""
@@ -47,7 +46,7 @@ class Change:
 
     @property
     def moves_lake(self) -> bool:
-        """Whether the lake's columns or existing rows change when the lake follows."""
+        """Whether the lake's columns or existing rows change when the lake follows the change."""
         return False
 
     def __str__(self) -> str:
@@ -66,13 +65,14 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class AddColumn(Change):
-    """A column that is new in the table, or that only the lake lacks.
+    """A column that is new in the table, or an older column of the table that the lake lacks.
 
     Args:
         name: The column.
         type: Its type.
-        stored: The column's value in older rows, as the catalog stores it: an array with one
-            element.
+        stored: The column's value in older rows, as the source's catalog has it: on PostgreSQL, an
+            array literal with one element. None if older rows are NULL, or if their value is
+            unknown.
         frozen: Whether the lake leaves the column out because the table is frozen.
     """
 
@@ -116,8 +116,8 @@ class RenameColumn(Change):
     Args:
         name: Its name before.
         to: Its name now.
-        former: If the lake follows the rename, the names from before ``to`` back to ``name``,
-            newest first.
+        former: If the lake follows the rename, all names that the column had from ``name`` to the
+            last name before ``to``, newest first.
     """
 
     name: str
@@ -172,7 +172,7 @@ class NarrowType(ChangeType):
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteColumn(Change):
-    """A column whose definition was written together with a new file of the table."""
+    """A column whose values could have changed without events when its definition was changed."""
 
     name: str
 
@@ -231,7 +231,10 @@ class AddPartition(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeNullability(Change):
-    """A column begins or ceases to allow NULL, or may have done so for a while (``back``)."""
+    """A column begins or ceases to allow NULL.
+
+    With ``back``, the column allows NULL as before, but could have been different for a while.
+    """
 
     name: str
     nullable: bool
@@ -264,7 +267,10 @@ class ChangeDefault(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeIdentity(Change):
-    """A different replica identity, the rule for which columns of the old row an event has."""
+    """A different replica identity of the table.
+
+    The replica identity decides which columns of the old row an event of PostgreSQL has.
+    """
 
     old: str
     new: str
@@ -277,7 +283,7 @@ class ChangeIdentity(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class LoseEvents(Change):
-    """A change that changes rows without an event, or after which events may be missing."""
+    """A change that changes rows without an event, or after which events can be missing."""
 
     fact: str
 

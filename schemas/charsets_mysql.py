@@ -1,8 +1,9 @@
-"""The errors of MySQL's and MariaDB's connectors in text, by character set.
+"""The characters that the connectors of MySQL and MariaDB decode wrongly, by character set.
 
 The binlog has the bytes of a text. A connector decodes these bytes with Java's table of the
-character set, which may differ from the server's table. The decoding never fails: bytes that Java's
-table lacks become U+FFFD. A copy, and a row that is read by key, have the server's text.
+character set, which can differ from the server's table. The decoding never fails: bytes that Java's
+table lacks become U+FFFD. The rows of a copy, and rows that are read from the source by key, have
+the server's text.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ DOUBTFUL: Mapping[str, str] = {
     **dict.fromkeys(("utf8mb4", "utf8mb3", "utf8", "utf16le"), ""),
     **dict.fromkeys(("latin2", "latin5", "latin7", "cp850", "cp852", "koi8r"), ""),
     **dict.fromkeys(("macce", "macroman"), ""),
-    # U+0081 is such a character of latin1, which applications that store UTF-8 in it have.
+    # U+0081 becomes U+FFFD in latin1. It occurs if applications store UTF-8 bytes as latin1.
     **dict.fromkeys(("latin1", "ascii", "cp1250", "cp1251", "cp1257", "gb2312"), _REPLACED),
     "big5": f"{_REPLACED}\u2571\u2572\u5341\u5345\uff3f",
     "cp1256": f"{_REPLACED}\u0679\u0688\u0691\u06a9\u06ba\u06be\u06c1\u06d2",
@@ -30,7 +31,7 @@ DOUBTFUL: Mapping[str, str] = {
     "tis620": f"{_REPLACED}\u00a0",
     "ujis": f"{_REPLACED}\u2014\uff3c\uff5e",
 }
-"""By character set, the characters of an event that may be another character on the server. They
+"""By character set, the characters of an event that can be another character on the server. They
 are written as the inside of a character class of a regular expression. A text without these
 characters equals the server's text. A text in a character set that is not listed here cannot be
 taken from events. Either its wrong characters cannot be recognized, or the connector drops a first

@@ -1,4 +1,4 @@
-"""Finds the changes of a table that spoil a copy in progress."""
+"""Finds the changes of a source table that spoil a copy in progress."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ def spoiling(
     key: tuple[str, ...],
     keeps_deleted: bool = False,
 ) -> Iterator[str]:
-    """List the changes that spoil a copy in progress; none if runs can follow all changes.
+    """Yield texts about the changes that spoil a copy in progress; none if runs can follow all.
 
-    The rule is that of runs, :func:`schemas.evolution.diff`, and these further changes:
+    A change spoils the copy if a run could not follow it without a copy
+    (:func:`schemas.evolution.diff`). These changes spoil the copy as well:
 
-    - any change of a column, since some chunks may be read with it and some without it;
-    - several columns whose definitions were written again without a change: they may have had each
-      other's names while a chunk was read;
-    - a new file of the table: a view from before the rewrite reads no rows of it, without an error;
-    - a new partition of a log: no chunk reads it.
+    - any change of a column's name or type, since some chunks can be read before it and some after
+      it;
+    - several columns whose definitions were written again without a change, since they could have
+      had each other's names while a chunk was read;
+    - a new file of the table, since a view from before the rewrite reads no rows, without an error;
+    - a new partition of an append table, since no chunk reads it.
 
     Args:
         before: The catalog at the copy's last check, from a server that numbers columns.
         now: The catalog now.
         wanted: The columns that the settings replicate.
         empty: Object ids of partitions without rows.
-        key: The columns by which rows of the lake are found; empty for a log.
+        key: The columns by which rows of the lake are found; empty for an append table.
         keeps_deleted: Whether the lake keeps rows that the source deleted.
     """
     if otherwise := [*differences("columns", _columns(before), _columns(now))]:
@@ -66,12 +68,12 @@ def spoiling(
 
 
 def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """List the changes that spoil a copy from a server that does not number columns.
+    """Return the changes that spoil a copy from MySQL or MariaDB, which do not number columns.
 
-    Every change of the catalog spoils the copy, with one exception: partitions are added, and all
-    former partitions stay. The rows of a new partition arrive as events, or the copy reads them.
-    The first run judges the statements since the copy's first look at the catalog. These statements
-    show every further change of that time.
+    Every change of the catalog spoils the copy, with one exception: partitions were added, and all
+    former partitions are still there. The rows of a new partition arrive as events, or the copy
+    reads them. The binlog also has changes that the catalog does not show. The first run judges
+    them, from the statements since the copy's first look at the catalog.
 
     Args:
         before: The catalog's facts at the copy's last check.
@@ -89,7 +91,7 @@ def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
 
 
 def _columns(catalog: Catalog) -> dict[str, dict[str, Any]]:
-    """The facts of each column that the chunks' queries depend on."""
+    """Return each column's facts on which the queries of the chunks depend, by column number."""
     return {
         str(number): {"name": one.name, "type": one.type, "generated": one.generated}
         for number, one in catalog.columns.items()

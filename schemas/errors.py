@@ -1,4 +1,4 @@
-"""The base class of all errors of this project."""
+"""The base class of all errors of this project, and the errors of this package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class TributaryError(Exception):
-    """An error that names the failure and the next step.
+    """An error with a message about the failure and a remedy for the operator.
 
     Args:
         message: What happened, naming the table, topic, partition, offset or field.
@@ -19,12 +19,12 @@ class TributaryError(Exception):
         **context: The names in the message as values (``table=``, ``topic=``, ``partition=``,
             ``offset=``, ``field=``), for ``--output json`` and for logs.
 
-    The secrets that this process has read are removed from the message, which often quotes a server
-    or a driver. The remedy and the context are texts of this project. Secrets are removed from them
-    as well, except for secrets that are plain words.
+    All secrets that this process has read are removed from the message, which often quotes a server
+    or a driver. The remedy and the context are texts of this project. So secrets that are plain
+    words stay in them, and all other secrets are removed.
 
-    Errors cross process boundaries (Spark workers, thread pools). So they pickle with message,
-    remedy and context.
+    An error can cross process boundaries, for example from a Spark worker. So it pickles with its
+    message, remedy and context.
     """
 
     def __init__(self, message: str, *, remedy: str, **context: Any) -> None:
@@ -40,7 +40,7 @@ class TributaryError(Exception):
         return _rebuild, (type(self), self.message, self.remedy, self.context)
 
     def advising(self, more: str) -> Self:
-        """Return the same error with more text after its remedy."""
+        """Return a copy of the error with more text after its remedy."""
         return type(self)(self.message, remedy=f"{self.remedy} {more}", **self.context)
 
     def to_dict(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class TributaryError(Exception):
 
 
 def _unicode(text: str) -> str:
-    """Return a text in which escapes replace bytes that are not UTF-8, as file names may have them.
+    """Return a text in which escapes replace bytes that are not UTF-8, for example of file names.
 
     Neither JSON nor a database accepts such bytes.
     """
@@ -90,11 +90,11 @@ class AvroSchemaError(SchemaError):
 
 
 class RegistryError(TributaryError):
-    """The schema registry is unreachable, refuses, or does not know an id."""
+    """The schema registry is unreachable, refuses a request, or does not know an id."""
 
 
 class UnknownSchemaError(RegistryError):
-    """A schema id for which a working registry has no Avro schema."""
+    """A schema id for which a registry that answers has no Avro schema."""
 
 
 class DdlError(SchemaError):

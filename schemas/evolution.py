@@ -1,4 +1,4 @@
-"""The changes of a table; each has a verdict on whether the lake can follow it, and a reason.
+"""Lists the changes of a table, each with a verdict on whether the lake can follow, and why.
 
 One function compares the catalog that the lake follows with the current catalog. A run, `tributary
 schema diff` and `tributary schema check` all call it, so they cannot disagree.
@@ -38,14 +38,14 @@ from schemas.widening import SOURCE_WIDER, holds_rows, more_digits_only, same_va
 
 @dataclass(frozen=True)
 class LakeColumns:
-    """The source columns of a lake table.
+    """The columns that a lake table has from its source.
 
     Args:
-        types: Spark type by name.
+        types: Spark type by column name.
         dropped: The columns that the source has dropped and the lake keeps.
         read_by_key: The columns whose values are read from the source by key.
-        hidden: For each column with hidden values, by name: how the lake hides the values
-            (``hash`` or ``mask``), and the Spark type of the values.
+        hidden: For each column with hidden values, by name: how the lake hides the values (``hash``
+            or ``mask``), and the Spark type of the original values.
     """
 
     types: Mapping[str, str]
@@ -61,10 +61,10 @@ class Rules:
     Args:
         wanted: The columns that the settings replicate, with their lake types.
         frozen: Whether the lake takes no new columns.
-        keyed: Whether rows of the lake are found by their key; rows of a log are not.
+        keyed: Whether rows of the lake are found by their key; False for an append table.
         keeps_deleted: Whether rows of the lake stay when the source deletes them.
         renames: The renames of columns that the settings allow.
-        key: The columns by which rows of the lake are found; empty for a log.
+        key: The columns by which rows of the lake are found; empty for an append table.
     """
 
     wanted: Iterable[Column]
@@ -80,12 +80,11 @@ class Evidence:
     """Facts that a comparison of two catalogs needs and that the catalogs do not contain.
 
     Args:
-        stored: By column, the values that the catalog stores for rows older than the column: one
-            value for each file of the table, None if the catalog stores none.
+        stored: By column, the values that PostgreSQL's catalog stores for rows older than the
+            column: one value for each file of the table, None if the catalog stores none.
         empty: Object ids of partitions that hold no row.
         truncated: Object ids of partitions that were truncated without their table.
-        statements: The effects of the statements in the log, for servers that do not number
-            columns.
+        statements: For MySQL and MariaDB, the effects of the statements in the binlog.
     """
 
     stored: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
@@ -99,16 +98,16 @@ def diff(
 ) -> tuple[Change, ...]:
     """List every change from the catalog that the lake follows to the current catalog.
 
-    The value of a new column in old rows is known if the table has the same file as before. It is
-    then the value that the catalog stores for old rows, or NULL if the catalog stores none. In a
-    new file, old rows may have any value.
+    On PostgreSQL, the value of a new column in old rows is known if the table has the same file as
+    before. It is then the value that the catalog stores for old rows, or NULL if the catalog stores
+    none. In a new file, old rows can have any value.
 
     Args:
         before: The catalog that the lake follows.
         now: The catalog now.
         lake: The lake's columns.
         rules: The table's settings.
-        evidence: The source's facts that the two catalogs do not contain.
+        evidence: Further facts of the source.
     """
     return tuple(_Diff(before, now, lake, rules, evidence).changes())
 
@@ -147,8 +146,8 @@ class _Diff:
                 yield self._dropped(old)
             elif old is not None and new is not None:
                 for change in self._kept_column_changes(old, new):
-                    # A widened column may be the cause of a new file. A statement with USING may
-                    # also be the cause, and may have changed rows.
+                    # A widened column can be the cause of a new file. A statement with USING can
+                    # also be the cause, and could have changed rows.
                     rewritten |= isinstance(change, (RewriteColumn, ChangeType)) and not isinstance(
                         change, WidenType
                     )
@@ -328,19 +327,19 @@ class _Diff:
 
     @property
     def _uncorrected(self) -> bool:
-        """Whether a wrong value instead of a NULL may stay in the lake for good.
+        """Whether the lake can keep a wrong value in place of a NULL for good.
 
         The connector of PostgreSQL takes the definition of a table from the catalog, not from the
-        log. For a NULL in a column that it takes for NOT NULL, it sends 0, an empty text or 1970:
+        WAL. For a NULL in a column that it takes for NOT NULL, it sends 0, an empty text or 1970:
 
         - A lagging connector decodes older events with the current definition. Before a column can
           become NOT NULL, an update must replace its NULLs. The event of this update corrects the
           lake's row.
-        - The connector may take a column for NOT NULL that now allows NULL. It has read the catalog
-          before the change was visible, or it has not noticed the change of a domain. A run reads
-          a row with such a value from the source by its key.
+        - The connector can take a column for NOT NULL that now allows NULL. It has read the catalog
+          before the change was visible, or it has not noticed the change of a domain. A run reads a
+          row with such a value from the source by its key.
 
-        Neither correction reaches a deleted row that the lake keeps, or a row of a log.
+        Neither correction reaches a deleted row that the lake keeps, or a row of an append table.
         """
         return self._on_postgres and (self._rules.keeps_deleted or not self._rules.keyed)
 
@@ -402,11 +401,12 @@ class _Diff:
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
     def _label_written_since(self, column: CatalogColumn) -> str | None:
-        """Return a label of a new column's enum type that may have been renamed; None without one.
+        """Return a label of a new column's enum type that could have been renamed; None without
+        one.
 
-        Only labels count that were written after the catalog that the lake follows was read. If one
-        transaction wrote all labels before the column was added, the type is new, and no label was
-        renamed.
+        A label counts only if it was written after the read of the catalog that the lake follows.
+        If one transaction wrote all labels before the column was added, the type is new, and no
+        label was renamed.
         """
         since = self._before.horizon
         young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
@@ -418,7 +418,7 @@ class _Diff:
         return column.parts[min(young)] if young else None
 
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-        """Yield a change if a dropped column may have had this column's name in some events."""
+        """Yield a change if a dropped column could have had this column's name in some events."""
         later = range(self._before.attributes + 1, self._now.attributes + 1)
         gone = any(number not in self._now.columns for number in later)
         if gone and old.name == new.name and old.written != new.written:
@@ -439,7 +439,7 @@ class _Diff:
         had, has = self._lake.types[old.name], self._wanted[new.name].lake_type
         if had == has:
             return (old.type, new.type) not in SOURCE_WIDER
-        # A change to more digits does not rewrite the rows; a change of another column may do so.
+        # A change to more digits does not rewrite the rows, but a change of another column can.
         return (
             widens(had, has)
             and more_digits_only(old.type, new.type)
@@ -452,7 +452,9 @@ class _Diff:
         )
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
-        """The reason why the lake's rows hide values differently from new rows, or None."""
+        """Return how rows of the lake hide values otherwise than new rows will; None if they do
+        not.
+        """
         wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
             return f"columns.{wanted.hide or hide} differs between the settings and the lake's rows"
@@ -465,10 +467,10 @@ class _Diff:
 
 
 def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-    """Compare the labels and fields of a column's type.
+    """Yield the changes of the labels or fields of a column's type.
 
-    Added labels and fields are reported, too, so that the lake's catalog gets them and a later
-    comparison shows their changes.
+    Added labels and fields are changes, too. Without them, the catalog that the lake follows would
+    lack them, and a later comparison would miss their changes.
     """
     for part, was in sorted(old.parts.items()):
         now = new.parts.get(part)
@@ -495,6 +497,6 @@ def _key_text(catalog: Catalog) -> str:
 
 
 def _element(array: str | None) -> str:
-    """The element of an array literal with one element, cut after 60 characters."""
+    """Return the element of an array literal with one element, cut after 60 characters."""
     text = (array or "")[1:-1]
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,4 +1,4 @@
-"""The facts of a table's catalog, as one value that is stored and compared."""
+"""The facts about a table in its source's catalog, as one value that is stored and compared."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from typing import Any
 from schemas.catalog import differences
 
 READ_AT = "read_at"
-"""Name of the fact with a position in the log.
+"""Name of the fact with a position in the binlog.
 
-The facts include the effects of every statement before this position. Only sources whose log
-contains all DDL statements have this fact.
+The facts include the effects of every statement before this position. Only MySQL and MariaDB have
+this fact, since their binlog has all DDL statements.
 """
 
 SNAPSHOT = "snapshot"
 """Name of the fact with the snapshot in which the catalog was read.
 
 The value is the text of PostgreSQL's ``pg_snapshot``, ``xmin:xmax:list``. Transactions below xmin
-had ended. Transactions from xmax on, and the listed ones, had not ended. Only sources whose log
-does not contain all DDL statements have this fact.
+had ended. Transactions from xmax on, and the listed ones, had not ended. Only PostgreSQL has this
+fact.
 """
 
 ROW_WRITTEN = "row_written"
 """Name of the fact with the last write of the table's row in the catalog.
 
-Only a PostgreSQL source has this fact. `Fingerprint.diff` does not compare it: most writes of the
-row also change another fact, and a GRANT writes the row without a change of any fact.
+Only a PostgreSQL source has this fact. `Fingerprint.diff` does not compare it, since most writes of
+the row also change another fact. A GRANT writes the row and changes no other fact.
 """
 
 AS_ADDED = "as_added"
-"""Name of a column's fact: whether nothing shows that it became NOT NULL after it was added.
+"""Name of a column's fact: the catalog has no sign that it became NOT NULL after it was added.
 
-The fact is derived from the last write of the table's row, so a GRANT on the table may change it.
+The fact is derived from the last write of the table's row, so a GRANT on the table can change it.
 """
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The catalog facts whose changes a copy in progress, or the next run, must judge.
+    """The facts about a table whose changes a copy in progress, or the next run, must judge.
 
     Args:
         facts: The facts by name, as plain values: strings, integers, lists and dictionaries with
             string keys. `READ_AT`, `SNAPSHOT`, `ROW_WRITTEN` and each column's `AS_ADDED` are
-            stored, and are not compared.
+            stored, but not compared.
     """
 
     facts: Mapping[str, Any]

@@ -5,18 +5,17 @@ differ in the details below. For each detail, this module chooses one form (:fun
 :func:`in_python` for rows that are read by key):
 
 - spaces between tokens: none;
-- numbers: the value counts, since the connector's text does not say whether a number is an integer,
-  a decimal or a double.
-  Integers of any type have all their digits up to 30 (``1.0`` is ``1``). An integer of more than 30
-  digits is the nearest double.
-  A double that is not an integer has the fewest digits that identify it, as ``0.1``, ``1e-7`` or
-  ``1.5e300``. A decimal has its digits without zeros at the end. ``-0.0`` stays;
-- dates with a time, and times: no zeros at the end of their microseconds. Text of exactly that
-  form, ``2024-02-29 01:02:03.500000``, cannot be distinguished from them;
+- numbers: equal values get the same text, since the connector's text does not show whether a number
+  is an integer, a decimal or a double. Integers of any type have all their digits up to 30 (``1.0``
+  is ``1``). An integer of more than 30 digits is the nearest double. A double that is not an
+  integer has the fewest digits that identify it, as ``0.1``, ``1e-7`` or ``1.5e300``. A decimal has
+  its digits without zeros at the end. ``-0.0`` stays;
+- dates with a time, and times: no zeros at the end of their microseconds. A JSON string of exactly
+  that form, ``2024-02-29 01:02:03.500000``, cannot be distinguished from them;
 - binary values: base64 alone, without the server's ``base64:type15:`` and line breaks;
 - control characters: ``\u001f`` with small letters.
 
-Some texts of the connector may mean more than one document. :func:`ambiguous` finds these texts,
+Some texts of the connector can mean more than one document. :func:`ambiguous` finds these texts,
 and a run reads their documents from the source. The cause is Debezium 3.6:
 
 - it takes an unsigned integer of 32 bits for a signed one, and leaves it out of arrays and objects
@@ -30,8 +29,9 @@ import re
 from decimal import Decimal
 
 _PIECE = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9][-+.0-9eE]*+|[^"0-9-]+'
-# Python before 3.11 has no possessive repetition. It needs none, since it does not recurse. But it
-# keeps a note for each turn of a loop, so a long text may not take one turn per letter.
+# Python before 3.11 has no possessive quantifiers. Its engine does not recurse, so it needs none.
+# But it stores a state for each iteration of a loop, so the pattern must not iterate once per
+# letter of a long text.
 _PYTHON_PIECE = re.compile(_PIECE.replace("*+", "*"))
 _INTEGER = r"^-?[0-9]{1,30}$"
 _ZEROS = r"[.]0+$|([.][0-9]*[1-9])0+$"
@@ -43,13 +43,14 @@ _LIKE_CONTROL = r"\\u%"  # in a pattern of LIKE the backslash is itself an escap
 _ESCAPE = r"\\u[0-9A-Fa-f]{4}|\\.|[^\\]+"
 
 _INTEGERS_TO = 1e30
-"""A double that is an integer below this bound has all its digits, as the connector prints it. With
-the fewest digits, the text would depend on the JVM: Java before 19 prints too many digits of some
-doubles from 1e16 to 1e26."""
+"""A double that is an integer below this bound is shown with all its digits, as the connector
+prints it. With the fewest digits, the text would depend on the JVM, since Java before 19 prints too
+many digits of some doubles from 1e16 to 1e26.
+"""
 _HALF = 2**40
-"""Divisor that splits the digits of such a double into two integers of 64 bits."""
+"""Divisor that splits a double below `_INTEGERS_TO` into two integers of 64 bits."""
 _PLAIN_FROM, _PLAIN_TO = 1e-6, 1e16
-"""Doubles between these are shown without an exponent."""
+"""Doubles between these two values are shown without an exponent."""
 _SCALE = 30
 """Maximum number of digits after the point of a MySQL decimal."""
 
@@ -63,7 +64,9 @@ _AMBIGUOUS = "|".join(
 
 
 def in_spark(document: str) -> str:
-    """Return Spark SQL of a document's common text. It accepts every JSON value; NULL remains NULL.
+    """Return Spark SQL of a document's common text, the same for server and connector.
+
+    The document can be any JSON value. NULL remains NULL.
 
     Args:
         document: Spark SQL of the text as the server or the connector prints it.
@@ -77,19 +80,20 @@ def in_spark(document: str) -> str:
 
 
 def ambiguous(document: str) -> str:
-    """Spark SQL that is true where the connector's text may mean more than one document.
+    """Return Spark SQL that is true where the connector's text can mean more than one document.
 
-    It does not skip string values, so it is true for more documents than necessary.
+    The test also matches inside string values, so it is true for more documents than necessary.
     """
     return f"{document} RLIKE {_literal(_AMBIGUOUS)}"
 
 
 def in_python(document: str) -> str:
-    """Return a document's common text."""
+    """Return a document's common text, as `in_spark` does."""
     return "".join(_python_piece(piece) for piece in _PYTHON_PIECE.findall(document))
 
 
 def _string(t: str) -> str:
+    """Return Spark SQL of the common text of a JSON string or binary value."""
     bare = f"regexp_replace({t}, {_literal(_BINARY)}, '\"')"
     letters = f"regexp_extract_all({t}, {_literal(_ESCAPE)}, 0)"
     letter = f"CASE WHEN e LIKE {_literal(_LIKE_CONTROL)} THEN lower(e) ELSE e END"
@@ -102,7 +106,7 @@ def _string(t: str) -> str:
 
 
 def _number(t: str) -> str:
-    """A number with a fraction or an exponent, or of more than 30 digits."""
+    """Return Spark SQL of the common text of a number that `_INTEGER` does not match."""
     digits = f"regexp_replace({t}, {_literal(_ZEROS)}, '$1')"
     whole = (
         f"CAST(CAST(CAST(x / {_HALF}D AS BIGINT) AS DECIMAL(38,0)) * {_HALF}"
@@ -128,12 +132,12 @@ def _number(t: str) -> str:
 
 
 def _significant(number: str) -> str:
-    """The digits of a number from its first nonzero digit to its last."""
+    """Return Spark SQL of a number's digits, from its first nonzero digit to its last."""
     return f"regexp_replace({number}, '[eE].*$|[-.]|^[-0.]+|[.]?0+(?=$|[eE])', '')"
 
 
 def _is_double(s: str) -> str:
-    """Whether a fraction, with as many digits as it needs, is a double: m / 2^k with m < 2^53."""
+    """Return Spark SQL that is true if a decimal fraction is a double: m / 2^k with m < 2^53."""
     power = (
         f"aggregate(sequence(1, length({s}) - instr({s}, '.')), CAST(1 AS DECIMAL(38,0)),"
         " (p, i) -> CAST(p * 5 AS DECIMAL(38,0)))"
@@ -173,14 +177,14 @@ def _python_number(t: str) -> str:
     if "." not in s or "e" in s.lower():
         return str(int(x)) if abs(x) < _INTEGERS_TO and x.is_integer() else _shown(x)
     exact = Decimal(s)
-    # A fraction with more digits than a decimal can have is that of a computed double.
+    # A fraction with more digits than a MySQL decimal can have belongs to a computed double.
     if exact in (Decimal(repr(x)), Decimal(x)) or len(s.partition(".")[2]) > _SCALE:
         return _shown(x)
     return s
 
 
 def _shown(x: float) -> str:
-    """Print a double as Java does, which prints two digits where one digit would be enough."""
+    """Return a double as Java prints it, with two digits where one digit would be enough."""
     text = repr(x)
     if len(text.lstrip("-").partition("e")[0]) == 1:
         text = f"{x:.1e}"
@@ -191,5 +195,5 @@ def _shown(x: float) -> str:
 
 
 def _literal(text: str) -> str:
-    """A string literal of Spark SQL."""
+    """Return a text as a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,4 +1,4 @@
-"""Changes of a table that change rows without an event, or after which events may be missing."""
+"""Finds changes of a table that change its rows without an event, or that can lose events."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lost_events(
     truncated: Collection[int],
     statements: Iterable[str],
 ) -> Iterator[Change]:
-    """Yield the changes of partitions, publication, names and other facts that may lose events.
+    """Yield the changes of partitions, publication, names and other facts that can lose events.
 
     Columns and keys are not compared here.
 
@@ -34,7 +34,8 @@ def lost_events(
         now: The catalog now.
         empty: Object ids of partitions that hold no row.
         truncated: Object ids of partitions that were truncated without their table.
-        statements: The statements in the log after which the table's rows are unknown.
+        statements: The statements in the binlog after which the table's rows are unknown; empty for
+            PostgreSQL.
     """
     yield from _partitions(before, now, empty, truncated)
     if before.children != now.children:
@@ -94,7 +95,7 @@ def _partitions(
 
 
 def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
-    """Find tables and partitions whose replica identity was another index for a while.
+    """Yield a change for a table or partition whose replica identity was another index for a while.
 
     Args:
         before: The catalog that the lake follows.
@@ -115,12 +116,12 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
 
 
 def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
-    """Whether an index was the replica identity for a while.
+    """Whether an index of a table was its replica identity for a while.
 
-    If a known index was written and its flags are the same, it was the replica identity. The
-    creation of an index also writes the index, with CONCURRENTLY several times. So a new index was
-    the replica identity only if the transaction of its last write also wrote the table's row, and
-    is not the transaction that created the index.
+    If the catalog row of a known index was written and its flags are the same, the index was the
+    replica identity. The creation of an index writes the row as well, with CONCURRENTLY several
+    times. So a new index was the replica identity only if the transaction of the row's last write
+    also wrote the table's row, and is not the transaction that created the index.
     """
     if old is None:
         return new.chosen
@@ -128,6 +129,7 @@ def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
 
 
 def _attached_again(old: Partition | None, new: Partition) -> bool:
+    """Whether the same partition was detached and attached again."""
     return old is not None and old.number == new.number and old.attached != new.attached
 
 
@@ -137,7 +139,7 @@ def _compared(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
 
 
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
-    """Whether the table may have been a partition of another table for a while.
+    """Whether the table could have been a partition of another table for a while.
 
     ATTACH PARTITION and DETACH write the catalog rows of the table and of all its columns. If one
     column's row was not written, the table was not attached. If a column's row was written without
@@ -159,10 +161,10 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
 
 
 def _altered(before: PublicationState | None, now: PublicationState | None) -> bool:
-    """Whether the settings of the publication were changed, even if they are the same again.
+    """Whether the settings of the publication were changed, even if they are back as before.
 
-    A missing publication is not reported here, since another check finds it. If the owner is the
-    only difference, the change of the owner wrote the publication's row.
+    A missing publication is no change here, since another check finds it. If the owner is the only
+    difference, the change of the owner wrote the publication's row, and the settings are unchanged.
     """
     if before is None or now is None or before == now:
         return False

@@ -1,4 +1,4 @@
-"""Removes the secrets that this process has read from errors and logs."""
+"""Removes the secrets that this process has read from the texts of errors and messages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SHORTEST = 4
 # Passwords such as "postgres" or "orders" are also names of commands, tables and roles.
 _WORD = re.compile(r"[A-Za-z_]+")
 _ADDING = threading.Lock()
-# Replaced as a whole, since other threads may read it at the same time.
+# Replaced as a whole, since other threads can read it at the same time.
 _forms: tuple[str, ...] = ()
 
 
 def keep_secret(secret: str) -> None:
-    """Let ``redact`` remove a secret from texts, also in its URL, JSON and Python forms.
+    """Remember a secret for ``redact``, which removes it also in URL, JSON or Python form.
 
     A secret shorter than ``SHORTEST`` is not removed, since texts would become unreadable.
     """
@@ -30,7 +30,7 @@ def keep_secret(secret: str) -> None:
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
     forms.update(text[1:-1] for text in written)
     with _ADDING:
-        # The longest first, since one secret may be part of another.
+        # The longest first, since one secret can be part of another.
         _forms = tuple(sorted(forms.union(_forms), key=len, reverse=True))
 
 

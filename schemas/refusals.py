@@ -1,4 +1,4 @@
-"""The reasons why types without a rule are refused, for errors and for docs/types.md."""
+"""The reasons why source types without a rule are refused, for errors and the type pages."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MYSQL = {
 
 
 def of_postgres(kind: PostgresType) -> str:
-    """The reason why a type of PostgreSQL has no rule. Total."""
+    """Return why a type of PostgreSQL has no rule. Every type without a rule has a reason."""
     if kind.kind == "d" and kind.base is not None:
         return of_postgres(kind.base)
     if kind.element is not None:
@@ -62,7 +62,7 @@ def of_postgres(kind: PostgresType) -> str:
 
 
 def of_mysql(kind: MysqlType) -> str:
-    """The reason why a type of MySQL or MariaDB has no rule. Total."""
+    """Return why a type of MySQL or MariaDB has no rule. Every type without a rule has a reason."""
     if kind.charset and kind.name not in _MYSQL:
         return f"the connector does not read character set {kind.charset} as the server does"
     return _MYSQL.get(kind.name, _UNPROVEN)

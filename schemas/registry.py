@@ -1,4 +1,4 @@
-"""Reads writers' schemas by id from a registry with the Confluent API."""
+"""Reads the writers' schemas of records, by schema id, from a registry with the Confluent API."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class SchemaRegistry(Protocol):
 
         Raises:
             UnknownSchemaError: There is no Avro schema under the id.
-            RegistryError: The registry is unreachable or refuses.
+            RegistryError: The registry is unreachable, or refuses the request.
         """
         ...
 
 
 @dataclass(frozen=True)
 class RegistryEndpoint:
-    """The address of a registry and the login.
+    """The address of a registry, and the login to it.
 
     Args:
         url: Root of the Confluent-compatible API, for example
@@ -55,7 +55,7 @@ class RegisteredSchema:
     """One version of a subject.
 
     Args:
-        id: The id in messages.
+        id: The schema id that records carry.
         version: The version's number in the subject.
         text: The Avro schema.
     """
@@ -113,7 +113,8 @@ class ConfluentRegistry:
         """The newest schema of a subject, or None when it has none.
 
         Raises:
-            RegistryError: The registry is unreachable, refuses, or answers something else.
+            RegistryError: The registry is unreachable, refuses the request, or its answer is not a
+                schema.
         """
         answer = self._get_with_retries(f"subjects/{quote(subject, safe='')}/versions/latest")
         if answer.status_code == httpx.codes.NOT_FOUND:
@@ -127,7 +128,7 @@ class ConfluentRegistry:
             raise self._refused(answer, f"read subject {subject}") from error
 
     def ping(self) -> None:
-        """Query the registry's subjects.
+        """Check that the registry answers, with a query for its subjects.
 
         Raises:
             RegistryError: The registry does not answer, or another service does.
@@ -201,7 +202,7 @@ class ConfluentRegistry:
 
 
 def _is_registrys(answer: httpx.Response) -> bool:
-    """Whether a refusal comes from a registry; proxies and other services answer 404 as well."""
+    """Whether a 404 comes from a registry, and not from a proxy or another service."""
     try:
         return "error_code" in answer.json()
     except (ValueError, TypeError):
@@ -209,7 +210,7 @@ def _is_registrys(answer: httpx.Response) -> bool:
 
 
 class _TransientAnswerError(Exception):
-    """An answer that justifies another request."""
+    """An answer with a status of a passing failure, after which the request is repeated."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.status_code)

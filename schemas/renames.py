@@ -1,4 +1,4 @@
-"""Renamed columns, by the settings of a table (`columns.renames`)."""
+"""Decides which renames of columns the lake follows, by the table setting `columns.renames`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemas.catalog import Catalog
 
 
 def related(entries: Mapping[str, str], name: str) -> frozenset[str]:
-    """Return all former and later names of a column by the settings, including the given name."""
+    """Return all names that the settings connect with a column's name, including this name."""
     found = {name}
     while more := {one for pair in entries.items() if found & {*pair} for one in pair} - found:
         found |= more
@@ -21,16 +21,18 @@ class Renames:
     """The renames that the settings let the lake follow.
 
     Args:
-        entries: Former name by new name. An entry may be written before its rename, and may remain
+        entries: Former name by new name. An entry can be set before its rename, and can stay
             afterwards.
-        placing: Key and partition columns of the lake, whose renames are not followed.
+        placing: Key and partition columns of the lake. Their renames are not followed.
     """
 
     entries: Mapping[str, str] = field(default_factory=dict)
     placing: frozenset[str] = frozenset()
 
     def between(self, old: str, new: str) -> tuple[str, ...]:
-        """Return the names from before ``new`` back to ``old``, newest first, or nothing.
+        """Return the column's names from the last before ``new`` back to ``old``, newest first.
+
+        The result is empty if the settings do not allow the rename.
 
         There are several names if a column was renamed twice between two reads of the catalog.
         Events between the two renames have the middle name.

@@ -1,7 +1,7 @@
-"""The effects of DDL statements on a table, for servers whose catalog does not show all of them.
+"""The effects of DDL statements on a table of MySQL or MariaDB.
 
-MySQL and MariaDB do not number columns, so their catalog does not show whether a column or a table
-was replaced by another one of the same name. Their log has each statement.
+MySQL and MariaDB do not number columns. So their catalog does not show whether a column or a table
+was replaced by another one of the same name. The statements in their binlog show it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from schemas.widening import loses_letters
 
 @dataclass(frozen=True)
 class OldValue:
-    """The value of a new column in the rows that are older than it.
+    """The value of a new column in the rows that are older than the column.
 
     Args:
-        constant: Whether the value is the column's default, and that is a constant.
+        constant: Whether the value is the column's default, and this default is a constant.
         null: Whether the value is NULL.
     """
 
@@ -34,7 +34,7 @@ class DroppedIndex:
 
     Args:
         statement: The statement.
-        unique: The columns of each unique index that the same statement created.
+        unique: The columns of each unique index that the same statement created, in lower case.
     """
 
     statement: str
@@ -43,17 +43,17 @@ class DroppedIndex:
 
 @dataclass
 class StatementEffects:
-    """The total effect of a table's statements. Names of columns are in lower case.
+    """The total effect of several statements on a table. Names of columns are in lower case.
 
     Args:
         count: Number of statements.
         added: The columns that were added, each with the value of older rows.
         gone: Columns that were dropped or renamed.
-        defined: By column, the number of new definitions.
+        defined: By column, how often MODIFY or CHANGE defined it.
         defaulted: Columns whose default was changed or dropped.
         dropped_indexes: The statements that dropped an index other than the primary key.
-        cascades: Statements with foreign keys due to which changes of another table may have
-            changed rows of this table.
+        cascades: Statements that add foreign keys with ON DELETE or ON UPDATE actions. Through
+            these, changes of another table could have changed rows of this table.
         grave: Statements that cannot be parsed, or after which the table's rows are unknown.
     """
 
@@ -67,7 +67,7 @@ class StatementEffects:
     grave: list[str] = field(default_factory=list)
 
     def old_rows_of(self, column: str) -> OldValue | None:
-        """Return the value of a new column in older rows; None if it is unknown."""
+        """Return the value that a new column has in older rows; None if the value is unknown."""
         name = column.lower()
         if name in self.gone or name in self.defaulted or self.defined[name]:
             return None
@@ -104,20 +104,20 @@ class StatementEffects:
         )
 
     def without_events_of_cascades(self) -> StatementEffects:
-        """Return these effects for a log that has no events of ON DELETE and ON UPDATE actions.
+        """Return these effects for a binlog without events of ON DELETE and ON UPDATE actions.
 
-        Each cascade then is a reason for a copy.
+        Each statement in ``cascades`` is then a reason for a copy.
         """
         return replace(self, grave=[*self.grave, *self.cascades])
 
     def shares_keys(self, key: Collection[str], primary_key: Collection[str]) -> Iterator[str]:
-        """Yield the statements after which several rows may have had one key for a while.
+        """Yield the statements after which several rows could have had the same key for a while.
 
         A lake key that contains the primary key stayed unique, since the catalog shows each change
-        of the primary key.
+        of the primary key. Then there are no such statements.
 
         Args:
-            key: The columns by which rows of the lake are found; empty for a log.
+            key: The columns by which rows of the lake are found; empty for an append table.
             primary_key: The columns of the primary key; empty without one.
         """
         if not key or (primary_key and set(key).issuperset(primary_key)):
@@ -128,11 +128,11 @@ class StatementEffects:
                 yield index.statement
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether MODIFY or CHANGE may have changed values without a difference in the catalog."""
+        """Whether MODIFY or CHANGE could have changed values although the catalog is the same."""
         times = self.defined[new.name.lower()]
         stricter = (old.nullable and not new.nullable) or loses_letters(old, new)
         return times > 1 or (times == 1 and stricter)
 
     def is_another(self, column: str) -> bool:
-        """Whether the column of that name was dropped or renamed, so it is another column now."""
+        """Whether a column of that name was dropped or renamed, so that the present one is new."""
         return column.lower() in self.gone

@@ -1,1 +1,1 @@
-"""Parses DDL statements, planned or reported by a log, into values."""
+"""Parses DDL statements into values: planned statements, and statements in a binlog."""

@@ -1,4 +1,4 @@
-"""The effects of planned MySQL and MariaDB statements on a table's catalog, clause by clause."""
+"""The clauses of planned statements of MySQL and MariaDB, as values with their effects."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from schemas.ddl.column_clauses import Drop, Rename
 
 @dataclass(frozen=True)
 class Definition:
-    """A column in the form in which a statement defines it.
+    """The definition of a column in a statement.
 
     Args:
         name: The column's name.
-        sql: Name, type, NULL and default, from which a server makes the catalog's form.
+        sql: Name, type, NULL and default in SQL. A server derives the catalog's form from this
+            text.
         expression: The expression of a generated column.
-        not_null: Whether the column forbids NULL for a reason other than NOT NULL.
+        not_null: Whether the column forbids NULL since it is AUTO_INCREMENT or the primary key.
         primary: Whether the column becomes the primary key.
         unique: Whether the column gets a unique index.
     """
@@ -30,7 +31,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Add:
-    """ADD COLUMN. ``place`` is the column before it; empty for FIRST, None for the last place."""
+    """ADD COLUMN. ``place`` is the preceding column; empty for FIRST, None for the last place."""
 
     column: Definition
     place: str | None = None
@@ -56,7 +57,7 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class AddUnique:
-    """A new unique index, or primary key; without columns if it indexes prefixes or expressions."""
+    """A new unique index or primary key. An index of prefixes or expressions has no ``columns``."""
 
     name: str
     columns: tuple[str, ...]
@@ -83,12 +84,12 @@ Clause = Add | Redefine | Drop | Rename | SetDefault | AddUnique | DropIndex | R
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement that the log will report for the table.
+    """One planned statement that changes the table's definition, so the binlog will have it.
 
     Args:
         text: The statement as given.
-        clauses: The effects of the statement on the catalog. There are none if the rows are unknown
-            after the statement, since the catalog is then not compared.
+        clauses: The effects of the statement on the catalog. Empty if the rows are unknown after
+            the statement, since the catalogs are then not compared.
     """
 
     text: str

@@ -1,6 +1,6 @@
-"""Recognizes the maintenance of partitions by MySQL and MariaDB that changes no row.
+"""Recognizes statements of MySQL and MariaDB that maintain partitions and change no row.
 
-The parser does not read these statements, so this module reads their tokens.
+The SQL parser cannot parse these statements, so this module reads their tokens.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _RANGE = re.compile(rf"PARTITION {_NAME}VALUES LESS THAN ")
 
 
 def keeps_rows(text: str) -> bool:
-    """Whether a statement only maintains partitions, and changes no row of the table.
+    """Whether a statement is maintenance of partitions that changes no row of the table.
 
-    A REORGANIZE of ranges is accepted here, since the server refuses new ranges that do not cover
-    the former ones. A REORGANIZE of lists is not, since the server drops the rows that no new list
-    has.
+    A REORGANIZE of range partitions keeps all rows, since the server refuses new ranges that do not
+    cover the former ranges. A REORGANIZE of list partitions does not, since the server drops the
+    rows whose values no new list has.
 
     Args:
-        text: The statement, without comments that the server executes.
+        text: The statement. It must not have comments that the server executes (``/*! */``).
     """
     try:
         tokens = sqlglot.tokenize(text, read="mysql")

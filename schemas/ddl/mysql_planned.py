@@ -1,8 +1,8 @@
-"""Planned statements of MySQL and MariaDB as values: their effects on a table's columns.
+"""Parses planned statements of MySQL and MariaDB, and finds their effects on a table's columns.
 
-When the statements are executed, the log reports them to a run. `schemas.ddl.mysql_reported` reads
-reported and planned statements. For planned statements, this module also finds their effects on the
-catalog. A statement that cannot be parsed is refused.
+When the statements are executed, a run gets them from the binlog. `schemas.ddl.mysql_reported`
+judges planned statements and statements in the binlog by the same rules. For planned statements,
+this module also finds the effects on the catalog. A statement that cannot be parsed is refused.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _QUIET_VERBS = frozenset(
     {"INSERT", "REPLACE", "UPDATE", "DELETE", "TRUNCATE", "START", "BEGIN", "COMMIT"}
     | {"ROLLBACK", "OPTIMIZE", "ANALYZE"}
 )
-"""Statements that the log does not report: changes of rows, which have events, and upkeep."""
+"""Statements that change no definition. A change of rows has events."""
 _QUIET_SETTINGS = frozenset(
     {"NAMES", "LOCK_WAIT_TIMEOUT", "INNODB_LOCK_WAIT_TIMEOUT", "FOREIGN_KEY_CHECKS"}
     | {"UNIQUE_CHECKS"}
 )
-"""Variables that SET may set without changing the meaning of later statements."""
+"""Variables that SET can set without changing the meaning of later statements."""
 _PARTITIONS = (
     *("ADD", "DROP", "TRUNCATE", "COALESCE", "REORGANIZE", "EXCHANGE", "REBUILD", "DISCARD"),
     *("IMPORT", "ANALYZE", "CHECK", "OPTIMIZE", "REPAIR"),
@@ -67,12 +67,11 @@ _GRAVE = frozenset(
         ("DEFAULT", "COLLATE"),
     }
 )
-"""The first words of clauses that this module does not parse, or after which the rows are unknown.
-"""
+"""The first words of clauses after which the table needs a copy."""
 _OF_COLUMN = frozenset({"COLUMN", "INDEX", "KEY"})
 _OF_INDEX = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 _OTHER_WORDS = re.compile(r"INT[1-8]|FLOAT[48]|REAL|NCHAR|NVARCHAR|LONG", re.IGNORECASE)
-"""Names of types that the parser maps to other types than the servers do."""
+"""Names of types that the parser reads as other types than the servers do."""
 _ASKED = (
     exp.NotNullColumnConstraint,
     exp.DefaultColumnConstraint,
@@ -82,7 +81,7 @@ _ASKED = (
     exp.ZeroFillColumnConstraint,
     exp.BinaryColumnConstraint,
 )
-"""The parts of a definition that decide how the catalog shows a column."""
+"""The parts of a column's definition that change how the catalog shows the column."""
 _UNASKED = (
     exp.CommentColumnConstraint,
     exp.CheckColumnConstraint,
@@ -92,7 +91,7 @@ _UNASKED = (
 
 
 def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
-    """Return the statements in the text, in order.
+    """Return the statements in the text that change the table's definition, in order.
 
     Args:
         text: One or more statements of MySQL or MariaDB.
@@ -101,7 +100,7 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
     Raises:
         DdlError: A statement cannot be read, is not understood, or is about another table.
     """
-    # The parser logs what it does not know; here that is an error of its own.
+    # The parser logs a warning for text that it does not know. This module raises an error instead.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     if EXECUTED_COMMENT.search(text):
         raise _refused(table, text, "the server executes the text of such comments (/*!)")
@@ -129,6 +128,7 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
 
 
 def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause]:
+    """Yield the effects of one statement on the table's columns and keys."""
     words = _words(tokens)
     if other := next((one for one in tokens if _is_other_word(one)), None):
         raise _refused(table, text, f"write type {other.text} with another of its names")
@@ -167,7 +167,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
-    """Refuse a statement without effects on columns, unless it is known to need a copy."""
+    """Refuse a statement whose rows are unknown afterwards, unless a known clause is the cause."""
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
         raise _refused(table, text, "only ALTER TABLE is understood")
@@ -201,6 +201,7 @@ def _is_of_table(clause: Sequence[Token]) -> bool:
 
 
 def _altered(alter: exp.Alter, text: str, table: TableId) -> Iterator[Clause]:
+    """Yield the effects of an ALTER TABLE on columns and keys; other actions have none."""
     for action in alter.args.get("actions") or ():
         if isinstance(action, exp.ColumnDef):
             exists = bool(action.args.get("exists"))
@@ -259,6 +260,7 @@ def _definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:
 
 
 def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
+    """Yield the primary key and the unique indexes that an action adds."""
     for key in action.find_all(exp.PrimaryKey):
         yield AddUnique("PRIMARY", whole_columns(key.expressions), primary=True)
     for index in action.find_all(exp.UniqueColumnConstraint):
@@ -271,6 +273,7 @@ def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
 
 
 def _column_before(column: exp.ColumnDef) -> str | None:
+    """Return the column after which a definition puts its column; empty for FIRST, None without."""
     position = column.args.get("position")
     if position is None:
         return None
@@ -278,6 +281,7 @@ def _column_before(column: exp.ColumnDef) -> str | None:
 
 
 def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
+    """Return the name of the one object that an action drops; refuse several names."""
     names = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     if len(names) != 1:
         raise _refused(table, text, "the statement is not understood")
@@ -285,7 +289,7 @@ def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
 
 
 def _require(found: exp.Expr | None, text: str, table: TableId) -> None:
-    """Refuse a statement about another table; a name without a database is this table's."""
+    """Refuse a statement about another table. A table's name without a database is accepted."""
     named = (found.db or None, found.name) if isinstance(found, exp.Table) else (None, "")
     _require_named(named, text, table)
 
@@ -296,14 +300,14 @@ def _require_named(named: tuple[str | None, str], text: str, table: TableId) -> 
 
 
 def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
-    """Refuse a statement whose names of tables do not include this table."""
+    """Refuse a statement that does not name this table among its tables."""
     named = [_table_at(tokens, at)[0] for at in range(len(tokens)) if _begins_name(tokens, at)]
     if not any(_names_table(one, table) for one in named):
         raise _refused(table, text, "the statement changes another table")
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a table's name can begin at a token: no dot is before it."""
+    """Whether a table's name can begin at a token, that is, whether no dot is before the token."""
     return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
 
 
@@ -326,7 +330,7 @@ def _names_table(named: tuple[str | None, str], table: TableId) -> bool:
 
 
 def _is_other_word(token: Token) -> bool:
-    """Whether a token is a type's name that the parser maps to another type than the servers."""
+    """Whether a token names a type that the parser reads as another type than the servers do."""
     quoted = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
     return not quoted and bool(_OTHER_WORDS.fullmatch(token.text))
 
@@ -344,7 +348,7 @@ def _words(tokens: Sequence[Token]) -> list[str]:
 
 
 def _split(tokens: Sequence[Token], at: TokenType) -> Iterator[list[Token]]:
-    """Yield the parts between the separators that are outside parentheses; skip empty parts."""
+    """Split tokens at the separators outside parentheses; yield the parts that are not empty."""
     part: list[Token] = []
     depth = 0
     for token in tokens:

@@ -1,6 +1,6 @@
-"""Reads what statements of MySQL and MariaDB did to a table, as the log reports them.
+"""Reads the effects on a table from statements of MySQL and MariaDB in the binlog.
 
-A statement that is not understood is reported verbatim; nothing is guessed.
+A statement that is not understood is kept verbatim as a reason for a copy. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _DIALECT = "mysql"
 EXECUTED_COMMENT = re.compile(r"/\*M?!")
 """The start of a comment that the servers run and the parser skips."""
 _ZERO_DATE = re.compile(r"\b(?:0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)\b")
-"""Dates that no calendar has; the lake has NULL for them."""
+"""Dates that no calendar has. The lake has NULL in their place."""
 _NAME = r"(?:`[^`]+`|[\w$]+)"
 DROP_INDEX = re.compile(
     rf"\s*DROP\s+INDEX\s+(?:IF\s+EXISTS\s+)?(?P<name>{_NAME})\s+ON\s+"
     rf"(?:{_NAME}\s*\.\s*)?{_NAME}",
     re.IGNORECASE,
 )
-"""The statement without its options, which the parser does not read."""
+"""Matches the start of a DROP INDEX, up to its options, which the parser cannot parse."""
 _CASCADES = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)\b", re.IGNORECASE)
 """Pattern of foreign keys through which changes of another table change rows of this table."""
 _CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)
@@ -49,7 +49,7 @@ def read_statements(statements: Iterable[str]) -> StatementEffects:
     Args:
         statements: The statements that changed the table, in order.
     """
-    # The parser logs what it does not know; here that is grave.
+    # The parser logs a warning for text that it does not know. Here such a statement is grave.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     effects = StatementEffects()
     for text in statements:
@@ -92,13 +92,14 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
 
 
 def _note_dropped(text: str, actions: Sequence[exp.Expr], effects: StatementEffects) -> None:
-    """Record that a statement drops an index, with the unique indexes that it creates instead."""
+    """If a statement drops an index, record it with the unique indexes that it creates."""
     if any(_drops_index(action) for action in actions):
         unique = tuple(frozenset(found) for action in actions for found in _unique(action) if found)
         effects.dropped_indexes.append(DroppedIndex(_shown(text), unique))
 
 
 def _drops_index(action: exp.Expr) -> bool:
+    """Whether an action drops an index, or replaces an index by another one of the same name."""
     if isinstance(action, exp.Create):
         return bool(action.args.get("replace"))
     return isinstance(action, exp.Drop) and action.args.get("kind") in _INDEX_KINDS
@@ -130,10 +131,10 @@ def _shown(text: str) -> str:
 
 
 def _drops_key(drop: exp.Expr) -> bool:
-    """Whether the statement drops the primary key by the name PRIMARY, which servers give it.
+    """Whether an action drops the primary key by the name PRIMARY, which every primary key has.
 
-    Until the table has its primary key again, events have another key than the lake's rows, or
-    none.
+    Until the table has a primary key again, events have no key, or a key that differs from the key
+    of the lake's rows.
     """
     named = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     return (
@@ -144,8 +145,9 @@ def _drops_key(drop: exp.Expr) -> bool:
 
 
 def _harmless_option(option: exp.Expr) -> bool:
+    """Whether an option of ALTER TABLE changes no row and no column."""
     if isinstance(option, exp.EngineProperty):
-        # Another engine may keep other rows, or none, and no event reports it.
+        # Another engine can have other rows, or none, without an event.
         return option.name.upper() == "INNODB"
     return isinstance(option, _QUIET_PROPERTIES)
 
@@ -181,7 +183,7 @@ def _action(action: exp.Expr, effects: StatementEffects) -> bool:
 
 
 def _older_rows(column: exp.ColumnDef) -> OldValue:
-    """Return the value that the rows older than a new column have in it."""
+    """Return the value of a new column in the rows that are older than the column."""
     kinds = [one.args.get("kind") for one in column.args.get("constraints") or ()]
     nullable, default = True, None
     for rule in kinds:

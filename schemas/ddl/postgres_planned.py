@@ -1,6 +1,7 @@
-"""ALTER TABLE as values: the effects of a planned statement on a table, without running it.
+"""Parses planned statements of PostgreSQL into values with their effects on a table.
 
-An action that is not understood is refused by name; nothing is guessed.
+The statements are not executed. An action that is not understood is refused, and the error names
+it. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _HARMLESS = tuple(
         r"(enable|disable|force|no force) row level security",
     )
 )
-"""Actions that change neither rows nor columns, and that the parser does not parse."""
+"""Actions that change neither rows nor columns, and that the SQL parser cannot parse."""
 _IDENTITY = re.compile(
     rf"replica identity (default|full|nothing|using index {_NAME})", re.IGNORECASE
 )
@@ -50,7 +51,7 @@ class Default:
 
     Args:
         sql: The default as the statement defines it.
-        functions: Functions that the default calls. Only the server knows their volatility.
+        functions: Functions that the default calls. Only the server's catalog has their volatility.
     """
 
     sql: str
@@ -59,7 +60,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Add:
-    """ADD COLUMN; ``rewrites`` is set for identity and serial columns, whose values all differ."""
+    """ADD COLUMN. ``rewrites`` is true for identity and serial: each row gets another value."""
 
     name: str
     type: str
@@ -72,7 +73,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Retype:
-    """ALTER COLUMN TYPE; ``using`` is set only if USING is more than a cast of the column."""
+    """ALTER COLUMN TYPE. ``using`` is None if USING is missing, or is only a cast of the column."""
 
     name: str
     type: str
@@ -104,7 +105,7 @@ class AddKey:
 
 @dataclass(frozen=True)
 class DropConstraint:
-    """DROP CONSTRAINT. Only the catalog shows whether the constraint is the key."""
+    """DROP CONSTRAINT. Whether the constraint is the primary key is known only from the catalog."""
 
     name: str
 
@@ -138,7 +139,7 @@ Action = (
 
 
 def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
-    """Read the effects of statements on a table, in order.
+    """Return the effects of planned statements on a table, in order.
 
     Args:
         text: One or more statements of PostgreSQL.
@@ -147,7 +148,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
     Raises:
         DdlError: A statement cannot be read, is not understood, or is about another table.
     """
-    # The parser logs what it does not know; here that is an error of its own.
+    # The parser logs a warning for text that it does not know. This module raises an error instead.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         statements = sqlglot.parse(text, read=_DIALECT)
@@ -163,7 +164,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
 
 def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
     if isinstance(statement, (*_QUIET, *_TRANSACTION)):
-        return  # rows have events of their own; the rest changes no column
+        return # changes of rows have events, and the other statements change no column
     if isinstance(statement, exp.Create) and statement.args.get("kind") == "INDEX":
         return
     if isinstance(statement, exp.Command):
@@ -182,7 +183,7 @@ def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
 
 
 def _command(statement: exp.Command, table: TableId) -> Iterator[Action]:
-    """Read a statement that the parser returned as plain text."""
+    """Yield the effect of a statement that the SQL parser returns as plain text."""
     text = " ".join(f"{statement.this} {statement.expression}".split())
     match = re.fullmatch(
         rf"alter table (?:if exists )?(?:only )?({_NAME}(?:\.{_NAME})?) (.+)", text, re.IGNORECASE
@@ -295,12 +296,13 @@ def _computes(using: exp.Expr, name: str) -> bool:
 
 
 def _constraints(action: exp.AddConstraint) -> Iterator[Action]:
+    """Yield the primary keys that an action adds; other constraints have no effect."""
     for key in action.find_all(exp.PrimaryKey):
         yield AddKey(tuple(one.name for one in key.expressions))
 
 
 def _require(found: exp.Expr, table: TableId, statement: exp.Expr) -> None:
-    """Refuse a statement about another table; a name without a schema is this table's."""
+    """Refuse a statement about another table. A table's name without a schema is accepted."""
     schema = found.args.get("db") if isinstance(found, exp.Table) else None
     if not isinstance(found, exp.Table) or _name(found.this) != table.name:
         raise _refused(table, _sql(statement), "the statement changes another table")
@@ -314,7 +316,7 @@ def _only_name(action: exp.Drop) -> str:
 
 
 def _name(node: exp.Expr) -> str:
-    """A name as in the catalog: folded unless it is quoted."""
+    """Return an identifier as the catalog has it: in lower case unless it is quoted."""
     inner = node.find(exp.Identifier)
     if inner is None:
         return node.name.lower()
