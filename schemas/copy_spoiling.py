@@ -26,8 +26,8 @@ def spoiling(
     A change spoils the copy if a run could not follow it without a copy
     (:func:`schemas.evolution.diff`). These changes spoil the copy as well:
 
-    - any change of a column's name or type, since some chunks can be read before it and some after
-      it;
+    - a new column, a dropped one, or another name or type of a column, since some chunks can be
+      read before the change and some after it;
     - several columns whose definitions were written again without a change, since they could have
       had each other's names while a chunk was read;
     - a new file of the table, since a view from before the rewrite reads no rows, without an error;

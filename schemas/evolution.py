@@ -401,8 +401,7 @@ class _Diff:
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
     def _label_written_since(self, column: CatalogColumn) -> str | None:
-        """Return a label of a new column's enum type that could have been renamed; None without
-        one.
+        """Return a label of a new column's enum type that was possibly renamed; None without one.
 
         A label counts only if it was written after the read of the catalog that the lake follows.
         If one transaction wrote all labels before the column was added, the type is new, and no
@@ -452,9 +451,7 @@ class _Diff:
         )
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
-        """Return how rows of the lake hide values otherwise than new rows will; None if they do
-        not.
-        """
+        """Return how the lake's rows hide values differently from new rows; None if they do not."""
         wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
             return f"columns.{wanted.hide or hide} differs between the settings and the lake's rows"

@@ -1,4 +1,4 @@
-"""Tables and columns as values shared by every layer."""
+"""The name, the columns and the schema of a table, as values that all packages use."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class TableId:
 
     @property
     def relation(self) -> str:
-        """``schema.table`` with SQL quoting where a name needs it."""
+        """``schema.table``, with the names quoted as in SQL where necessary."""
         return f"{quote_name(self.schema)}.{quote_name(self.name)}"
 
     @classmethod
     def parse(cls, text: str, *, default_source: str | None = None) -> TableId:
         """Read ``[source:]schema.table``; names with dots, spaces or quotes are double-quoted.
 
-        Unquoted names are taken as written (no case folding), so output of ``discover`` can be
-        pasted back.
+        An unquoted name keeps its case, so names in the output of ``discover`` can be used as
+        input.
 
         Raises:
-            InvalidIdentifierError: The text is not of that form, or names no source and there
-                is no default.
+            InvalidIdentifierError: The text is not of that form, or it names no source and there is
+                no default.
         """
         return cls.of_parts(text, lambda name, _quoted: name, default_source=default_source)
 
@@ -77,7 +77,7 @@ class TableId:
 
 
 def quote_name(name: str) -> str:
-    """Return a name as SQL prints it: quoted only if necessary. For display only."""
+    """Return a name for display, quoted as in SQL if necessary. It is not for SQL statements."""
     plain = name.replace("_", "").replace("$", "")
     if plain.isascii() and plain.isalnum() and not name[0].isdigit() and name == name.lower():
         return name
@@ -85,7 +85,10 @@ def quote_name(name: str) -> str:
 
 
 def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
-    """Cut ``a:"b.c".d`` into names, each with whether it is quoted, and the separators."""
+    """Split ``a:"b.c".d`` into its names, each with whether it is quoted, and its separators.
+
+    Both lists are empty if the text is not of that form.
+    """
     names: list[tuple[str, bool]] = []
     separators: list[str] = []
     position, end = 0, len(text)
@@ -110,7 +113,10 @@ def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
 
 
 def _quoted(text: str, position: int) -> tuple[str, int]:
-    """Read a double-quoted name that starts at ``position``; an empty name marks bad quoting."""
+    """Return the quoted name that starts at ``position``, and the position after it.
+
+    The name is empty if the quotes are not closed.
+    """
     name = []
     position += 1
     while position < len(text):
@@ -127,12 +133,12 @@ def _quoted(text: str, position: int) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Shard:
-    """A source table's part in a lake table that several source tables feed.
+    """The part of one source table in a lake table that several source tables feed.
 
     Args:
         of: Name of the lake table.
-        name: The value of the lake column in the rows of this part.
-        column: Name of that column.
+        name: Name of this part. Each of its rows has this name in the shard column.
+        column: Name of the shard column.
         base_path: Folder of the lake table.
     """
 
@@ -159,10 +165,10 @@ class Column:
             events do not have them exactly.
         hide: ``hash`` or ``mask`` if the lake has a hash or a mask in place of the values, as a
             string.
-        plain: The Spark SQL type of the values of a column that hides them.
-        decimal: Whether the settings chose the decimal type of its values.
-        secret: Whether the column has values that must not be shown to people.
-        doubtful: Characters of an event's text that may be another character on the source (see
+        plain: If the lake hides the values, their Spark SQL type before that.
+        decimal: Whether the settings choose a decimal type for the column's values.
+        secret: Whether output for people must not show the column's values.
+        doubtful: Characters of an event's text that can be another character on the source (see
             `schemas.type_rule.TypeRule`).
     """
 
@@ -179,7 +185,7 @@ class Column:
 
     @property
     def chosen(self) -> str:
-        """The decimal that the settings chose; empty when they did not."""
+        """The decimal type that the settings choose for the column; empty if they choose none."""
         return (self.plain or self.lake_type) if self.decimal else ""
 
     @property
@@ -193,7 +199,7 @@ class TableSchema:
     """The columns of a table in the order of the source, and its record key.
 
     Raises:
-        SchemaError: A column is named twice, or the key names a column that is not there.
+        SchemaError: Two columns have the same name, or the key names a column that the table lacks.
     """
 
     table: TableId
@@ -218,7 +224,10 @@ class TableSchema:
             )
 
     def shown(self) -> TableSchema:
-        """Return the table's schema before values are hidden."""
+        """Return the schema of the rows before values are hidden.
+
+        ``secret`` marks the columns whose values are hidden afterwards.
+        """
         columns = (
             replace(column, lake_type=column.plain, hide="", plain="", secret=True)
             if column.hide
@@ -228,7 +237,7 @@ class TableSchema:
         return replace(self, columns=tuple(columns))
 
     def only(self, names: Collection[str]) -> TableSchema:
-        """Return the schema with only these columns, which must include the key."""
+        """Return the schema reduced to the named columns, which must include the key."""
         columns = tuple(column for column in self.columns if column.name in names)
         return replace(self, columns=columns)
 

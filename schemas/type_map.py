@@ -1,6 +1,7 @@
-"""The lake type of every PostgreSQL type, or the reason for its refusal, for people.
+"""Generates the page docs/types.md: the lake type of each PostgreSQL type, or why it is refused.
 
-The lake types come from the rules themselves, so this map cannot contradict the code.
+The lake types come from the rules of `schemas.types_postgres`, so the page cannot contradict the
+code.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from schemas.errors import UnsupportedTypeError
 from schemas.types_postgres import PostgresType
 
 OVERRIDE = "columns.as: {column: string}"
-"""The setting that brings a column of any type to the lake, as the text that the server prints."""
+"""The setting for a column of any type, which the lake then has as the server's printed text."""
 
 _DECIMAL = "columns.as: {column: decimal(p,s)}"
-"""The setting that gives a number the digits that its type does not define."""
+"""The setting that chooses precision and scale for a ``numeric`` without them."""
 
 _CHOSEN = "decimal(18,4)"
 _DEBEZIUM = "io.debezium."
@@ -27,7 +28,8 @@ class TypeEntry:
 
     Args:
         type: The type, or the kind of types.
-        debezium: The type's schema in the topic; None if the type is refused, or if not given.
+        debezium: The type's schema in the topic; None if the type is refused, and for all types of
+            MySQL and MariaDB.
         lake: The type's Spark SQL type in the lake; None if the type is refused.
         notes: Notes for the reader of the lake, or the reason of the refusal.
     """
@@ -39,12 +41,12 @@ class TypeEntry:
 
 
 def type_map() -> list[TypeEntry]:
-    """Every type of PostgreSQL, accepted types first."""
+    """Return an entry for each type of PostgreSQL, accepted types first."""
     return [*_travelling(), *_refused()]
 
 
 def as_markdown() -> str:
-    """The map as the page ``docs/types.md``."""
+    """Return the text of the page ``docs/types.md``."""
     lines = [
         "# Types",
         "",
@@ -75,6 +77,7 @@ def as_markdown() -> str:
 
 
 def _travelling() -> Iterator[TypeEntry]:
+    """Yield the entries of the accepted types."""
     for shown, kind, debezium, notes in _RULED:
         decimal = _CHOSEN if _DECIMAL in shown else ""
         lake = kind.rule(table="t", column="c", decimal=decimal).lake_type

@@ -1,6 +1,7 @@
-"""The map of the types of MySQL and MariaDB, for people: the lake type, or why it is refused.
+"""Generates the page docs/types_mysql.md: each type's lake type, or why the type is refused.
 
-The lake types and the reasons for refusals come from the rules themselves.
+The types are those of MySQL and MariaDB. The lake types and the reasons come from the rules of
+`schemas.types_mysql` and `schemas.refusals`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ _IN = " character set "
 _NO_CALENDAR = "zero and partial dates are NULL"
 _EWKB = "EWKB: WKB with the SRID, least significant byte first"
 
-# The shown text, a type as the catalog prints it, notes, and the server if only one has it.
+# The shown text, a type as the catalog prints it, notes, and the server if only one of the two has
+# the type.
 _RULED: tuple[tuple[str, str, str, str], ...] = (
     ("tinyint, smallint, mediumint, signed or not", "mediumint unsigned", "", ""),
     ("int", "int", "", ""),
@@ -62,7 +64,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
 
 
 def type_map(kind: str) -> list[TypeEntry]:
-    """Every type of one kind of server, accepted types first.
+    """Return an entry for each type of one kind of server, accepted types first.
 
     Args:
         kind: ``mysql`` or ``mariadb``.
@@ -74,7 +76,7 @@ def type_map(kind: str) -> list[TypeEntry]:
 
 
 def as_markdown() -> str:
-    """The map as the page ``docs/types_mysql.md``."""
+    """Return the text of the page ``docs/types_mysql.md``."""
     lines = [
         "# Types of MySQL and MariaDB",
         "",

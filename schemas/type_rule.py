@@ -10,29 +10,32 @@ from schemas.errors import UnsupportedTypeError
 from schemas.table import TableId
 
 MAX_DIGITS = 38
-"""Digits of the lake's widest decimal."""
+"""Number of digits of the lake's widest decimal."""
 
 COLUMN = "{column}"
 """The placeholder for the column in the templates of a rule."""
 
 
 WALL_CLOCK, IN_UTC = "timestamp_ntz", "timestamp"
-"""Lake types of a date and time without a zone: as it is, or taken as a time in UTC."""
+"""The two lake types for a date and time without a zone: as it is, or read as a time in UTC."""
 
 
 @dataclass(frozen=True)
 class TypeRule:
-    """The rule that converts one column's values. Its templates have the placeholder ``{column}``.
+    """The rule that converts the values of one column from the source to the lake.
+
+    ``read_sql`` and ``jdbc_cast`` are templates with the placeholder ``{column}``.
 
     Args:
         lake_type: Spark SQL type of the lake column.
-        read_sql: Expression in the source's SQL that the snapshot path selects.
+        read_sql: Expression in the source's SQL that the snapshot selects.
         read_type: Spark SQL type in which ``read_sql`` arrives over JDBC.
-        jdbc_cast: Spark SQL expression that converts this type to the lake's value.
-        looked_up: Conversion of a value from a Python driver, if `lake_type` alone does not define
-            it.
-        one_to_one: Whether values that differ in the source differ in the lake, as keys require.
-        doubtful: Characters of an event's text that may be another character on the source, as the
+        jdbc_cast: Spark SQL expression that converts a value of ``read_type`` to the lake's value.
+        looked_up: Converts the value that a Python driver returns for ``read_sql`` to the lake's
+            value; None if `lake_type` alone defines this conversion.
+        one_to_one: Whether different values in the source are always different in the lake. A key
+            column needs such a rule.
+        doubtful: Characters of an event's text that can be another character on the source, as the
             inside of a character class of a regular expression; empty if there are none.
     """
 
@@ -48,26 +51,26 @@ class TypeRule:
         """Return the rule for a lake type that the settings chose for a time without a zone.
 
         Args:
-            lake_type: The lake type. The rule is returned unchanged unless it is `IN_UTC` and the
-                rule's is `WALL_CLOCK`.
+            lake_type: The lake type. Only `IN_UTC` has an effect, and only on a rule of type
+                `WALL_CLOCK`. Every other rule is returned unchanged.
         """
         if (self.lake_type, lake_type) != (WALL_CLOCK, IN_UTC):
             return self
         return replace(self, lake_type=IN_UTC, jdbc_cast=f"timestamp_micros({COLUMN})")
 
     def read(self, column: str) -> str:
-        """``read_sql`` of a column that is already quoted for the source."""
+        """Return ``read_sql`` for a column, whose name must already be quoted for the source."""
         return self.read_sql.replace(COLUMN, column)
 
     def from_jdbc(self, column: str) -> str:
-        """``jdbc_cast`` of a Spark SQL expression."""
+        """Return ``jdbc_cast`` for a column, given as a Spark SQL expression."""
         return self.jdbc_cast.replace(COLUMN, column)
 
 
 def without_rule(
     kind: object, why: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """Return the error for a column whose type has no rule. Its remedy has the operator's choices.
+    """Return the error for a column without a rule. Its remedy names the operator's choices.
 
     Args:
         kind: The type.
@@ -90,7 +93,7 @@ def without_rule(
 def not_numeric(
     kind: object, decimal: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """The error for a decimal in the settings when the column is not an exact number."""
+    """Return the error for a decimal in the settings of a column that is not ``numeric``."""
     return UnsupportedTypeError(
         f"column {column!r} of table {table} has type {kind}, but columns.as is {decimal}, which"
         " is only for columns of PostgreSQL's numeric",
@@ -103,7 +106,7 @@ def not_numeric(
 
 
 def unfit_value(column: str) -> str:
-    """The remedy for a value that the lake's type cannot hold."""
+    """Return the remedy for a value of the column that the lake's type cannot hold."""
     return (
         "Correct the value on the source; or, if the column is not in the key, set columns.as:"
         f" {{{column}: string}} for the table, which stores the text that the source prints, or"
@@ -113,7 +116,7 @@ def unfit_value(column: str) -> str:
 
 
 class SourceType(Protocol):
-    """The type of a source column; its text is what the source itself prints."""
+    """The type of a source column. ``str()`` of it is the type's name as the source prints it."""
 
     def rule(
         self,
@@ -127,11 +130,13 @@ class SourceType(Protocol):
         """Return the rule of a column of this type.
 
         Args:
-            table: Named in messages.
-            column: Named in messages.
-            as_text: Whether the lake gets the server's own text, for any type.
-            decimal: The lake's type if the settings choose a decimal for a number without one.
-            hidden: Whether errors must not show a value.
+            table: The table, for messages.
+            column: The column, for messages.
+            as_text: Whether the lake gets the text that the server prints for the value. This rule
+                exists for every type.
+            decimal: The decimal type that the settings choose for a number without precision; empty
+                if they choose none.
+            hidden: Whether errors must not show the column's values.
 
         Raises:
             UnsupportedTypeError: The type has no rule, since no test has shown that snapshot and

@@ -2,25 +2,26 @@
 
 As for PostgreSQL (`schemas.types_postgres`), the snapshot's `TypeRule.read_sql` and
 `TypeRule.jdbc_cast` together give the value that the stream's decoder makes of the same cell. A
-type is here only if both were seen to agree on real connectors, with
+type has a rule only if tests with real connectors have shown this. The connectors had
 ``decimal.handling.mode=string``, ``time.precision.mode=adaptive_time_microseconds``,
 ``bigint.unsigned.handling.mode=long``, ``binary.handling.mode=bytes`` and
-``enable.time.adjuster=false``. The session that reads has the time zone UTC. Dates that no calendar
-has, as ``0000-00-00`` and ``2024-02-00``, are NULL.
+``enable.time.adjuster=false``. The snapshot's session has the time zone UTC. Dates that no calendar
+has, as ``0000-00-00`` and ``2024-02-00``, are NULL in the lake.
 
-``json`` of MySQL gets one text on all paths (`schemas.json_text`). Geometries are EWKB: WKB, with
-the SRID in it if that is not 0. In SQL they are taken from the server's own bytes, since
-``ST_AsBinary`` swaps the axes of some SRIDs, and the connector does not.
+A JSON document of MySQL gets the same text from snapshot and stream (`schemas.json_text`).
+Geometries are EWKB, which is WKB with the SRID unless that is 0. The snapshot reads the server's
+stored bytes, since ``ST_AsBinary`` swaps the axes of some SRIDs. The connector does not swap them.
 
 These types have no rule:
 
 - ``uuid``, ``inet4`` and ``inet6`` of MariaDB, since Debezium 3.5 garbles them or stops at them;
-- an enum with a backslash in a label, since the connector then adds a backslash before each comma;
+- an enum with a backslash in a label, since the connector then adds a backslash before each comma
+  of a label;
 - text in a character set that the connectors read differently (`schemas.charsets_mysql`).
 
-A zero date of a NOT NULL column arrives as 1970, or as the column's default. A run reads such
-values from the source (`cdc.rows.binlog_values.doubt_test`), and also documents that the connector
-garbles.
+A zero date of a NOT NULL column arrives as 1970, or as the column's default. A run reads such a
+value from the source (`cdc.rows.binlog_values.doubt_test`). It also reads JSON documents from the
+source that the connector garbles.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _LABEL = re.compile(r"'((?:[^']|'')*)'", re.DOTALL)
 
 @dataclass(frozen=True)
 class MysqlType:
-    """A parsed column type.
+    """A parsed column type of MySQL or MariaDB.
 
     Args:
         name: The bare name: ``int``, ``varchar``, ``enum``.
@@ -64,7 +65,7 @@ class MysqlType:
 
     @classmethod
     def parse(cls, column_type: str, charset: str = "") -> MysqlType:
-        """Read a type as ``information_schema.COLUMNS`` has it. Total: any text is some type.
+        """Parse a type from ``information_schema.COLUMNS``. Every text is accepted as a type.
 
         Args:
             column_type: ``COLUMN_TYPE``.
@@ -95,9 +96,10 @@ class MysqlType:
         decimal: str = "",
         hidden: bool = False,
     ) -> TypeRule:
-        """The rule of a column of this type; see `schemas.type_rule.SourceType`.
+        """Return the rule of a column of this type; see `schemas.type_rule.SourceType`.
 
-        Values of a type with a rule never fail to be read, so ``hidden`` has no effect.
+        Every value of a type with a rule can be read. So no error shows a value, and ``hidden`` has
+        no effect.
         """
         if as_text:
             return _unconverted("string", _PRINTED)
@@ -122,7 +124,7 @@ def _integer(kind: MysqlType) -> TypeRule:
 
 
 def _decimal(kind: MysqlType) -> TypeRule:
-    """Decimal if the digits fit, otherwise the digits as text."""
+    """Return the rule for a decimal: a decimal if its digits fit, otherwise its digits as text."""
     precision, scale = (*kind.sizes, 10, 0)[:2] if len(kind.sizes) != 1 else (kind.sizes[0], 0)
     if precision > MAX_DIGITS:
         return _unconverted("string", _PRINTED)
@@ -130,7 +132,7 @@ def _decimal(kind: MysqlType) -> TypeRule:
 
 
 def _bit(kind: MysqlType) -> TypeRule:
-    """The bits as a number; the connector treats one bit as a boolean."""
+    """Return the rule for bits: a number, or a boolean for a single bit, as the connector sends."""
     width = kind.sizes[0] if kind.sizes else 1
     if width == 1:
         return TypeRule("boolean", f"{COLUMN} + 0", "int", f"{COLUMN} = 1")
@@ -143,32 +145,35 @@ def _enum(kind: MysqlType) -> TypeRule | None:
 
 
 def _text(kind: MysqlType) -> TypeRule | None:
+    """Return the rule for text; None if its character set has no entry in `DOUBTFUL`."""
     doubtful = DOUBTFUL.get(kind.charset or "utf8mb4")
     return None if doubtful is None else replace(_TEXT, doubtful=doubtful)
 
 
 def _floats(printed: str) -> list[float]:
+    """Return the numbers of a vector from its bytes as hex."""
     return [one for (one,) in struct.iter_unpack("<f", bytes.fromhex(printed))]
 
 
 def _unconverted(lake: str, read_sql: str = COLUMN) -> TypeRule:
+    """Return a rule that selects the column or an expression, and converts nothing in Spark."""
     return TypeRule(lake, read_sql, lake, COLUMN)
 
 
 TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
-"""Text types, whose bytes in the binlog have the column's character set."""
+"""Text types. The binlog has their values as bytes in the column's character set."""
 
 CALENDAR = frozenset({"date", "datetime", "timestamp"})
-"""Types whose values may be dates that no calendar has."""
+"""Types whose values can be dates that no calendar has."""
 
 
 def on_calendar(column: str) -> str:
-    """SQL that is true for a date that a calendar has."""
+    """Return SQL that is true if the column's date exists in a calendar."""
     return " AND ".join(f"{part}({column}) > 0" for part in ("YEAR", "MONTH", "DAYOFMONTH"))
 
 
 def _real(moment: str) -> str:
-    """NULL for a date that no calendar has."""
+    """Return SQL for an expression that is NULL if the column's date exists in no calendar."""
     return f"CASE WHEN {on_calendar(COLUMN)} THEN {moment} END"
 
 
@@ -186,7 +191,7 @@ _EWKB = _unconverted(
 )
 _BITS = ", ".join(f"substring({COLUMN}, 8 * i + {place}, 2)" for place in (7, 5, 3, 1))
 _FRACTION, _EXPONENT = "(v & 8388607)", "CAST(shiftright(v, 23) & 255 AS INT)"
-# Each float is four bytes, the least significant first. Printed, floats have only six digits.
+# Each float is four bytes, the least significant first. As text, floats have only six digits.
 _FLOATS = (
     f"transform(transform(sequence(0, length({COLUMN}) DIV 8 - 1),"
     f" i -> CAST(conv(concat({_BITS}), 16, 10) AS BIGINT)),"

@@ -2,19 +2,19 @@
 
 The snapshot runs `TypeRule.read_sql` on the source and `TypeRule.jdbc_cast` in Spark. Together they
 give the value that the stream's decoder makes of the same source cell, or fail with a message that
-names the column. They never give NULL or another value instead. A type is here only if both were
-seen to agree on a real connector with ``decimal.handling.mode=string``,
+names the column. They never give NULL or another value instead. A type has a rule only if tests
+with a real connector have shown this. The connector had ``decimal.handling.mode=string``,
 ``time.precision.mode=microseconds``, ``interval.handling.mode=string`` and
 ``binary.handling.mode=bytes``. Spark's session time zone is UTC.
 
-Left out, with what Debezium 3.7 does to them:
+These types have no rule, because of what Debezium 3.7 does to their values:
 
 - ``name`` arrives as NULL;
 - ``time[]`` loses its microseconds;
 - ``date[]`` changes BC to AD;
 - ``bit(n)`` and ``varbit`` lose their length;
-- ``bit[]``, and arrays of enums, ``ltree`` and ``tsvector``: a NULL element or any value stops the
-  connector, and with it every table;
+- ``bit[]``, and arrays of enums, ``ltree`` and ``tsvector``: a NULL element, for some types any
+  value, stops the connector, and with it every table;
 - ``numeric`` of negative scale arrives with other digits, and floating point in geometric types
   arrives in another form than the source prints;
 - ``tstzrange`` and ``hstore``: their text depends on the zone of the connector's worker or on hash
@@ -22,8 +22,8 @@ Left out, with what Debezium 3.7 does to them:
 - multiranges, composites, ``tsquery``, ``pg_lsn``, ``reg*`` and arrays of domains, ``interval``,
   ``money`` and ``xml`` are not sent at all.
 
-A value of several dimensions in an array column looks like a value of one dimension on the stream.
-The snapshot refuses such a value.
+An array column can have a value of several dimensions, which looks like a value of one dimension in
+its event. The snapshot refuses such a value.
 """
 
 from __future__ import annotations
@@ -45,12 +45,18 @@ PRINTED: Mapping[str, str] = {
     "lc_monetary": "C",
     "quote_all_identifiers": "off",
 }
-"""The settings of a session that change the text of a value. Each session of this project has them,
-and so does the connector's: the log carries what the server prints in that session. Together with
-those for dates and times (`ZONED`) these are all."""
+"""The session settings that change how PostgreSQL prints values other than dates and times.
+
+Each session of this project has these settings. The connector's session has them, too, since an
+event has the text that the server prints in that session. No settings other than these and `ZONED`
+change the text.
+"""
 ZONED: Mapping[str, str] = {"DateStyle": "ISO", "TimeZone": "UTC"}
-"""The same for dates and times. The connector's driver sets both itself, the zone to that of its
-worker, and the connector reads the offset that comes with each time."""
+"""The session settings that change how PostgreSQL prints dates and times.
+
+The connector's driver sets both itself, the zone to that of the worker. The connector reads the
+offset that comes with each time.
+"""
 
 TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]
 
@@ -60,7 +66,7 @@ _EXACT_FROM, _EXACT_TO = "1900-01-01", "2040-01-01"
 
 @dataclass(frozen=True)
 class PostgresType:
-    """A parsed column type.
+    """A parsed column type of PostgreSQL.
 
     Args:
         name: Name in ``pg_type``, without a schema: ``int4``, ``varchar``, ``numeric``.
@@ -91,7 +97,7 @@ class PostgresType:
         decimal: str = "",
         hidden: bool = False,
     ) -> TypeRule:
-        """The rule of a column of this type; see `schemas.type_rule.SourceType`."""
+        """Return the rule of a column of this type; see `schemas.type_rule.SourceType`."""
         if digits := self._other_money_digits:
             raise UnsupportedTypeError(
                 f"column {column!r} of table {table} has type {self}, and this database's"
@@ -114,7 +120,10 @@ class PostgresType:
 
     @property
     def _other_money_digits(self) -> str:
-        """The digits after the point of ``money``; empty for two digits, as the connector has."""
+        """The number of digits after the point of ``money``, as text.
+
+        Empty for two digits, which the connector sends, and for other types.
+        """
         inner = self.base or self.element
         if inner is not None:
             return inner._other_money_digits
@@ -129,7 +138,7 @@ class PostgresType:
 
 
 class _Place(NamedTuple):
-    """The place of a value, for errors about values that the lake cannot hold."""
+    """The column of a value, for errors about values that the lake cannot hold."""
 
     name: str
     hidden: bool
@@ -155,7 +164,10 @@ def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _numeric(typmod: int, place: _Place) -> TypeRule | None:
-    """Decimal if the digits are bounded and fit, otherwise text in the connector's words."""
+    """Return the rule for ``numeric``: a decimal if its digits are bounded and fit, otherwise text.
+
+    The text is that of the connector. A negative scale has no rule.
+    """
     if typmod < 0:
         return _NUMERIC_TEXT
     precision, scale = numeric_modifier(typmod)
@@ -176,7 +188,10 @@ def _numeric(typmod: int, place: _Place) -> TypeRule | None:
 
 
 def _chosen(lake: str, place: _Place) -> TypeRule:
-    """A decimal that the settings chose: exact, or an error that names the column."""
+    """Return the rule for a decimal type that the settings choose.
+
+    A value that does not fit exactly raises an error that names the column.
+    """
     precision, scale = (int(digits) for digits in re.findall(r"\d+", lake))
     why = f"which {lake} of columns.as cannot hold: choose another decimal, or string"
     return TypeRule(
@@ -192,7 +207,10 @@ def _chosen(lake: str, place: _Place) -> TypeRule:
 
 
 def numeric_modifier(typmod: int) -> tuple[int, int]:
-    """Precision and scale in a ``numeric`` modifier; scale may be negative or above precision."""
+    """Return precision and scale from the modifier of a ``numeric``.
+
+    The scale can be negative, or above the precision.
+    """
     packed = typmod - 4
     return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 1024) - 1024
 
@@ -253,7 +271,7 @@ def _timetz(place: _Place) -> TypeRule:
 
 
 def _array(element: PostgresType, place: _Place) -> TypeRule | None:
-    """One-dimensional arrays, read as JSON arrays of text."""
+    """Return the rule for arrays of one dimension, which are read as JSON arrays of text."""
     if element.name not in _ARRAY_ITEMS:
         return None
     inner = _rule(element, place)
@@ -281,17 +299,17 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _failure(place: _Place, why: str, as_type: str) -> str:
-    """Return SQL that is NULL for NULL, and fails for any other value with this project's message.
+    """Return SQL that is NULL for a NULL, and raises an error that ``why`` explains otherwise.
 
-    Plain SQL can raise an error only by a cast that must fail. The cast depends on the column, so
-    the planner cannot evaluate it early.
+    SQL without functions of its own can raise an error only through a cast that fails. The cast
+    depends on the column, so the planner cannot evaluate it early.
     """
     shown = "'***' || left({column}::text, 0)" if place.hidden else "{column}::text"
     return f"('{place.name} holds ' || {shown} || ', {why}')::{as_type}"
 
 
 def _plain(name: str) -> str:
-    """The name without the characters that would end a literal, a template or a parameter."""
+    """Replace the characters of a name that would end a literal, a template or a parameter."""
     return re.sub(r"[\x00-\x1f'\\{}?]", "_", name)
 
 

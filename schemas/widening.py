@@ -1,4 +1,4 @@
-"""Types of the lake that hold every value of another type and can replace it."""
+"""Decides which types can replace another type of a column because they hold all its values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WIDER = {
 SOURCE_WIDER = {("smallint", "integer")}
 """Pairs of PostgreSQL types with the same lake type; the second holds every value of the first."""
 _TEXTS = frozenset({"text", "character varying", "character", "citext"})
-"""Types of sources that print a value alike, so one may become another in place."""
+"""Types of PostgreSQL that print a value alike, so a column can change between them in place."""
 
 
 def family(kind: str) -> str:
@@ -53,10 +53,10 @@ _WHOLE = frozenset(
 
 
 def keeps_rows(old: str, new: str) -> bool:
-    """Whether MODIFY keeps all values between two source types that have the same lake type.
+    """Whether MODIFY from one type to another keeps all values. Both have the same lake type.
 
     The answer holds for every sql_mode of the session. In a mode that is not strict, the server
-    cuts off what does not fit.
+    cuts off the part of a value that does not fit.
     """
     before, after = family(old), family(new)
     if (before, after) in _WHOLE:
@@ -77,12 +77,12 @@ def keeps_rows(old: str, new: str) -> bool:
 
 
 def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
-    """Whether a text column may have lost letters because its character set was changed.
+    """Whether a text column could have lost letters because its character set was changed.
 
-    The new character set may lack letters of the rows. In another character set, the same letters
-    may take more bytes, and the TEXT types limit the number of bytes. Besides, the connector cannot
-    distinguish some characters in events from before the change. The former character set decides
-    which characters these are.
+    The new character set can lack letters of the rows. The same letters can take more bytes in
+    another character set, and the TEXT types limit the number of bytes. The connector also decodes
+    some characters wrongly in events from before the change. These characters depend on the former
+    character set.
     """
     before, after = (
         [name.replace("utf8mb3", "utf8") for name in one.written.removeprefix(one.type).split()[:1]]
@@ -96,7 +96,7 @@ def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
 
 
 def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
-    """Whether rows look the same in two source types that are one type in the lake.
+    """Whether rows print the same in two source types that have the same lake type.
 
     Args:
         was: The type before, as the source prints it.
@@ -109,15 +109,15 @@ def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
 
 
 def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
-    """Whether rows keep their values when the type becomes wider at the source and in the lake."""
+    """Whether rows keep their values if the type becomes wider at the source and in the lake."""
     kinds = family(was), family(now)
     return "oid" not in kinds if source_kind == "postgres" else kinds in WIDER_IN_PLACE
 
 
 def more_digits_only(old: str, new: str) -> bool:
-    """Whether two decimals of a source have the same scale, so that they differ in precision only.
+    """Whether two decimal types of a source have the same scale, and differ at most in precision.
 
-    The answer is the same for more digits and for fewer digits.
+    The precision can become larger or smaller.
     """
     shapes = [re.fullmatch(r"(?:numeric|decimal)\((\d+),(-?\d+)\)", kind) for kind in (old, new)]
     before, after = shapes
@@ -143,12 +143,13 @@ WIDER_IN_PLACE = frozenset(
         ("decimal unsigned", "decimal"),
     }
 )
-"""Pairs of types of MySQL and MariaDB, without modifiers. The second shows all rows of the first
-unchanged, for any sql_mode of the session."""
+"""Pairs of types of MySQL and MariaDB, without modifiers. A change from the first type to the
+second keeps the values of all rows, for any sql_mode of the session.
+"""
 
 
 def widens(old: str, new: str) -> bool:
-    """Whether Spark type ``new`` has every value of ``old`` exactly, and Hudi can evolve to it."""
+    """Whether Hudi can evolve a column from ``old`` to ``new``, which must hold all its values."""
     if new in _WIDER.get(old, ()):
         return True
     wider = _DECIMAL.fullmatch(new)
@@ -162,15 +163,15 @@ def widens(old: str, new: str) -> bool:
 
 
 def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict[str, str]:
-    """Merge the columns of a table that several shards feed, each in its widest type.
+    """Merge the columns of the shards that feed one lake table; each column gets its widest type.
 
     Args:
-        parts: Name of each shard, with its columns as pairs of name and Spark type. The table has
+        parts: Name of each shard, with its columns as pairs of name and Spark type. The result has
             the columns in the order in which they first appear here.
 
     Raises:
-        SchemaError: A column's types in two shards do not fit: neither type holds all values of
-            the other.
+        SchemaError: A column has types in two shards of which neither holds all values of the
+            other.
     """
     types: dict[str, str] = {}
     since: dict[str, str] = {}
