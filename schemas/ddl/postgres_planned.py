@@ -164,7 +164,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
 
 def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
     if isinstance(statement, (*_QUIET, *_TRANSACTION)):
-        return # changes of rows have events, and the other statements change no column
+        return  # changes of rows have events, and the other statements change no column
     if isinstance(statement, exp.Create) and statement.args.get("kind") == "INDEX":
         return
     if isinstance(statement, exp.Command):
