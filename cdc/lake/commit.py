@@ -114,7 +114,8 @@ class CommitRecord(Part):
         table: The source table.
         attempt: UUID of the bootstrap attempt that this lake table belongs to.
         generation: Generation of the table, from 1.
-        start_offsets: First offset per partition that this commit applies; empty for chunks.
+        start_offsets: First offset per partition that this commit applies; O for chunks and for the
+            handoff.
         offsets: Next offset to read per partition after this commit; empty for chunks.
         epochs: Leader epoch of each partition at a time when its end offset had reached
             ``offsets``.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""The name of the partition of NULL. Hudi writes rows with an empty text there, too."""
+"""The name of the partition of NULL. Hudi also writes rows with an empty text to this partition."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 TURN_S = 900.0
 """Bound of the wait for another process that commits to the same table, in seconds."""
 _LAST_OFFSET = 2**63 - 1
-"""The offset of a delete that must win over every other event of its row."""
+"""The offset of a delete that must sort after every other event of its row."""
 
 
 class ShardTimeline(Timeline):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 UPKEEP_EVERY_COMMITS = 5
-"""Minimum number of commits between upkeeps; a tenth of the retained commits if that is more."""
+"""Number of commits between upkeeps, unless a tenth of the retained commits is more."""
 KEPT_COMMITS = 20
 """Minimum number of commits in the active timeline."""
 CLUSTER_EVERY_COMMITS = 20

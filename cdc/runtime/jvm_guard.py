@@ -23,12 +23,15 @@ _WATCH = (
     ' while kill -0 "$1" 2>/dev/null && [ "$n" -lt "$2" ]; do sleep 1; n=$((n+1)); done;'
     ' kill -9 "$1" 2>/dev/null'
 )
-"""Waits for the end of its input, which comes in every case when its parent ends. Then waits for
-the JVM's end, and kills the JVM when the time is over."""
+"""A shell script that kills a JVM which outlives this process.
+
+It waits for the end of its input, which comes when this process ends, however it ends. Then it
+waits for the JVM's end, and kills the JVM when the time is over.
+"""
 
 _killed = threading.Event()
 _guarded: list[tuple[subprocess.Popen[bytes], int]] = []
-"""Each JVM, with a pipe that is open until this process ends."""
+"""Each guarded JVM, with the end of the script's input, which is open until this process ends."""
 
 
 def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:

@@ -87,8 +87,9 @@ _AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.
 """Settings of Hadoop that Spark needs at its start to log in and to find files; no secrets."""
 
 _S3_BOUNDS = {
-    # By Hadoop's defaults, a store that is away or refuses for being too busy holds a table for
-    # hours, since both S3A and the SDK below it repeat. With these it is a minute or two.
+    # By Hadoop's defaults, a store that does not answer, or refuses because it is too busy, holds a
+    # table for hours, since both S3A and the SDK below it retry. With these values, it holds the
+    # table for a minute or two.
     "fs.s3a.attempts.maximum": "3",
     "fs.s3a.retry.limit": "4",
     "fs.s3a.retry.interval": "500ms",
@@ -101,7 +102,7 @@ _S3_BOUNDS = {
     # Otherwise each new file costs a request that deletes the markers of the folders above it.
     "fs.s3a.directory.marker.retention": "keep",
 }
-"""Our defaults for S3A; settings of the user or of the cluster go before them."""
+"""This product's defaults for S3A. Settings of the user or of the cluster take precedence."""
 
 # Avro allocates the size that a length prefix claims before it reads. Without a limit, one damaged
 # message ends the JVM and with it every other table's run. Kafka records are far smaller than this.

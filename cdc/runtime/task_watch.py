@@ -29,8 +29,11 @@ _LOOK_S = 10.0
 """Interval at which executors report their counts, in seconds."""
 
 _SETTLE_S = 15.0
-"""How long tasks may take to end once their job is cancelled, in seconds. It is less than the wait
-of a failed table before its next try, since that try would take another core."""
+"""How long tasks may take to end once their job is cancelled, in seconds.
+
+This time is less than the wait of a failed table before its next try, since that try would take
+another core.
+"""
 
 _COUNTS = (
     "numCompleteTasks",

@@ -31,8 +31,8 @@ class RunEntry(Part):
         started_at: When the table's part began.
         seconds: How long the part took, in seconds.
         commits: Number of commits.
-        events: Number of events that were read.
-        counts: Events by operation.
+        events: Number of changes that were applied.
+        counts: Number of records by operation, including tombstones.
         offsets: Next offset to read per partition after the run.
         watermark: Event time up to which the table is complete.
         error: The error that ended the part; None if it succeeded.

@@ -25,23 +25,24 @@ STORE_REMEDY = (
 class State(str, Enum):
     """The state of a table.
 
-    Each member's docstring names the commands that set it.
+    Each member's docstring names the commands that set it. A resync sets the same states as a
+    bootstrap. ``resume`` and ``retry`` return a PAUSED or FAILED table to its former state.
     """
 
     REGISTERED = "registered"
-    """Captured, nothing copied yet. Set by onboard."""
+    """Captured, nothing copied yet. Set by onboard, and by resync for the next generation."""
     BOOTSTRAPPING = "bootstrapping"
     """An attempt is being copied. Set by bootstrap."""
     CATCHING_UP = "catching_up"
     """Copied; the changes since the start of the attempt are being applied. Set by bootstrap."""
     INCREMENTAL = "incremental"
-    """Published and kept up to date. Set by run."""
+    """Published and kept up to date by runs. Set by bootstrap."""
     PAUSED = "paused"
-    """Left alone until an operator resumes it. Set by an operator or a policy."""
+    """Left alone until an operator resumes it. Set by pause, and by run if the settings say so."""
     NEEDS_BOOTSTRAP = "needs_bootstrap"
-    """The stream no longer continues from the lake. Set by run or an operator."""
+    """The stream no longer continues from the lake. Set by run, bootstrap and onboard."""
     FAILED = "failed"
-    """Stopped by an error that a retry can fix. Set by any command."""
+    """Stopped by an error that a retry can fix. Set by run and bootstrap."""
     RETIRED = "retired"
     """No longer replicated. Set by offboard."""
 
@@ -63,8 +64,10 @@ _ALLOWED: dict[State, set[State]] = {
 TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
     {state: frozenset(allowed | ({State.RETIRED} - {state})) for state, allowed in _ALLOWED.items()}
 )
-"""By state, the states that may follow. PAUSED and FAILED lead only to the state before them, to
-NEEDS_BOOTSTRAP or to RETIRED.
+"""By state, the states that may follow.
+
+PAUSED and FAILED lead to the state before them, to NEEDS_BOOTSTRAP or to RETIRED. `transition`
+refuses the other states.
 """
 
 
@@ -78,10 +81,11 @@ class CommitSummary(Part):
         offsets: Next offset to read, per partition.
         epochs: Leader epoch of each partition when its end offset was last seen at or above these
             offsets.
-        position: Source position of the last event, as text.
+        position: The source's log position up to which the lake has all transactions of the table,
+            as text.
         watermark: Event time up to which the table is complete.
         instant: Hudi instant of the commit.
-        committed_at: When it was committed.
+        committed_at: The time in the instant, aware UTC.
     """
 
     offsets: Mapping[int, int]
