@@ -284,7 +284,10 @@ class Copying:
     def _waves(
         self, chunks: Sequence[Chunk], done: Collection[int] = ()
     ) -> tuple[tuple[Chunk, ...], ...]:
-        """Return the remaining waves: one for a bucket index or for sessions that open together."""
+        """Return the remaining waves.
+
+        A bucket index needs a single wave, and so do sessions that must open together.
+        """
         single = SINGLE_WAVE_BYTES
         if self.settings.index == "bucket" or self._at_once:
             single = max(single, sum(chunk.bytes_estimate for chunk in chunks))

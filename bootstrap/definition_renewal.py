@@ -134,7 +134,7 @@ def _newest_is_former(
     nullable: Collection[str],
     key: Collection[str],
 ) -> bool:
-    """Return whether the connector could have written the topic's newest event in that way."""
+    """Return whether the topic's newest event could be by a former definition of the table."""
     newest = capture.kafka.latest_record(capture.topic)
     if newest is None:
         return False

@@ -51,7 +51,7 @@ class LakeFacts:
 
 
 def next_step(record: TableRecord, lake: LakeFacts) -> Step:
-    """Return the step to take now.
+    """Return the step that a table's bootstrap takes now.
 
     Args:
         record: The table's record in the state store.

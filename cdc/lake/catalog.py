@@ -171,7 +171,7 @@ def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) 
 
 
 def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: str) -> None:
-    """Create a name for the table, or update the name's columns and partitions, by Hudi's tool."""
+    """Let Hudi's tool create a name for the table, or update the name's columns and partitions."""
     properties = java_class(spark, "java.util.Properties")()
     kind = "MultiPartKeysValueExtractor" if entry.partition_by else "NonPartitionedExtractor"
     for key, value in {

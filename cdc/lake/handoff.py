@@ -312,7 +312,7 @@ class Handoff(Part):
 
 
 def renames(changes: Iterable[Change]) -> Iterator[RenameColumn]:
-    """Yield the renames that the lake follows: it moves a column's values to the new name."""
+    """Yield the renames that the lake follows by moving a column's values to the new name."""
     for change in changes:
         if isinstance(change, RenameColumn) and change.verdict is Verdict.FILL:
             yield change

@@ -1,4 +1,4 @@
-"""Chooses a table's Hudi index once, and stores the choice in the table's commits."""
+"""Chooses a table's Hudi index, and stores the choice in the table's commits."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
 
 
 def list_files(spark: SparkSession, path: str, *, recursive: bool) -> Iterator[tuple[str, int]]:
-    """Yield each file's path below the folder and its size in bytes; nothing without a folder.
+    """Yield each file's path below a folder and its size in bytes, if the folder exists.
 
     Args:
         spark: The session whose file systems are used.

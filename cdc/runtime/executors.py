@@ -141,7 +141,7 @@ def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
 
 
 def _called(call: Sequence[str]) -> str:
-    """Return the SQL of a call on an executor; Spark does not compute it in advance."""
+    """Return the SQL of a call that each task makes; Spark does not compute its result earlier."""
     return f"java_method({', '.join(repr(word) for word in call)})"
 
 

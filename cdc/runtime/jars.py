@@ -80,7 +80,7 @@ class Artifact:
 
     @classmethod
     def parse(cls, line: str) -> Artifact:
-        """Read ``sha256  organisation:name:revision[:classifier][@extension]``.
+        """Read a lock file's line ``sha256  organisation:name:revision[:classifier][@extension]``.
 
         Raises:
             ArtifactError: The line is not of that form.

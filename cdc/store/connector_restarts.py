@@ -84,7 +84,7 @@ class Restarts:
             connection.execute(sa.delete(restart_rows).where(_of_connector(connector), long_ago))
 
     def forget(self, connector: str) -> None:
-        """Reset the count, since an operator has restarted the connector."""
+        """Reset a connector's count of restarts, since an operator has restarted the connector."""
         with self._store.transaction() as connection:
             connection.execute(sa.delete(restart_rows).where(_of_connector(connector)))
 

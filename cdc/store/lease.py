@@ -88,7 +88,7 @@ class Lease:
         return self.token
 
     def renew(self) -> None:
-        """Extend the expiry.
+        """Extend the lease's expiry.
 
         An expired lease can be renewed unless another process has taken it.
 

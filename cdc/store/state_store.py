@@ -61,7 +61,7 @@ class Store:
         return exposed_file(self._engine.url)
 
     def tables(self) -> list[TableRecord]:
-        """Return the records of all tables, by source, schema and table."""
+        """Return the records of all tables, ordered by source, schema and table."""
         return self._records(beside=False)
 
     def topics(self, source: str, tier: str) -> list[str]:
