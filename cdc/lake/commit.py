@@ -41,7 +41,7 @@ def _user() -> str:
     try:
         # A name from the environment can have bytes that are not UTF-8. A JSON document cannot.
         return getpass.getuser().encode("utf-8", "backslashreplace").decode()
-    except (KeyError, OSError):  # a container may run under an id without a name
+    except (KeyError, OSError):  # a container can run under an id without a name
         return "unknown"
 
 
