@@ -1,1 +1,1 @@
-"""The parallel copy of a table from the replica to the lake, and the handoff to the stream."""
+"""Copies a table from the replica to the lake in parallel, and hands it over to the stream."""

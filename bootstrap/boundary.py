@@ -1,8 +1,12 @@
-"""Finds where copy and stream meet: R, and for an append table the first event after its copy.
+"""Finds the log position, and for append tables the offsets, where copy and stream meet.
 
-A view at position S contains exactly the transactions whose commits end at or before S. A topic's
-events are in the order of commits. So one offset separates the events that the copy contains from
-the others. After this offset is found, S is no longer needed.
+R is a position of the source's log that is at or after everything that the copy contains. An append
+table also needs the offset of its first event that the copy lacks. Its copy is read in a view at a
+known position S.
+
+The view contains exactly the transactions whose commits end at or before S. A topic's events are in
+the order of commits. So one offset separates the events that the copy contains from the others.
+After this offset is found, S is no longer needed.
 """
 
 from __future__ import annotations
@@ -31,16 +35,17 @@ _READ_S = 300.0
 
 @dataclass(frozen=True)
 class Origin:
-    """The ends of a table's topic and its transactions' topic before the view was opened.
+    """The ends of a table's topic, and of the topic of its transactions, before a view is opened.
 
     Args:
-        rows: Offsets of the table's topic (O).
-        epochs: Epochs of the topic's leaders at that time. Empty for append tables of PostgreSQL: O
-            later becomes the copy's boundary, and the epochs are not those of the boundary.
-        transactions: Offsets of the transactions' topic, recorded before O; only for append tables
-            of PostgreSQL. Each row from O on belongs to a transaction that ends at or after these
-            offsets.
-        transactions_id: UUID of the transactions' topic.
+        rows: End offsets of the table's topic (O).
+        epochs: Epochs of the topic's leaders at that time. Empty for append tables of PostgreSQL,
+            since their O is later replaced by the boundary, and these epochs do not belong to the
+            boundary.
+        transactions: End offsets of the transactions' topic, recorded before O. None except for
+            append tables of PostgreSQL. Each row from O on belongs to a transaction whose end is at
+            or after these offsets.
+        transactions_id: UUID of the transactions' topic; None without ``transactions``.
     """
 
     rows: Mapping[int, int]
@@ -52,10 +57,10 @@ class Origin:
     def now(cls, capture: Capture) -> Origin:
         """Read the current ends of the topics.
 
-        For append tables of PostgreSQL, O is the high watermark, read after the transactions'
-        topic. The last stable offset could be too low: Kafka commits its own transactions in one
-        topic after the other, so the end of a source transaction can be stable before its rows are.
-        The rows of every stable end are below the high watermark.
+        For append tables of PostgreSQL, O is the high watermark, which is read after the ends of
+        the transactions' topic. The last stable offset could be too low. Kafka commits a Kafka
+        transaction in one topic after the other, so the end of a source transaction can be stable
+        before its rows are. The rows of every stable end are below the high watermark.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append or capture.names.reports_definitions:
@@ -68,7 +73,7 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return the attempt with the current ends of its topics (O)."""
+    """Return the attempt with the current end offsets of its topics; those of the table are O."""
     names, statements_upto, statements_topic_id = capture.names, None, None
     if names.reports_definitions:
         statements_topic_id = capture.kafka.topic_id(names.schema_change_topic)
@@ -89,7 +94,7 @@ def recorded(attempt: Attempt, capture: Capture) -> Attempt:
 def boundary_of(
     attempt: Attempt, capture: Capture, registry: SchemaRegistry, *, timeout_s: float
 ) -> dict[int, int]:
-    """Return the boundary of an attempt's copy (see `find_boundary`)."""
+    """Return the boundary of an attempt's copy, as `find_boundary` finds it."""
     origin = Origin(
         attempt.start_offsets or {},
         transactions=attempt.transaction_offsets,
@@ -108,21 +113,21 @@ def find_boundary(
     *,
     timeout_s: float,
 ) -> dict[int, int]:
-    """Find, per partition, the first offset whose transaction ends after a view's position.
+    """Return, per partition, the first offset whose transaction ends after a view's position S.
 
-    Before the call, everything up to this position and one later transaction must be captured. In a
-    binlog, S is a set of transactions, and each event names its transaction.
+    Before the call, everything up to S and one later transaction must be captured. On a server with
+    a binlog, S is a set of transactions, and each event names its transaction.
 
     Args:
         capture: The publication, slot, connector and topic of the table's changes.
         registry: The writers' schemas.
         origin: Offsets from before the view was opened.
         split: S, the view's position.
-        timeout_s: Bound of the wait for hanging Kafka transactions, in seconds.
+        timeout_s: Maximum wait for open Kafka transactions, in seconds.
 
     Raises:
         AttemptSpoiledError: The transactions' topic no longer has all the records needed.
-        HandoffTimeoutError: A Kafka transaction hangs.
+        HandoffTimeoutError: A Kafka transaction stays open.
         DecodeError: A record is not what the connector writes.
         KafkaError: A topic cannot be read in time.
     """
@@ -151,7 +156,7 @@ def _ended(
     split: LogPosition,
     timeout_s: float,
 ) -> frozenset[int]:
-    """Return the transactions that ended at or before S, from the transactions' topic."""
+    """Return the ids of the transactions that ended at or before S."""
     if not isinstance(split, Lsn):
         raise TypeError(f"transactions end at log sequence numbers, not at {split!r}")
     kafka, names = capture.kafka, capture.names
@@ -175,9 +180,10 @@ def first_beyond(
     Args:
         start: First offset of the search.
         end: End of the search.
-        first: Returns the first record between two offsets, or None. Not every offset has a record:
-            markers of Kafka's transactions take offsets.
-        copied: Whether the copy contains a record: true up to some record, and false after it.
+        first: Returns the first record between two offsets; None if there is none. Some offsets
+            have no record, since they belong to markers of Kafka's transactions.
+        copied: Whether the copy contains a record. It is true up to some record, and false for all
+            later records.
     """
     found, low, high = end, start, end
     while low < high:
@@ -203,8 +209,8 @@ def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> Log
     """Return R: the least position at or after the attempt's reads and a marker.
 
     Raises:
-        AttemptSpoiledError: The two positions are of different kinds, since GTIDs were turned on or
-            off meanwhile.
+        AttemptSpoiledError: One position has GTIDs and the other one has none, since GTIDs were
+            turned on or off meanwhile.
     """
     read = record.attempt.reads_upto if record.attempt is not None else None
     try:

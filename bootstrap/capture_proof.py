@@ -46,7 +46,7 @@ class Capture:
 
     Args:
         table: The table.
-        topic: Its topic.
+        topic: The topic of the table's changes.
         names: Publication, slot and connector.
         source: The source database.
         connect: Kafka Connect.
@@ -73,8 +73,8 @@ class Capture:
 
         Args:
             table: The table.
-            losses: Counts a loss that the proof finds. The capture could be repaired before the
-                same attempt continues, so the loss must be counted now.
+            losses: The remembered losses, to which the proof adds each loss that it finds. It does
+                so at once, since the capture could be repaired before the same attempt continues.
 
         Returns:
             The identity of the primary that the proof has read.
@@ -115,11 +115,13 @@ class Capture:
         return known(evidence.server)
 
     def require_known(self, table: SourceTable) -> None:
-        """Check that the connector reads the table by the definition that the server has.
+        """Check that the connector has the same definition of the table as the server.
+
+        Only a connector of a binlog is checked.
 
         Args:
-            table: The table's definition on the server. It was read before a position that the
-                connector has captured by now.
+            table: The table on the server. It was read before a log position up to which the
+                connector has captured all changes by now.
 
         Raises:
             CaptureError: The connector has another definition, derived from the statements in the
@@ -172,16 +174,17 @@ class Capture:
             )
 
     def wait_until_captured(self, upto: LogPosition, *, timeout_s: float) -> None:
-        """Wait until Kafka has acknowledged everything up to R.
+        """Wait until the connector has captured everything up to a position of the source's log.
 
         Args:
-            upto: R.
-            timeout_s: Bound of the wait without progress, in seconds. While the connector makes
-                progress through a backlog, the wait continues, up to about six hours.
+            upto: The position of the source's log, such as R.
+            timeout_s: Maximum wait without progress, in seconds. While the connector makes progress
+                through a backlog, the wait continues, up to about six hours.
 
         Raises:
-            HandoffTimeoutError: The wait reached its bound. The error has the last observation.
-            CaptureError: The connector fails repeatedly, or the log has lost uncaptured changes.
+            HandoffTimeoutError: The wait took too long. The error has the last observation.
+            CaptureError: The connector fails repeatedly, or the source's log no longer has changes
+                that were not captured yet.
         """
         seen = self._captured_position()
 
@@ -211,16 +214,16 @@ class Capture:
     def wait_until_readable(
         self, offsets: Mapping[int, int], *, timeout_s: float, topic: str | None = None
     ) -> None:
-        """Wait until readers of committed records can read up to H.
+        """Wait until consumers with ``read_committed`` can read a topic up to given offsets.
 
         Args:
-            offsets: H.
-            timeout_s: Bound of the wait, in seconds.
+            offsets: The offsets per partition, such as H.
+            timeout_s: Maximum wait, in seconds.
             topic: Name of another topic; None for the table's topic.
 
         Raises:
-            HandoffTimeoutError: The wait reached its bound: a Kafka transaction or the broker
-                hangs.
+            HandoffTimeoutError: The wait took too long, since a Kafka transaction stays open or the
+                broker hangs.
         """
         stable: dict[int, int] = {}
         name = topic or self.topic
@@ -288,7 +291,7 @@ class Capture:
                 )
 
     def evidence(self) -> str:
-        """Return the current state of connector, log and topic, for the error of a wait."""
+        """Return the state of connector, source log and topic, for the error of a wait."""
         return "; ".join(
             _attempted(look)
             for look in (self._connector_facts, self._log_facts, self._offsets_text)
@@ -316,7 +319,7 @@ class Capture:
 
 
 def _attempted(look: Callable[[], str]) -> str:
-    """Return the observed facts, or the error of the observation."""
+    """Return the text of an observation, or the message of the error that it raises."""
     try:
         return look()
     except TributaryError as error:

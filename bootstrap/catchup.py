@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def catch_up(
     context: RunContext, record: TableRecord, upto: Mapping[int, int] | None = None
 ) -> TableRecord:
-    """Run a table's incremental run until its generation has reached offsets, or the topic's end.
+    """Apply a table's changes to its generation up to given offsets, or up to the topic's end.
 
     Args:
         context: The runs' context.

@@ -1,4 +1,7 @@
-"""Plans a table's snapshot with pure functions: chunks of rows, and waves of chunks."""
+"""Plans a table's snapshot with pure functions: chunks of rows, and waves of chunks.
+
+A chunk is a range of keys that one Spark task reads. A wave is the chunks of one lake commit.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ WAVE_SHARE = 0.2
 SINGLE_WAVE_BYTES = 64 * 1024 * 1024
 """Size up to which a table is copied in one commit, since a repeated copy takes only seconds."""
 QUICK_BYTES = 1024 * 1024 * 1024
-"""Size up to which a table is read in less than a minute. The time of each commit matters there."""
+"""Size up to which a table is read within a minute, so that the time of each commit matters."""
 QUICK_START = 0.6
 """The largest share in the first commit of a table of up to `QUICK_BYTES`.
 
@@ -34,9 +37,9 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
         size: Size of the table.
         chunk_rows: Maximum number of rows of a chunk.
         chunk_bytes: Maximum size of a chunk in bytes.
-        parallel: Number of chunks that are read at the same time. A table of `SMALL_ROWS` or more
-            has at least this number of chunks. A table of several commits has at least this number
-            for each commit.
+        parallel: Number of chunks that are read at the same time. A table of at least `SMALL_ROWS`
+            rows has at least this number of chunks. A table of several commits has at least this
+            number for each commit.
     """
     needed = max(_ceil(size.rows, chunk_rows), _ceil(size.heap_bytes, chunk_bytes), 1)
     single = size.heap_bytes <= SINGLE_WAVE_BYTES
@@ -46,7 +49,7 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
 
 
 def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
-    """Return evenly selected boundaries that make at most ``chunks`` chunks."""
+    """Return an even selection of the boundaries, which gives at most ``chunks`` chunks."""
     points = boundaries.points
     if len(points) < chunks:
         return boundaries
@@ -55,9 +58,10 @@ def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
 
 
 def cut_chunks(boundaries: Boundaries) -> tuple[Chunk, ...]:
-    """Make disjoint chunks that cover every key: one between each two neighbouring boundaries.
+    """Return disjoint chunks that cover every key, with one boundary between two neighbours.
 
-    Each chunk's estimate is an equal part of the table's size, as the boundaries divide it evenly.
+    Each chunk's estimated size is an equal part of the table's size, since the boundaries divide
+    the table evenly.
     """
     points = boundaries.points
     count = len(points) + 1
@@ -86,12 +90,12 @@ def waves(
 ) -> tuple[tuple[Chunk, ...], ...]:
     """Group the remaining chunks into commits, in order.
 
-    A wave is as large as ``share`` allows, since a crash repeats at most one wave. A wave has at
-    least one chunk. If ``share`` allows, a wave's chunks are a multiple of the parallel readers.
+    A wave is as large as ``share`` allows, and has at least one chunk. A crash repeats at most one
+    wave. If ``share`` allows, a wave's number of chunks is a multiple of ``parallel``.
 
     Args:
         chunks: The whole plan.
-        parallel: Chunks that are read at the same time.
+        parallel: Number of chunks that are read at the same time.
         done: Ids of the chunks that are already committed.
         share: The largest share of the table's bytes in one wave. A single larger chunk is a wave.
         single_wave_bytes: Size in bytes up to which a table is one wave.
@@ -110,7 +114,7 @@ def waves(
 
 
 def _wave_chunks(chunks: int, share: float, parallel: int) -> int:
-    """Return the number of chunks in a wave: a multiple of the readers, so that none is idle."""
+    """Return the number of chunks of a wave, a multiple of ``parallel`` if ``share`` allows."""
     most = max(1, int(chunks * share + 1e-9))
     return most - most % parallel if most > parallel else most
 

@@ -1,4 +1,4 @@
-"""The records that a bootstrap writes into its lake commits."""
+"""The records that a bootstrap writes into its lake commits, and the check of these records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def handoff_commit(
     schema: TableSchema,
     context: RunContext,
 ) -> CommitRecord:
-    """Return the record of the empty lake commit that carries the handoff."""
+    """Return the record of the lake commit that has the handoff and no rows."""
     return CommitRecord(
         kind="handoff",
         table=record.table,

@@ -1,4 +1,8 @@
-"""Copies one attempt's chunks: after the fence, under a view, in waves, with retries."""
+"""Copies the chunks of one attempt in waves, under views of the source, with retries.
+
+Before a view is opened, the replica must show a marker row that the copy has written on the
+primary.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Copying:
-    """The copy of one attempt, starting from its committed chunks.
+    """The copy of one attempt, which continues after its committed chunks.
 
     Args:
         context: The runs' context.
@@ -57,7 +61,7 @@ class Copying:
         record: The table, with the attempt.
         save: Stores a changed attempt, and returns the table's record.
         lease: The table's lease.
-        replica_s: Bound of the wait for the replica, in seconds.
+        replica_s: Maximum wait for the replica to show the marker, in seconds.
         failures: Number of failures in a row after which the copy gives up.
         rows: Number of rows read so far.
     """
@@ -73,7 +77,7 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy the remaining chunks, and record an upper bound of the position that they contain.
+        """Copy the remaining chunks, and record a log position after which they contain no change.
 
         Raises:
             AttemptSpoiledError: The table changed in a way that sends no event.
@@ -190,7 +194,7 @@ class Copying:
         return self._one_view and not self.source.shares_views
 
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
-        """Open a view after the fence; for an append table, a view at a known position."""
+        """Open a view that contains the marker, at a known position if the table needs that."""
         context = self.context
         if not wants_exact_view(self.source, self.settings):
             return self.source.open_view(
@@ -206,7 +210,7 @@ class Copying:
         )
 
     def _view_lost(self) -> AttemptSpoiledError:
-        """Return the error for a copy whose single view is gone before all chunks are copied."""
+        """Return the error for a copy whose only view is gone before all chunks are copied."""
         return AttemptSpoiledError(
             f"the copy of table {self._name} was interrupted, and its one view cannot be opened"
             " again",
@@ -243,11 +247,11 @@ class Copying:
         crash("bootstrap.after_chunk_commit")
 
     def _guard_chunks(self, _timeline: Timeline) -> None:
-        """Refuse the chunks of a process that has lost the lease."""
+        """Raise an error before a commit of chunks if this process has lost the lease."""
         self.lease.check()
 
     def _planned(self, copy: SnapshotCopy) -> tuple[Chunk, ...]:
-        """Plan the attempt's chunks once, so that a resumed copy has the same chunks.
+        """Return the attempt's chunks, which are planned once, so that a resumed copy has the same.
 
         A copy under a single view is never resumed, so its chunks are planned each time.
         """
@@ -294,7 +298,7 @@ class Copying:
         return waves(chunks, parallel=self._parallel, done=done, single_wave_bytes=single)
 
     def _require_fingerprint(self) -> None:
-        """Check that no change of the table since x0 spoils the copy.
+        """Check that no change of the table since the attempt's first fingerprint spoils the copy.
 
         The fingerprint is read in fresh transactions before a view opens and after the view closes.
         If the replica replays a rewrite in between, the view reads no rows, without an error.

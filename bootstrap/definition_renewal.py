@@ -1,4 +1,4 @@
-"""Makes PostgreSQL's connector read the definition of a table again.
+"""Makes PostgreSQL's connector read the definition of a table again if it could be outdated.
 
 The connector keeps a table's definition until the server describes the table again in the WAL. At
 that moment, the connector takes NOT NULL and the key from the catalog. A change whose transaction
@@ -40,20 +40,21 @@ def renew_definition(
 ) -> None:
     """Restart the connector if it could have a former definition of the table.
 
-    The newest event of the topic shows which definition the connector has. It has a former
-    definition in two cases:
+    The newest event of the topic shows the connector's definition. The definition is a former one
+    in two cases:
 
     - The event has another key than the table. Such an event does not show the row that it changes.
-    - The event cannot have NULL in a column that allows NULL, and has another value instead. For
-      most tables, a run reads such a row from the source by its key. This is not possible for an
-      append table, or for a row that the source has deleted and the lake keeps. So this case counts
-      for append tables and in soft delete mode, and for no other table.
+    - The event's schema has no NULL for a column that allows NULL, so the event has another value
+      in place of a NULL. For most tables, a run reads such a row from the source by its key. This
+      is not possible for an append table, or for a row that the source has deleted and the lake
+      keeps. So this case counts for append tables and in soft delete mode, and for no other table.
 
     Args:
-        capture: The table's capture. Everything from before the current definition is captured.
+        capture: The table's capture. All changes from before the current definition must be
+            captured.
         context: The runs' context.
         settings: The table's settings.
-        wait_s: Bound of the wait for the capture's lease, in seconds.
+        wait_s: Maximum wait for the capture's lease, in seconds.
 
     Raises:
         LeaseHeldError: Another process changes the capture.
@@ -115,10 +116,10 @@ def is_former(
     Args:
         key_schema: The schema of the event's key; None if the event has no key.
         row_schema: The schema of the event; None if it is not known.
-        nullable: The columns that allow NULL, in which the event must be able to have NULL; empty
-            if this does not matter.
-        key: The columns of the primary key, which the event must have as its key; empty if the
-            event's key does not matter.
+        nullable: The columns for which the event's schema must allow NULL, since the table allows
+            it; empty if this does not matter.
+        key: The columns of the primary key, which must be the event's key; empty if the event's key
+            does not matter.
     """
     if key and (key_schema is None or not _has_key(key_schema, key)):
         return True
@@ -160,7 +161,10 @@ def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | N
 
 
 def _row(capture: Capture, newest: KafkaRecord) -> bytes | None:
-    """Return the newest event: for a tombstone, the delete before it, or None if that is gone."""
+    """Return the newest event's bytes. For a tombstone, these are of the delete before it.
+
+    None if the record of that delete is gone.
+    """
     if newest.value is not None:
         return newest.value
     topic, partition = capture.topic, newest.partition

@@ -58,16 +58,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of a bootstrap's waits, in seconds, and of its retries.
+    """The limits of a bootstrap's waits, in seconds, and of its retries.
 
     Args:
-        older_transactions_s: Wait for transactions that are older than the publication's change.
+        older_transactions_s: Wait for the end of transactions that began before the table was added
+            to the capture.
         replica_s: Wait for the replica to show the marker.
         captured_s: Wait for the connector to capture everything before the copy, and everything
             that the view contains.
-        readable_s: Wait for hanging Kafka transactions.
+        readable_s: Wait for the end of open Kafka transactions.
         copy_failures: Number of failures in a row after which the copy gives up.
-        attempts: Number of attempts of one command, if copies are spoiled.
+        attempts: Maximum number of attempts that one command begins if copies are spoiled.
         lease_s: Wait for another process's lease. A killed process holds its lease until the lease
             expires.
     """
@@ -107,7 +108,7 @@ def bootstrap_table(
     *,
     limits: Limits | None = None,
 ) -> BootstrapResult:
-    """Copy a table and hand it over to the stream, from its next step on.
+    """Copy a table and hand it over to the stream; continue where an earlier command has stopped.
 
     Args:
         context: The runs' context.
@@ -120,9 +121,9 @@ def bootstrap_table(
 
     Raises:
         TributaryError: The bootstrap cannot continue. A table that was being copied or was catching
-            up is FAILED with this error, and the same command continues it. The table's state stays
-            if another process has taken the table over, or if this command is ending. A table
-            whose copy cannot be published is NEEDS_BOOTSTRAP.
+            up is then FAILED with this error, and the same command continues it. A table whose copy
+            cannot be published is NEEDS_BOOTSTRAP. The table's state does not change if another
+            process has taken the table over, or if this command is ending.
     """
     return _Bootstrap(context, connect, record, limits or Limits()).run()
 
@@ -228,7 +229,7 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin another attempt: the lake has a handoff that the state store does not know."""
+        """Begin another attempt, since the lake has a handoff that the state store lacks."""
         _log.warning(
             "attempt %s of %s is handed off in the lake, and the state store does not know it: was"
             " the store restored from a backup? The table is copied again",
@@ -238,7 +239,7 @@ class _Bootstrap:
         self._note_attempt(self._new_attempt())
 
     def _lack_chunks(self) -> None:
-        """Refuse a finished copy of which the lake no longer has all chunks."""
+        """Raise an error for a finished copy whose chunks are no longer all in the lake."""
         raise AttemptSpoiledError(
             f"the lake lacks chunks of table {self._table} whose copy was finished: was it restored"
             " from a backup?",
@@ -264,7 +265,7 @@ class _Bootstrap:
         )
 
     def _resume(self) -> None:
-        """Continue a failed table in the state where it was."""
+        """Return a failed table to the state in which it failed."""
         to = self._record.resume_to
         if self._record.state not in RESUMABLE or to is None:
             raise BootstrapError(
@@ -275,13 +276,13 @@ class _Bootstrap:
         self._store_record(transition(self._record, to, at=_now()))
 
     def _wait_for_older_transactions(self) -> None:
-        """Wait for transactions that were open when the table was added to the capture.
+        """Wait for the end of the transactions that were open when the capture got the table.
 
-        The earlier changes of such a transaction are not captured.
+        The capture does not have the changes that such a transaction made before.
 
-        Also wait until everything before the fingerprint is captured, and so is below O. The copy
-        contains the result of each change that sends no event, for example of a rewrite. An event
-        from before such a change must not be applied over the copy.
+        Also wait until every change from before the fingerprint is captured. Its event is then
+        below O. The copy contains the result of each change that sends no event, for example of a
+        rewrite. An event from before such a change must not be applied over the copy.
         """
         # From here on, the table must not change in a way that spoils the copy, and must be
         # captured.
@@ -302,8 +303,8 @@ class _Bootstrap:
         """Prove the capture, then record O, the first offset that the stream applies.
 
         O is the last stable offset; for append tables of PostgreSQL, it is the high watermark (see
-        `Origin.now`). A hanging Kafka transaction could hold the last stable offset below changes
-        that are already captured. So this method waits for such transactions first.
+        `Origin.now`). An open Kafka transaction could hold the last stable offset below changes
+        that are already captured. So this method first waits for the end of open transactions.
         """
         # The losses are read before the proof, so that each later loss counts for this attempt.
         before = times(self._seen_losses(), self._capture.names, self._table)
@@ -344,7 +345,7 @@ class _Bootstrap:
             self._rows += copying.rows
 
     def _find_handoff(self) -> None:
-        """Find H: the offsets at which everything up to R has been captured."""
+        """Find R, wait until it is captured, and record the end offsets of the topic (H)."""
         self._require_start()
         self._capture.prove(self._source.table(self._table), self._losses)
         self._require_unspoiled(self._fingerprint())  # of the primary
@@ -375,7 +376,7 @@ class _Bootstrap:
         )
 
     def _commit_handoff(self) -> None:
-        """Commit the handoff to the lake as an empty commit, the first commit with offsets."""
+        """Commit the handoff to the lake, in a commit without rows, the first one with offsets."""
         self._require_start()
         crash("bootstrap.before_handoff_commit")
         described, now = self._source.capture(self._capture.names).described(self._table)
@@ -387,7 +388,7 @@ class _Bootstrap:
         crash("bootstrap.after_handoff_commit")
 
     def _guard_handoff(self, timeline: Timeline) -> None:
-        """Refuse the handoff of an incomplete copy, or of a process that has lost the lease."""
+        """Raise an error before the commit if the copy is incomplete or the lease is lost."""
         self._lease.check()
         undone = timeline.undone()
         whole = [one for one in timeline.commits() if one.instant not in undone]
@@ -480,12 +481,12 @@ class _Bootstrap:
         return self._store_record(with_attempt(self._record, attempt, at=_now()))
 
     def _store_record(self, record: TableRecord) -> TableRecord:
-        """Put the table's record into the state store, and keep it as the current one."""
+        """Store the table's record in the state store; return it as stored, and keep it."""
         self._record = self._context.store.put(record)
         return self._record
 
     def _fail(self, error: TributaryError) -> None:
-        """Record the error if the state allows it; the caller raises it in any case."""
+        """Record the error if the table is being copied or catching up; the caller raises it."""
         if self._context.ending:
             return  # the command ends; the copy has no error
         current = self._context.store.newest(self._record)
