@@ -265,7 +265,7 @@ class _Bootstrap:
         )
 
     def _resume(self) -> None:
-        """Return a failed table to the state in which it failed."""
+        """Return a failed or paused table to its former state, and so continue its attempt."""
         to = self._record.resume_to
         if self._record.state not in RESUMABLE or to is None:
             raise BootstrapError(
