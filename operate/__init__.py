@@ -1,1 +1,1 @@
-"""The operations behind the command line, and the composition root."""
+"""The operations behind the commands of the command line, and the services that they use."""

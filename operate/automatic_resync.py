@@ -1,7 +1,8 @@
-"""Resyncs tables by itself after a change at the source that the lake cannot follow.
+"""Resyncs tables without an operator after a change at the source that the lake cannot follow.
 
-A table is copied again if its settings request this and their limits allow it now. Otherwise the
-table waits for an operator, and the reason is reported. An interrupted copy is continued.
+A table is copied again if its settings request this and their limits allow it now. If the limits do
+not allow it now, the table waits, and the command shows the reason. An interrupted copy is
+continued.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Unattended:
-    """The resyncs of the tables whose settings request them.
+    """Resyncs the tables whose settings request automatic resyncs.
 
     Args:
         services: The services of the command.
@@ -38,13 +39,13 @@ class Unattended:
         self._services = services
         self._records = records
         self.waiting: dict[TableId, str] = {}
-        """Tables whose resync the settings request but which must wait, each with the reason."""
+        """The tables whose requested resync must wait, each with the reason."""
 
     def once(self) -> list[Outcome]:
-        """Resync the tables whose settings request it and allow it now, several at a time.
+        """Resync the tables whose settings request a resync and allow it now, several at a time.
 
         Returns:
-            One outcome per table, except the tables that another process already copies.
+            One outcome per resynced table. Tables that another process already copies have none.
         """
         now = datetime.now(timezone.utc)
         due = []
@@ -74,7 +75,7 @@ class Unattended:
     def repeat(
         self, stop: threading.Event, interval_s: float, report: Callable[[list[Outcome]], None]
     ) -> None:
-        """Resync again and again until ``stop`` is set; errors are logged and end nothing."""
+        """Call :meth:`once` again and again until ``stop`` is set; log errors, and continue."""
         while not stop.wait(interval_s):
             try:
                 if done := self.once():

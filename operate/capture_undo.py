@@ -1,8 +1,8 @@
-"""Removes the parts of a capture that an onboarding created and that no table needs.
+"""Removes the parts of a capture that a failed onboarding created and that no table needs.
 
-A slot without a reader would retain the log for ever. Only parts that did not exist before the
-onboarding are removed. Another installation may use the same names, and its slot must not be
-dropped.
+A slot without a reader would retain the source's WAL for ever. A part that existed before the
+onboarding is not removed, since another installation could use the same names, and its slot must
+not be dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Found:
         connector: Whether the capture's connector existed.
         kept_log: Whether the capture's slot existed. True as well if the kind of source has no
             slots.
-        tables: The captured tables.
+        tables: The tables that the capture had.
     """
 
     connector: bool
@@ -67,7 +67,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
     Args:
         services: The services of the command.
         group: The tables of the onboarding, with their capture.
-        before: The parts that existed before the onboarding; None removes nothing.
+        before: The parts that existed before the onboarding. If None, nothing is removed.
 
     Returns:
         A text that names the parts that could not be removed; empty if there are none.

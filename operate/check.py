@@ -1,6 +1,6 @@
-"""``check``: checks everything that onboarding and runs need, and has a remedy for each problem.
+"""``check``: checks everything that onboarding and runs need; each problem comes with a remedy.
 
-If a check fails, the checks that depend on it are left out.
+The checks that depend on a failed check are left out.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Gather = Callable[["CaptureNames"], "CaptureEvidence"]
 Status = Literal["ok", "note", "warning", "error"]
 
 OLDEST_CONNECT = (3, 3)
-"""Exactly-once support for source connectors came with Kafka Connect 3.3 (KIP-618)."""
+"""The oldest accepted version of Kafka Connect, the first with exactly-once sources."""
 
 
 def check(services: Services) -> Iterator[Check]:
-    """Run all checks; yield the lines of each check as soon as it is done."""
+    """Run all checks; yield the lines of each check as soon as the check is done."""
     yield from _checks_or_error("state store", partial(state_store, services))
     yield from unprotected(services.config)
     records: list[TableRecord] = []
@@ -75,7 +75,10 @@ def check(services: Services) -> Iterator[Check]:
 
 
 def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
-    """Return the lines of a check; if the check raises an error, the error is its only line."""
+    """Return the lines of a check.
+
+    If the check raises an error, the only line shows this error.
+    """
     try:
         return look()
     except TributaryError as error:
@@ -258,7 +261,7 @@ def _registry(services: Services) -> list[Check]:
 
 
 def _captures(services: Services, records: Sequence[TableRecord]) -> list[CaptureNames]:
-    """Return each capture of the tables once; leave out sources that are not configured."""
+    """Return the captures of the tables, each once, without those of sources not configured."""
     found = {}
     for record in records:
         if record.table.source in services.config.sources:
@@ -299,9 +302,10 @@ def _other_settings(
     effective: Mapping[str, str],
     reported: Collection[str],
 ) -> list[Check]:
-    """Return a warning that names the connector's settings that differ from the configuration.
+    """Return a warning with the names of connector settings that differ from the configuration.
 
-    The warning has no values, since they may be secrets. Without such a setting, there is none.
+    The warning has no values, since they can be secrets. If no setting differs, there is no
+    warning.
 
     Args:
         services: The services of the command.
@@ -343,7 +347,7 @@ def _executors(services: Services) -> list[Check]:
 
 
 def lake(services: Services) -> list[Check]:
-    """Check that the lake can be written: write a file and remove it.
+    """Check that the lake can be written, by writing a file and removing it.
 
     Raises:
         LakeError: The lake cannot be written.

@@ -103,13 +103,13 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
 def durability(
     topic: str, replicas: int, brokers: int, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """The ways in which a topic can lose acknowledged changes, each with its remedy.
+    """Yield the ways in which a topic can lose acknowledged changes, each with its remedy.
 
     Args:
         topic: The topic's name.
         replicas: Number of brokers with a replica of the topic.
-        brokers: Number of brokers in the cluster. With a single broker nothing is reported, since
-            replication is not possible.
+        brokers: Number of brokers in the cluster. With a single broker, nothing is yielded, since
+            the cluster cannot replicate a topic.
         settings: The topic's effective settings.
     """
     if brokers > 1 and replicas == 1:

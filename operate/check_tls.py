@@ -1,7 +1,7 @@
-"""The lines of ``check`` about unprotected connections to other machines.
+"""The lines of ``check`` about connections to other machines that TLS does not fully protect.
 
 The lines depend on the configuration alone, and no connection is opened. Without a setting that
-requires TLS, a connection that uses TLS today may not use it tomorrow.
+requires TLS, a connection can use TLS today and not use it tomorrow.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def unprotected(config: Config) -> Iterator[Check]:
 
 
 def is_here(host: str | None) -> bool:
-    """Whether a host is this machine: a loopback, a Unix socket, or empty. No name is resolved."""
+    """Whether a host is this machine: a loopback, a Unix socket, or empty.
+
+    Host names are not resolved.
+    """
     name = (host or "").strip("[]").lower().rstrip(".")
     if not name or name.startswith(("/", "@")) or name in _NAMES or name.endswith(".localhost"):
         return True
@@ -66,7 +69,7 @@ def _host(url: str) -> str | None:
     try:
         return urlsplit(url).hostname
     except ValueError:
-        return None  # reported by the code that connects to it
+        return None # the code that connects to it raises an error
 
 
 def _warning(what: str, detail: str, remedy: str) -> Check:
@@ -131,8 +134,8 @@ def _state(config: Config) -> Iterator[Check]:
     try:
         url = config.state.connection_url()
     except SecretError:
-        return  # reported by the line of the state store
-    # A password may contain characters that end a host in a URL.
+        return # the line of the state store has this error
+    # A password can contain characters that end a host in a URL.
     place = re.sub(r"//[^/@]*(?::[^@]*)?@", "//", url, count=1)
     given = dict(parse_qsl(place.partition("?")[2]))
     host = unquote(given.get("host") or _host(place) or "")
@@ -145,7 +148,7 @@ def _state(config: Config) -> Iterator[Check]:
 
 
 def _state_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str]:
-    """Return the problem of a state store's connection, None if there is none, and the remedy."""
+    """Return the problem of a state store's connection, or None, and the remedy for it."""
     if kind == "postgresql":
         remedy = "Add sslmode=verify-full and sslrootcert=/path/of/ca.pem to the URL's parameters."
         return _POSTGRES.get(given.get("sslmode", "prefer")), remedy

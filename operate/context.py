@@ -1,4 +1,4 @@
-"""The composition root: builds the commands' services, once and on first use."""
+"""The composition root: builds the services that commands use, each once, on first use."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """Everything outside of this process that the commands use, connected on first use.
+    """The services outside of this process that commands use; each is connected on first use.
 
     Args:
         config: The configuration.
         progress: Shows long work.
-        spark: An open session of the caller, which :meth:`close` leaves open. None starts a session
-            on first use.
+        spark: An open session of the caller, which :meth:`close` leaves open. If None, a session is
+            started on first use.
 
-    Several threads may share an instance. Close it with :meth:`close`, or use :func:`services`.
+    Several threads can share an instance. Close it with :meth:`close`, or use :func:`services`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Services:
         self._shared_spark = spark
         self.progress = progress
         self.captured_looks: dict[TableId, str] = {}
-        """By table, the digest of its catalog at a time before which each change is captured."""
+        """By table, the digest of its catalog at a time up to which every change is captured."""
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()
@@ -72,7 +72,7 @@ class Services:
 
     @cached_property
     def interruptible(self) -> Interruptible:
-        """The progress of runs and copies; through it, a signal can interrupt them."""
+        """The progress that runs and copies get; through it, a signal can interrupt them."""
         return Interruptible(self.progress)
 
     @cached_property
@@ -91,7 +91,7 @@ class Services:
     def store(self) -> Store:
         """The state store.
 
-        A killed process may have left a replica's replay paused. Opening the store resumes the
+        A killed process could have left a replica's replay paused. Opening the store resumes the
         replay. It is done here, since almost every command opens the store.
         """
         store = Store(self.config.state.connection_url())
@@ -101,7 +101,7 @@ class Services:
 
     @cached_property
     def leases(self) -> Leases:
-        """The leases, which allow each table only one writing process at a time."""
+        """The leases, by which at most one process at a time writes to a table."""
         return Leases(self.store, progress=self.progress)
 
     @cached_property
@@ -121,29 +121,32 @@ class Services:
 
     @cached_property
     def schemas(self) -> KeptSchemas:
-        """The writers' schemas; those in the state store are available without the registry."""
+        """The writers' schemas of records; those kept in the state store need no registry."""
         return KeptSchemas(self.registry, self.config.kafka.registry.url, self.store)
 
     def capture(self, table: TableId) -> CaptureNames:
-        """Return the names of the capture to which a table's settings assign the table."""
+        """Return the names of the capture to which the current settings assign a table."""
         tier = self.config.table_settings(table).capture_tier
         return names(table.source, self.config.source(table.source), tier)
 
     def capture_of(self, record: TableRecord) -> CaptureNames:
-        """Return the names of a table's capture, by the tier with which the table was onboarded."""
+        """Return the names of the capture of a table on the plan, by the tier in its record."""
         table = record.table
         return names(table.source, self.config.source(table.source), record.tier)
 
     def evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """Gather the evidence of a capture, except the DDL statements and the signs of life."""
+        """Gather the facts that show whether a capture works, without those from its topics."""
         return gather(
             capture, self._servers(capture), exactly_once=self.config.connect.exactly_once
         )
 
     def stream_evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """Gather the evidence of a capture, with the DDL statements and the signs of life.
+        """Gather the facts that show whether a capture works, also those from its topics.
 
-        If the connector reports DDL statements, the whole topic of these statements is read. The
+        These are the newest records of its topics, which show that events arrive, and the source's
+        DDL statements.
+
+        If the connector reports the DDL statements of its binlog, their whole topic is read. The
         topic shows whether the connector ever started without its stored position.
         """
         topics = [*capture.own_topics, *self.store.topics(capture.source, capture.tier)]
@@ -169,10 +172,11 @@ class Services:
         return in_this_thread(self._session)
 
     def require_cluster(self) -> None:
-        """Start Spark now if it runs on a cluster, so that a command fails before its changes.
+        """Start Spark now if it runs on a cluster, so that a command fails before its first change.
 
         Raises:
-            ClusterError: The cluster starts no executor, or an executor with other versions.
+            ClusterError: The cluster starts no executor, or an executor's versions differ from the
+                driver's.
         """
         if self._shared_spark is None and not self.config.spark.local:
             _ = self._session
@@ -192,7 +196,7 @@ class Services:
 
     @cached_property
     def run_context(self) -> RunContext:
-        """The context of bootstraps and incremental runs; one run id per process."""
+        """The context of all bootstraps and incremental runs of this process, with one run id."""
         from cdc.run import RunContext
 
         return RunContext(
@@ -233,10 +237,11 @@ class _Sources(Mapping[str, Source]):
 
 @contextmanager
 def services(config: Path | None, progress: Progress) -> Iterator[Services]:
-    """Open the services of a configuration file for the length of a block.
+    """Open the services of a configuration file for a block, and close them at its end.
 
     Args:
-        config: The file; None takes ``TRIBUTARY_CONFIG`` or ``./tributary.yaml``.
+        config: The file; if None, the file that ``TRIBUTARY_CONFIG`` names, or
+            ``./tributary.yaml``.
         progress: Shows long work.
     """
     opened = Services(load(config), progress)

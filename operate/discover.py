@@ -1,4 +1,7 @@
-"""``discover``: lists the sources' tables, each with its state or whether it can be replicated."""
+"""``discover``: lists the tables of sources, each with its state or whether it can be replicated.
+
+This module also finds the tables that the arguments of a command select.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class Entry:
     """One table of a source.
 
     Args:
-        stats: The table's facts in the catalog.
+        stats: The table's facts in the source's catalog.
         refusal: The reason why the table cannot be replicated; None if the table can be replicated
             or is on the plan.
         notes: Remarks that do not prevent the replication of the table.
@@ -37,7 +40,7 @@ class Entry:
 
     @property
     def problem(self) -> str:
-        """The refusal as a predicate of the table's name; empty if there is no refusal."""
+        """The reason of the refusal, without the table's name; empty if there is no refusal."""
         return (
             ""
             if self.refusal is None
@@ -46,7 +49,7 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """A text for a person: on the plan, ready for onboarding, or refused with the problem."""
+        """A text for people: the table is on the plan, ready, or refused with the reason."""
         if self.state is not None:
             return "on the plan"
         return "ready" if self.refusal is None else f"refused: {self.problem}"
@@ -73,8 +76,8 @@ class Entry:
 def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
     """List the tables of the given sources, or of all sources; partitions are left out.
 
-    No rows are read, only catalogs, since rows of thousands of tables would take hours. Tables on
-    the plan are not judged here, since ``check`` examines them.
+    The catalogs are read, but no rows, since the rows of thousands of tables would take hours.
+    Tables on the plan are not judged here, since ``check`` examines them.
     """
     states = {
         record.table: record.state
@@ -111,8 +114,8 @@ class SelectedTables:
 
     Args:
         tables: The tables, in the order of the arguments.
-        by_wildcard: The tables that only a wildcard matched. The name of a shared lake table is not
-            a wildcard: it names each of its shards.
+        by_wildcard: The tables that a wildcard matched and no argument named. The name of a shared
+            lake table is not a wildcard, since it names each of its shards.
     """
 
     tables: tuple[TableId, ...]
@@ -120,7 +123,7 @@ class SelectedTables:
 
 
 def at_source(services: Services, arguments: Sequence[str]) -> SelectedTables:
-    """Return the tables that arguments select; wildcards match the tables of the sources."""
+    """Return the tables that arguments select, where wildcards match the tables of the sources."""
     config = services.config
     known: list[TableId] = []
     if any(can_match_many(argument, config) for argument in arguments):
@@ -135,7 +138,7 @@ def at_source(services: Services, arguments: Sequence[str]) -> SelectedTables:
 def selected(
     services: Services, arguments: Sequence[str], *, retired: bool = False, paused: bool = True
 ) -> list[TableId]:
-    """Return the tables that arguments select; wildcards match the tables on the plan.
+    """Return the tables that arguments select, where wildcards match the tables on the plan.
 
     Without arguments, all tables are selected that the wildcard ``*`` would match.
 
@@ -143,8 +146,8 @@ def selected(
         services: The services of the command.
         arguments: Names and wildcards.
         retired: Whether a wildcard also matches tables that were offboarded.
-        paused: Whether a wildcard also matches paused tables. It is False for commands that
-            resume tables, since an operator paused these tables for a reason.
+        paused: Whether a wildcard also matches paused tables. Commands that resume tables set it to
+            False, since an operator has paused these tables for a reason.
     """
     left_out = {State.RETIRED: not retired, State.PAUSED: not paused}
     known = [

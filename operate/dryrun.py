@@ -1,4 +1,7 @@
-"""``onboard --dry-run``: lists the exact statements, requests and topics, and changes nothing."""
+"""``onboard --dry-run``: lists the statements, requests and topics of an onboarding.
+
+It changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -58,13 +61,13 @@ def onboarding_steps(
     with_bootstrap: bool,
     by_wildcard: Collection[TableId] = (),
 ) -> Plan:
-    """Examine the tables and list the steps of onboarding; nothing is changed anywhere.
+    """Examine tables, and return the steps that their onboarding would take; change nothing.
 
     Args:
         services: The services of the command.
         tables: The tables.
         with_bootstrap: Whether the tables would be copied at once.
-        by_wildcard: The tables that only a wildcard matched.
+        by_wildcard: The tables that a wildcard matched and no argument named.
     """
     examined = examine_all(services, tables)
     steps: list[PlannedStep] = []

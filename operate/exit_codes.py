@@ -25,8 +25,9 @@ def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
     """Return the exit code of a command over several tables.
 
     Args:
-        failed: At least one table failed.
-        needs_bootstrap: At least one table needs a bootstrap; this takes precedence over a failure.
+        failed: Whether at least one table failed.
+        needs_bootstrap: Whether at least one table needs a bootstrap. This takes precedence over a
+            failure.
     """
     if needs_bootstrap:
         return ExitCode.NEEDS_BOOTSTRAP
@@ -34,7 +35,7 @@ def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
 
 
 def requires_bootstrap(error: BaseException | None) -> bool:
-    """Whether an error of a table can be resolved only by another bootstrap of the table."""
+    """Whether nothing but another bootstrap of the table can resolve a table's error."""
     if isinstance(error, TributaryError) and error.context.get("state") == _NEEDS:
         return True
     return isinstance(error, (LostHistoryError, SchemaChangeError))

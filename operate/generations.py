@@ -1,4 +1,4 @@
-"""``generations``: the copies of a table in the lake, and the removal of unneeded ones."""
+"""``generations``: lists the copies of a table in the lake, and removes unneeded ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Removed:
 
 
 def look(services: Services, table: TableId) -> list[Generation]:
-    """List the generations of a table, including former and abandoned ones.
+    """Return the generations of a table, also former and abandoned ones.
 
     Raises:
         StateError: The table was never on the plan.
@@ -52,9 +52,9 @@ def look(services: Services, table: TableId) -> list[Generation]:
 
 
 def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Removed:
-    """Remove the named generations; without names, remove the superfluous generations.
+    """Remove the named generations, or without names those that are no longer needed.
 
-    A generation that is being built can be named. It is then given up.
+    If a named generation is still being built, its build is given up.
 
     Args:
         services: The services of the command.
@@ -62,7 +62,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
         names: Numbers of generations, or beginnings of attempts' UUIDs.
 
     Raises:
-        StateError: A name matches no generation, or a generation in use. Nothing was removed.
+        StateError: A name matches no generation, or a generation in use. Nothing is removed then.
         LakeError: A folder cannot be deleted. The same command continues the removal.
     """
     from cdc.lake.publish import delete_attempts
@@ -79,7 +79,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
 
 
 def clean(services: Services, table: TableId) -> None:
-    """Remove a table's superfluous generations; a failure is logged and is no error."""
+    """Remove a table's generations that are no longer needed; only log a failure."""
     try:
         gone = remove(services, table).removed
     except TributaryError as error:
@@ -92,7 +92,11 @@ def clean(services: Services, table: TableId) -> None:
 def _named_generations(
     services: Services, table: TableId, names: Sequence[str]
 ) -> list[Generation]:
-    """Return the named generations, or without names the superfluous ones; refuse those in use."""
+    """Return the named generations, or without names those no longer needed.
+
+    Raises:
+        StateError: A name matches no generation, or a generation in use.
+    """
     found = look(services, table)
     if not names:
         settings = services.config.table_settings(table)

@@ -1,4 +1,4 @@
-"""The operator's commands for a table on the plan: pause, resume, retry, offboard."""
+"""The commands for a table on the plan: pause, resume, retry, offboard, path."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from operate.context import Services
 
 LEASE_WAIT_S = 120.0
-"""Bound of the wait for a run that holds the table, in seconds."""
+"""Bound of the wait for another process that holds the table's lease, in seconds."""
 
 _DEFAULT = frozenset({"fs.defaultFS", "fs.default.name"})
 """Hadoop settings that define the meaning of a path without a scheme."""
 
 
 def require(services: Services, table: TableId) -> TableRecord:
-    """Return the table's record.
+    """Return the record of a table that is on the plan.
 
     Raises:
         StateError: The table is not on the plan.
@@ -56,7 +56,7 @@ def require(services: Services, table: TableId) -> TableRecord:
 
 
 def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
-    """Stop applying changes to a table until it is resumed; its topic retains the changes."""
+    """Stop applying changes to a table until it is resumed; its topic keeps them meanwhile."""
     require(services, table)
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):
         record = require(services, table)
@@ -89,7 +89,7 @@ def retry(services: Services, table: TableId) -> Outcome:
     Raises:
         ConnectError: Kafka Connect does not answer and the table has not failed, or the connector
             fails again.
-        StateError: Table and connector have not failed.
+        StateError: Neither the table nor the connector has failed.
     """
     record = require(services, table)
     names = services.capture_of(record)
@@ -104,7 +104,7 @@ def retry(services: Services, table: TableId) -> Outcome:
         )
         released = _go_on(services, table, State.FAILED, "set to be tried again")
         return replace(released, details={"notes": [note]})
-    # A command that changes the connector may stop it for a moment, and must not be disturbed.
+    # A command that changes the connector can stop it for a moment, and must not be disturbed.
     with tier_capture.hold_for_change(services, names):
         woken = services.connect.wake(names.connector)
     failed = seen is not None and seen.failure is not None
@@ -144,7 +144,7 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
 
 
 def forget_build(services: Services, table: TableId) -> bool:
-    """Give up the next generation of a table, but leave its files for a later removal.
+    """Give up the next generation of a table, and leave its files for a later removal.
 
     Returns:
         Whether there was a next generation.
@@ -161,10 +161,10 @@ def forget_build(services: Services, table: TableId) -> bool:
 
 
 def absent_sources(services: Services, tables: Iterable[TableId]) -> dict[str, SourceError]:
-    """Return the tables' sources that cannot be reached, each with the error.
+    """Return the names of the tables' sources that cannot be reached, each with the error.
 
     Raises:
-        SourceError: A source can be reached, but refuses the session.
+        SourceError: A source can be reached, but refuses the login or the query.
     """
     absent: dict[str, SourceError] = {}
     for name in dict.fromkeys(table.source for table in tables):
@@ -182,18 +182,19 @@ def offboard(
     delete_data: bool,
     absent: SourceError | None = None,
 ) -> Outcome:
-    """Take a table off the plan and out of its capture.
+    """Take a table off the plan, and remove it from its capture.
 
-    With the last table of a source and tier, connector, slot and publication are removed.
+    If the table is the last one of its source and tier, the capture's connector, slot and
+    publication are removed, too.
 
     Args:
         services: The services of the command.
         table: The table.
         delete_data: Whether to delete the lake table with all generations, its name in the catalog,
-            and the table's topic. With the last table of a source and tier, the capture's own
-            topics are deleted, too.
-        absent: The error of a source that does not answer; None if the source is to be queried.
-            With an error, the source is not queried, and a note names what remains on the source.
+            and the table's topic. If the table is the last one, the capture's own topics are
+            deleted, too.
+        absent: The error of the table's source if it does not answer. The source is then not
+            queried, and a note names what remains on it. None if the source answers.
     """
     if services.store.get(table) is None:
         raise _not_on_plan(table)
@@ -237,7 +238,7 @@ def offboard(
 def _naming_absence(
     services: Services, table: TableId, absent: SourceError | None
 ) -> Iterator[None]:
-    """Advise ``--source-gone`` in an error of the block if the table's source does not answer."""
+    """Add advice about ``--source-gone`` to a block's error if the source does not answer."""
     try:
         yield
     except TributaryError as error:
@@ -249,7 +250,7 @@ def _naming_absence(
 
 
 def _is_absent(services: Services, table: TableId) -> bool:
-    """Whether a table's source cannot be reached; False if the source refuses the session."""
+    """Whether a table's source cannot be reached; False if it can be reached but refuses."""
     try:
         return bool(absent_sources(services, [table]))
     except SourceError:
@@ -259,7 +260,7 @@ def _is_absent(services: Services, table: TableId) -> bool:
 def _left_there(
     services: Services, names: CaptureNames, table: TableId, absent: SourceError, *, last: bool
 ) -> list[str]:
-    """Return notes on what remains of a table at an absent source, and how to remove it later."""
+    """Return notes on what remains on an absent source, and how to remove it later."""
     on_source = services.source(names.source).capture(names)
     notes = []
     if statements := on_source.removal(table, last=last):
@@ -300,7 +301,7 @@ def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:
 
 
 def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: Lease) -> None:
-    """Remove a shard's rows from the shared table; with the last shard, remove the table."""
+    """Remove a shard's rows from the shared table, or the whole table after its last shard."""
     from cdc.lake.publish import delete_path
     from cdc.lake.shards import shared_path
     from cdc.run import drop_name
@@ -369,10 +370,10 @@ def published_path(services: Services, table: TableId) -> str:
 
 
 def folder_here(config: Config, url: str) -> Path | None:
-    """Return the local folder of a lake URL; None if only Spark can resolve the URL.
+    """Return the local folder of a lake URL; None if the URL is not a local path.
 
-    A path without a scheme is on Hadoop's default file system. If settings change the default file
-    system, only Spark resolves URLs.
+    A path without a scheme is on Hadoop's default file system. If settings change this default, the
+    result is always None, and Spark must resolve the URL.
     """
     given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
     return None if _DEFAULT & given else local_folder(url)

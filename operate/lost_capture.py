@@ -1,9 +1,9 @@
-"""Finds and resets the tables of a capture that has lost changes and must be recreated.
+"""Handles a capture that has lost changes: finds its tables, and discards their copies.
 
-A table continues from offsets of events that came through one slot. If it continued from them after
-the slot was recreated, the changes between the old and the new slot would be missing, and nothing
-would show this. So no table may depend on the capture's past, which is everything that the capture
-has sent so far.
+Such a capture must be recreated. Its tables continue from offsets of events that came through the
+old slot. If they still did so after the slot was recreated, the changes between the old and the new
+slot would be missing, and nothing would show this. So before that, no table may depend on the
+capture's past, that is, on the events that the capture has sent so far.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
 def dependent(
     services: Services, capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:
-    """Return the records of tables and next generations that depend on the capture's past.
+    """Return the records of the tables and next generations that depend on the capture's past.
 
     Args:
         services: The services of the command.
@@ -62,14 +62,15 @@ def dependent(
 def after_gtid_change(
     services: Services, capture: CaptureNames, source: SourceLog, log: LogHealth
 ) -> str | None:
-    """Return why a capture cannot continue after its source turned GTIDs on or off.
+    """Return why a capture cannot continue if its source has turned GTIDs on or off.
 
-    Connect's stored position does not show the change, since the connector may repeat the old GTIDs
-    for ever. The tables' positions show it: none of them is comparable with the log's positions.
+    Connect's stored position does not show the change, since the connector can repeat the old GTIDs
+    for ever. The recorded positions of the tables show it, since none of them is comparable with
+    the current positions of the binlog.
 
     Returns:
-        The reason; None if at least one table's position is comparable, or if no table has a
-        position.
+        The reason; None if the position of at least one table is comparable, or if no table has
+        one.
     """
     rests = [
         log.problem(recorded=source.position(record.attempt.reads_upto))
@@ -83,8 +84,8 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
     """Return why a capture cannot continue if its tables were copied from another server.
 
     Returns:
-        The reason; None if at least one table was copied from the current server, or if a server's
-        identity is not known.
+        The reason; None if at least one table was copied from the current server, or if no identity
+        is known to compare.
     """
     attempts = (record.attempt for record in not_retired(services, capture))
     servers = (one for attempt in attempts if attempt is not None for one in attempt.servers)
@@ -99,16 +100,17 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
 def cut_off(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None = None
 ) -> Iterator[None]:
-    """Let no table depend on the capture's past while a block recreates the capture.
+    """Ensure that no table depends on the capture's past while a block recreates the capture.
 
     Unpublished copies are discarded. The leases of their tables are held during the block, so that
-    no other process begins a copy under the old capture. A published table has readers. So the
-    capture is not recreated before a run has reported the table's loss.
+    no other process begins a copy under the old capture. A published table has readers, so its loss
+    must be visible. The capture is not recreated before a run has recorded this loss in the table's
+    state.
 
     Args:
         services: The services of the command.
         capture: The capture. The caller holds its lease.
-        lost: The loss, as a sentence without a period.
+        lost: The loss, as a sentence without its period.
         only: The only table that has lost changes; None for all tables.
 
     Raises:
@@ -141,7 +143,7 @@ def cut_off(
 
 
 def _discard(services: Services, record: TableRecord, lost: str) -> None:
-    """Give up an unpublished copy: delete a next generation, or let the table need a bootstrap."""
+    """Give up an unpublished copy: delete a next generation, or set a table NEEDS_BOOTSTRAP."""
     if record.beside:
         services.store.delete(record.table, beside=True)
     else:
@@ -183,7 +185,7 @@ def _refuse_followed(
 
 def _continues_from_past(record: TableRecord) -> bool:
     """Whether a table or next generation depends on the capture's past."""
-    # A next generation may record offsets at any moment.
+    # A next generation can record offsets at any moment.
     return record.state not in _CUT_OFF or record.beside
 
 

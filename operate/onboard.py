@@ -1,4 +1,7 @@
-"""Brings tables onto the plan by checks, capture, registration and bootstrap, all repeatable."""
+"""``onboard`` and ``bootstrap``: check tables, capture them, put them on the plan, copy them.
+
+Each step can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ _CONTINUED = frozenset(
 )
 """States in which `onboard` goes on to the copy.
 
-A paused table waits for `resume`, and a table that needs a new copy waits for `bootstrap`.
+In another state, a table waits for a command: a paused table for `resume`, and a table that needs a
+new copy for `bootstrap`.
 """
 
 
@@ -48,8 +52,8 @@ def onboard(
         services: The services of the command.
         tables: The tables.
         with_bootstrap: Whether to copy the tables at once.
-        by_wildcard: The tables that only a wildcard matched. Such a table is left out if it cannot
-            be replicated.
+        by_wildcard: The tables that a wildcard matched and no argument named. Such a table is left
+            out if it cannot be replicated.
 
     Returns:
         One outcome per table, in the order given.
@@ -75,10 +79,11 @@ def onboard(
 def refusals(
     services: Services, examined: Examined, by_wildcard: Collection[TableId]
 ) -> list[Outcome]:
-    """Return the outcomes of refused tables: left out if only a wildcard matched them, else failed.
+    """Return the outcomes of refused tables, which are either left out or failed.
 
-    A refused table on the plan always fails, since it was selected in an earlier onboarding. A
-    table also fails if its source does not answer, since such an error does not judge the table.
+    A table is left out if a wildcard matched it and no argument named it. But a table on the plan
+    fails, since an earlier onboarding selected it. A table whose source does not answer fails as
+    well, since this error says nothing about the table.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -97,7 +102,7 @@ def refusals(
 
 
 def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
-    """Return the tables whose copy an earlier command has begun; paused tables are left out."""
+    """Return the tables whose copy an earlier command has begun, without paused tables."""
     records = [record for table in tables if (record := services.store.get(table)) is not None]
     return frozenset(
         record.table
@@ -107,7 +112,7 @@ def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
 
 
 def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
-    """Capture the tables of one source and tier, and put them on the plan."""
+    """Capture the tables of one source and tier, and put them on the plan; undo on failure."""
     try:
         with tier_capture.hold_for_change(services, group.capture):
             before = look(services, group.capture)
@@ -145,7 +150,7 @@ def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
 
 
 def register(services: Services, table: TableId) -> Outcome:
-    """Put a table on the plan, unless it is already there."""
+    """Put a table on the plan, in state REGISTERED; a table on the plan stays as it is."""
     names = services.capture(table)
     now = datetime.now(timezone.utc)
     record = services.store.get(table)
@@ -185,9 +190,9 @@ def recaptured(
     tables: Sequence[TableId],
     work: Callable[[Services, Sequence[TableId]], list[Outcome]],
 ) -> list[Outcome]:
-    """Check tables on the plan, prepare their captures again, and then copy the tables.
+    """Check tables on the plan, prepare their captures again, and call ``work`` to copy them.
 
-    The preparation recreates a lost slot.
+    The preparation of a capture recreates its slot if this is lost.
 
     Args:
         services: The services of the command.
@@ -223,7 +228,7 @@ def recaptured(
 
 
 def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
-    """Run the bootstrap of tables whose changes are captured, several at a time."""
+    """Bootstrap tables whose changes are captured already, several at a time."""
     if not tables:
         return []
     from bootstrap.handoff import bootstrap_table
@@ -248,7 +253,7 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
 def copied(done: BootstrapResult, then: str) -> Outcome:
     """Return the outcome of a copy; ``then`` says what happened after the copy."""
-    # A resumed copy has no row count, since an earlier command copied some of the rows.
+    # A resumed copy shows no number of rows, since an earlier command copied some of them.
     copied = f"copied {done.rows:,} rows" if done.attempts else "continued its copy"
     return Outcome(
         done.record.table,

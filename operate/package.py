@@ -1,4 +1,4 @@
-"""`package`: one archive with this environment and the locked jars, for machines without a network.
+"""`package`: packs this environment and the locked jars into one archive, for use offline.
 
 The archive unpacks to any folder. The packed `bin/python` is a link to an interpreter of the
 machine that made the archive. So `bin/tributary` looks for a Python of the same minor version.
@@ -50,12 +50,12 @@ _COMPRESSION = 1  # Jars and libraries are compressed already: more takes minute
 
 @dataclass(frozen=True)
 class Manifest:
-    """The facts about a package, which `package.json` at the top of the archive holds.
+    """The facts about a package, in the file `package.json` at the top of the archive.
 
     Args:
         tributary: Version of Tributary.
         python: Version of the interpreter that made the package. Every Python of the same minor
-            version runs the package.
+            version can run the package.
         interpreter: Path of that interpreter, to which `bin/python` is a link.
         machine: System and processor that the compiled libraries are for.
         jars: Checksum of each jar by its file name, as locked.
@@ -86,13 +86,13 @@ class Package:
 
 
 def package(path: Path, progress: Progress, *, s3: bool, prefix: Path | None = None) -> Package:
-    """Write the archive; it replaces an existing archive as soon as it is complete.
+    """Write the archive; an existing file is replaced when the new archive is complete.
 
     Args:
         path: The archive, which ends in .tar.gz.
         progress: Shows that the work goes on.
         s3: Whether to add the jars for a lake on S3.
-        prefix: The environment; by default the environment of this process.
+        prefix: Folder of the environment; None for the environment of this process.
 
     Raises:
         ConfigError: The environment cannot be packed, or the file cannot be written.

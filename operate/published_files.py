@@ -1,4 +1,4 @@
-"""The Parquet files of a published generation, for readers of plain Parquet."""
+"""Lists the Parquet files of a published generation, for readers of plain Parquet."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """One file of the newest commit.
+    """One file of the rows as of the newest commit.
 
     Args:
         url: The file's absolute path on the local disk, or its URL.
         partition: The file's folder below the table; empty for a table without partitions.
         size: The file's size in bytes.
-        rows: The file's number of rows; None if only the file itself has this number.
+        rows: The file's number of rows; None if it is not known without opening the file.
     """
 
     url: str
@@ -44,7 +44,7 @@ class PublishedFile:
 
 
 class SparkStorage:
-    """Reads any file system of Hadoop through a Spark session.
+    """A `Storage` that reads any file system of Hadoop through a Spark session.
 
     Args:
         spark: The session.
@@ -87,7 +87,7 @@ class SparkStorage:
 
 
 def published_files(services: Services, path: str) -> list[PublishedFile]:
-    """Return the files of the newest commit of a generation.
+    """Return the files that have a generation's rows as of its newest commit.
 
     If the generation is on the local disk, Spark is not started.
 

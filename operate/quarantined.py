@@ -1,4 +1,4 @@
-"""Lists, shows and replays the quarantined records, which runs left out of the lake."""
+"""``quarantine``: lists, shows and replays the records that runs left out of the lake."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def one(services: Services, table: TableId, offset: int, *, partition: int = 0) 
 
 
 def replay(services: Services, table: TableId, *, first: int | None = None) -> Outcome:
-    """Apply the quarantined records that can be read now, and all changes after the first of them.
+    """Apply the quarantined records that can be read now, and every change since the first one.
 
     Args:
         services: The services of the command.
         table: The table.
-        first: Apply only records from this offset on.
+        first: Offset of the first record to apply; None for all records.
     """
     from cdc.run import replay_table
 
@@ -80,7 +80,7 @@ def replay(services: Services, table: TableId, *, first: int | None = None) -> O
 
 
 def to_json(record: Quarantined, *, with_bytes: bool = False) -> dict[str, Any]:
-    """Return a record as plain values; its bytes, if requested, are in base64."""
+    """Return a record as plain values; ``with_bytes`` adds its bytes in base64."""
     values = {
         "table": str(record.table),
         "topic": record.topic,

@@ -23,10 +23,11 @@ _FUNCTION = re.compile(r"[\w.\"]+\(.*\)$|CURRENT_|LOCALTIME", re.DOTALL)
 
 @dataclass(frozen=True)
 class Readiness:
-    """The judgment of a table: the obstacle to its onboarding, if there is one.
+    """Whether a table can be onboarded, and if not, the obstacle.
 
     Args:
-        problem: The problem, as a predicate of the table's name; empty if there is none.
+        problem: The problem, as the rest of a sentence that begins with the table's name; empty if
+            there is none.
         remedy: What to do about the problem.
         notes: Remarks that do not prevent the onboarding of the table.
     """
@@ -41,7 +42,7 @@ class Readiness:
         return not self.problem
 
     def require(self, table: TableId) -> None:
-        """Refuse the table when there is a problem.
+        """Raise an error if there is a problem.
 
         Raises:
             CaptureError: There is a problem.
@@ -55,12 +56,13 @@ class Readiness:
 def judge(
     table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False
 ) -> Readiness:
-    """Judge whether each change of the table can be applied exactly, by key or as an added row.
+    """Judge whether every change of a table can be applied exactly, by key or as an added row.
 
     Args:
         table: The table in the source's catalog.
         settings: The table's settings.
-        nulls_are_kept: Whether the converter sends the NULL of a column with a default as NULL.
+        nulls_are_kept: Whether the converter sends NULL, and not the default, for a NULL in a
+            column with a default.
     """
     rules = table_rules(table.source_kind)
     if obstacle := rules.not_in_log(table):
@@ -93,14 +95,15 @@ DEFAULT_MESSAGE_BYTES = 1_048_588
 
 
 def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
-    """Return why a row's events may not fit into a message; None if they fit.
+    """Return why a row's events could be too large for a message; None if they fit.
 
     Args:
         table: The table.
         largest: Size of the largest row in the sample, in bytes.
-        limit: Largest allowed message, in bytes.
+        limit: Size of the largest allowed message, in bytes.
     """
-    # With the whole old row in the log, an update carries both the old and the new row.
+    # If the source's log has whole old rows, the event of an update has both the old and the new
+    # row.
     event = (largest or 0) * (2 if table.logs_whole_rows else 1)
     if event <= limit:
         return None
@@ -113,7 +116,7 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
 def _log(
     table: SourceTable, settings: TableSettings, rules: TableRules, *, nulls_are_kept: bool
 ) -> Readiness:
-    """Judge a table whose changes are applied as added rows, without a key."""
+    """Judge an append table, whose changes are applied as added rows, without a key."""
     unclear = [] if nulls_are_kept else _null_or_default(table, settings)
     if unclear:
         names = ", ".join(quote_name(name) for name in unclear)
@@ -130,8 +133,8 @@ def _log(
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
     """Return the replicated columns in which a NULL arrives as the column's default.
 
-    Rows may also have the default as a value, so the two cannot be distinguished. A default that is
-    a function call has no constant value, so its column is left out.
+    Rows can also have the default as a value, and the two cannot be distinguished. A column whose
+    default is a function call is not returned, since its default is no constant value.
     """
     rules = settings.columns
     return [
@@ -147,7 +150,10 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
 
 
 def _log_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...]:
-    """Return the note on updates and deletes of a log, with the counts that the server has."""
+    """Return the note on updates and deletes of an append table.
+
+    The note includes the numbers of updated and deleted rows from the server's statistics.
+    """
     note = rules.log_note(table)
     if not (table.updated or table.deleted):
         return (note,)
@@ -187,7 +193,7 @@ def _generated(table: SourceTable) -> tuple[str, ...]:
 
 
 def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
-    """Return a note on the columns whose values runs read from the primary, if there are any."""
+    """Return a note on the columns whose values runs read from the primary, if there are some."""
     rules = settings.columns
     names = ", ".join(quote_name(one) for one in rules.as_ if rules.is_read_by_key(one))
     if not names:
@@ -213,13 +219,13 @@ _SHOWN = 8
 
 
 def some(names: Sequence[str]) -> str:
-    """Return a text with the first names, and with the number of the others if there are any."""
+    """Return the first names as text, followed by the number of further names if there are some."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _null_defaults(table: SourceTable) -> tuple[str, ...]:
-    """Return a note on the columns for whose NULL Apicurio's converter sends their default."""
+    """Return a note on columns in which Apicurio's converter sends the default for a NULL."""
     names = [
         quote_name(column.name)
         for column in table.columns

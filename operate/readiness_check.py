@@ -31,10 +31,10 @@ _PARALLEL = 4
 
 @dataclass
 class Examined:
-    """Tables that were examined together.
+    """The result of the examination of several tables.
 
     Args:
-        notes: The tables that can be replicated, each with remarks that may be empty.
+        notes: The tables that can be replicated, each with its remarks; a table can have none.
         refused: The tables that cannot be replicated, each with the error.
     """
 
@@ -43,7 +43,7 @@ class Examined:
 
     @property
     def replicable(self) -> list[TableId]:
-        """The tables that can be replicated, in the order given."""
+        """The tables that can be replicated, in the order in which they were examined."""
         return list(self.notes)
 
     def refuse(self, tables: Mapping[TableId, TributaryError]) -> None:
@@ -56,7 +56,7 @@ class Examined:
 def examine_all(
     services: Services, tables: Sequence[TableId], *, with_rows: bool = True
 ) -> Examined:
-    """Decide which tables can be replicated, alone and with each other; nothing is changed.
+    """Decide which tables can be replicated, also beside each other; change nothing.
 
     Args:
         services: The services of the command.
@@ -89,7 +89,7 @@ def examine_all(
 
 
 def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId, TributaryError]:
-    """Return all tables of a group, each with the error, if its source allows no capture."""
+    """Return all tables of a group with the error if its source cannot be captured, else none."""
     obstacle = services.source(group.capture.source).capture_obstacle()
     if obstacle is None:
         return {}
@@ -106,19 +106,19 @@ def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId
 
 
 def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tuple[str, ...]:
-    """Decide whether a table can be replicated as it is; nothing is changed.
+    """Decide whether a table can be replicated as it is; change nothing.
 
     Args:
         services: The services of the command.
         table: The table.
-        with_rows: Whether to read rows in addition to the catalogs. Rows show their size, and
-            whether the key finds them.
+        with_rows: Whether to read rows in addition to the catalogs. The rows show their size, and
+            whether the key finds each of them.
 
     Returns:
         Remarks that do not prevent the replication of the table.
 
     Raises:
-        CaptureError: The table cannot be replicated, or several of the errors below apply. The
+        CaptureError: The table cannot be replicated, or several of the reasons below apply. The
             remedy names the choices.
         UnsupportedTypeError: The type of a column has no rule.
         SchemaError: The lake cannot have the table's key or a column's name, or the settings name a
@@ -151,7 +151,7 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
 
 
 def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
-    """Run all checks, then raise a single error as it is, or several errors as one error.
+    """Run all checks; then raise their error, or one error for several of them.
 
     Raises:
         TributaryError: A check failed.
@@ -179,7 +179,7 @@ def _numbered(texts: Sequence[str]) -> str:
 
 
 def without_table_name(table: TableId, message: str) -> str:
-    """Return an error's message without the name of its table."""
+    """Return an error's message without the table's name at its beginning."""
     for name in (f"table {table}", str(table)):
         if message.startswith((f"{name}: ", f"{name} ")):
             return message[len(name) :].lstrip(": ")
@@ -187,7 +187,7 @@ def without_table_name(table: TableId, message: str) -> str:
 
 
 def _require_rights(services: Services, source: Source, table: SourceTable) -> None:
-    """Refuse a table if Tributary's logins lack rights that its capture needs."""
+    """Raise an error if the logins of Tributary lack rights that the table's capture needs."""
     missing = source.capture(services.capture(table.table)).missing_rights(table)
     if missing is not None:
         problem, remedy = missing
@@ -204,13 +204,13 @@ def _require_schema(
     *,
     has_key: bool,
 ) -> None:
-    """Refuse a table with columns that cannot be replicated, even if it has no key either."""
+    """Raise an error if columns of the table cannot be replicated; it need not have a key."""
     columns = source.schema(table, settings).columns if has_key else source.columns(table, settings)
     refuse_shard_column(table.table, columns, services.config.shard(table.table))
 
 
 def _size(services: Services, table: SourceTable) -> Iterator[str]:
-    """Yield a note if a row may be too large for a message, or if this check fails."""
+    """Yield a note if a row could be too large for a message, or if this check fails."""
     limit = services.config.kafka.topic.max_message_bytes
     try:
         largest = services.source(table.table.source).largest_row(table)
@@ -223,7 +223,7 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
 
 
 def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
-    """Refuse a table with rows that its key cannot find; yield a note if this check fails."""
+    """Raise an error if the key cannot find some rows; yield a note if this check fails."""
     if not key:
         return
     try:
@@ -242,11 +242,11 @@ def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterato
 
 
 def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSettings) -> None:
-    """Refuse a table that needs an exact view if its source cannot open such a view.
+    """Raise an error if a table needs an exact view, and its source cannot open such a view.
 
-    An exact view shows the source at a known position of its log. Without it, a table without a key
-    could not be copied exactly, since its copied rows could not be distinguished from the streamed
-    rows.
+    An exact view shows the source at a known position of its log. An append table cannot be copied
+    exactly without it, since its copied rows could not be distinguished from its streamed rows. The
+    setting ``one_view`` needs it, too.
 
     Raises:
         CaptureError: The source cannot open an exact view. The error names the choices.
@@ -267,9 +267,9 @@ def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSe
 
 
 def free_path(services: Services, table: TableId) -> str:
-    """Return the table's path in the lake; refuse a path that overlaps with another table's path.
+    """Return a table's path in the lake, which must not overlap with another table's path.
 
-    The paths of retired tables are compared, too.
+    The path is also compared with the paths of retired tables.
 
     Raises:
         ConfigError: The paths overlap.
@@ -297,6 +297,7 @@ def free_path(services: Services, table: TableId) -> str:
 
 
 def _refuse_other_tier(record: TableRecord, tier: str) -> None:
+    """Raise an error if a table's settings have another tier than its record."""
     now = configured_tier(record.tier)
     if now != tier:
         raise StateError(

@@ -1,4 +1,4 @@
-"""The output of commands for people and programs: results, errors and progress."""
+"""Writes the results, errors and progress of commands, for people or for programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 PLAIN_INTERVAL_S = 5.0
-"""Seconds between two lines of one task when there is no terminal."""
+"""Seconds between two progress lines of one task if stderr is no terminal."""
 
 _UNLIMITED_WIDTH = 10_000
 _MOMENT_S = 1.0
@@ -45,12 +45,12 @@ class Output(str, Enum):
 
 
 class Renderer:
-    """Writes results to stdout, and everything else to stderr.
+    """Writes results to stdout, and messages to stderr.
 
-    In JSON output, an error that ends the command is a result.
+    In JSON output, an error that ends the command counts as a result.
 
     Args:
-        output: Text for people, or one JSON document per line.
+        output: Whether results are text for people, or JSON documents, one per line.
     """
 
     def __init__(self, output: Output = Output.TEXT) -> None:
@@ -115,7 +115,7 @@ class Renderer:
         """Write a problem and its remedy to stderr; write nothing in JSON output.
 
         Args:
-            kind: The severity, in a word or two.
+            kind: The word or words before the message, for example ``Error``.
             message: What is wrong.
             remedy: What to do.
             tables: The tables that have the problem, if there are several.
@@ -131,7 +131,7 @@ class Renderer:
 
     @contextmanager
     def progress(self) -> Iterator[protocol.Progress]:
-        """Show progress on stderr during a block, as bars on a terminal, else as plain lines."""
+        """Show progress on stderr during a block: bars on a terminal, plain lines elsewhere."""
         if not sys.stderr.isatty():
             yield PlainProgress()
             return
@@ -147,7 +147,7 @@ class Renderer:
 
 
 def to_json(value: object) -> str:
-    """Return plain values, dataclasses, times, tables, errors and enums as one line of JSON."""
+    """Return a value as one line of JSON; dataclasses, times, tables and errors are accepted."""
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
@@ -178,7 +178,7 @@ _WORD = re.compile(r'(?:[^\s"]|"(?:[^"]|"")*")+')
 
 
 def to_paste(text: str) -> str:
-    """Quote the commands in a text for a shell, which would remove the quotes of table names."""
+    """Quote the commands in a text for a shell, since a shell would remove the quotes of names."""
     return _COMMAND.sub(lambda found: f"`{_WORD.sub(_for_shell, found[1])}`", text)
 
 
@@ -190,9 +190,9 @@ def _for_shell(word: re.Match[str]) -> str:
 def describe(
     count: int, total: int | None, unit: str, elapsed_s: float, *, finished: bool = False
 ) -> str:
-    """Return a task's progress, as ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``.
+    """Return a task's progress as text: ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``.
 
-    The text of a finished task has no total, since totals are estimates. The text of a task with
+    The text of a finished task has no total, since a total is an estimate. The text of a task with
     few units has no rate.
     """
     if not count and total is None:
@@ -246,7 +246,7 @@ class _BarTask:
 
 
 class _Amount(ProgressColumn):
-    """The column of a bar with the units done, the units per second, and the time left."""
+    """The column of a progress bar with the units done, the units per second, and the time left."""
 
     def render(self, task: RichTask) -> Text:
         total = None if task.total is None else int(task.total)
@@ -255,7 +255,7 @@ class _Amount(ProgressColumn):
 
 
 class PlainProgress:
-    """Shows tasks as lines, for logs and pipes.
+    """Shows tasks as plain lines, for files and pipes.
 
     Args:
         interval_s: Seconds between two lines of one task.
@@ -305,12 +305,12 @@ class _PlainTask:
                     self._say(finished=True)
 
     def _passed_unseen(self) -> bool:
-        """Whether the task ended within a moment, without units and without a line until then."""
+        """Whether the task ended within `_MOMENT_S`, and had no units and no line until then."""
         silent = not self._count and not self._said
         return silent and time.monotonic() - self._began < _MOMENT_S
 
     def _say_in_turn(self) -> None:
-        """Write a line if the last line is older than the interval."""
+        """Write a line if the task's last line is older than the interval."""
         if time.monotonic() - self._spoke >= self._interval_s:
             self._say()
 
@@ -330,6 +330,9 @@ class _PlainTask:
 
 
 def _console(stream: TextIO) -> Console:
-    """Return a console, which does not cut off lines if its output is a file or a pipe."""
+    """Return a console for a stream.
+
+    It does not cut off lines in a file or a pipe.
+    """
     width: dict[str, Any] = {} if stream.isatty() else {"width": _UNLIMITED_WIDTH}
     return Console(file=stream, highlight=False, soft_wrap=True, **width)

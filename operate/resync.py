@@ -1,4 +1,4 @@
-"""``resync``: builds new generations of tables, which replace the serving generations."""
+"""``resync``: builds new generations of tables, which then replace the serving generations."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def resync(
     Args:
         services: The services of the command.
         tables: The tables.
-        still: Returns whether a table still needs its resync. Another process may have done the
-            resync in the meantime.
+        still: Whether a table still needs its resync, by its current record. Another process could
+            have done the resync meanwhile.
     """
     return recaptured(services, tables, partial(_resync, still=still))
 

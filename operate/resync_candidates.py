@@ -1,4 +1,4 @@
-"""Finds the tables whose settings request a resync, and the reasons why a resync must wait."""
+"""Finds the tables that are to be resynced automatically, and why a resync must wait."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
 
 
 def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
-    """Whether the settings request resyncs, and the table needs one or has an interrupted one.
+    """Whether the settings request automatic resyncs, and the table needs or continues one.
 
-    A table with lost history is not a candidate. An operator must find the cause of the loss first,
-    since history may be lost again.
+    A table with an interrupted resync continues it. A table with lost history is not a candidate.
+    An operator must find the cause of the loss first, since history could be lost again.
     """
     if settings.on_incompatible != "resync":
         return False
@@ -37,7 +37,7 @@ def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
 def waits_for(
     record: TableRecord, settings: TableSettings, rows: int | None, now: datetime
 ) -> str | None:
-    """Return why the resync of a candidate must wait; None if the candidate is copied now.
+    """Return why the resync of a candidate must wait; None if it can begin now.
 
     Args:
         record: The table.
@@ -64,14 +64,14 @@ def why_not_copied(
     """Return why a table's requested resync must wait now.
 
     Args:
-        services: The services of the command. If the settings limit the number of rows, the
-            source is asked for the table's size.
+        services: The services of the command. If the settings limit the number of rows, the table's
+            size is queried at the source.
         record: The table.
         settings: Its settings.
         now: The current time.
 
     Returns:
-        The reason; None if the table is copied now, or if it is no candidate.
+        The reason; None if the resync can begin now, or if the table is no candidate.
     """
     if not is_candidate(record, settings):
         return None

@@ -1,4 +1,4 @@
-"""``run``: incremental runs of the tables on the plan, once or until stopped."""
+"""``run``: executes incremental runs of tables on the plan, once or until stopped."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Runs:
         self._failed: set[TableId] = set()
         self._unattended = Unattended(services, self._records)
         self.silences: list[Silence] = []
-        """The captures that sent no changes at the last check."""
+        """The captures that sent no changes, as of the last check."""
         self.expiring: list[Expiring] = []
-        """The topics that may drop unread changes, from the last check."""
+        """The topics that could drop changes before a run reads them, as of the last check."""
 
     def once(self) -> list[RunResult]:
         """Apply the new changes of the chosen tables in one run, then look for silent captures."""
@@ -58,9 +58,9 @@ class Runs:
         return results
 
     def watch(self) -> None:
-        """Find the captures that send no changes, and the topics that may drop unread changes.
+        """Find the captures that send no changes, and the topics that could drop unread changes.
 
-        A failure of this check is logged as a warning, since it does not affect the changes.
+        A failure of this check is only logged as a warning, since runs apply changes without it.
         """
         context, records = self._services.run_context, self._records()
         try:
@@ -70,7 +70,7 @@ class Runs:
             _log.warning("captures could not be checked: %s", error)
 
     def resync(self) -> list[Outcome]:
-        """Copy the tables again that need a resync, if their settings request and allow it now."""
+        """Resync the tables that need it, if their settings request a resync and allow it now."""
         outcomes = self._unattended.once()
         self._failed -= {outcome.table for outcome in outcomes}
         self._failed |= {outcome.table for outcome in outcomes if outcome.failed}
@@ -84,10 +84,10 @@ class Runs:
         report_silences: Callable[[list[Silence]], None],
         report_expiring: Callable[[list[Expiring]], None],
     ) -> None:
-        """Run again and again until a signal, until hanging tasks keep cores, or until Spark ends.
+        """Repeat the run until a signal arrives, Spark ends, or hanging Spark tasks keep cores.
 
-        The signals are SIGINT and SIGTERM. They let the current run finish, but a run that takes
-        longer than `GRACE_S` is interrupted. The next command continues from the last commit.
+        The signals are SIGINT and SIGTERM. The current run can still finish, but is interrupted
+        after `GRACE_S` seconds. The next command continues from the last commit.
 
         Tables whose settings request a resync are copied again in a thread beside the runs. A
         signal interrupts such a copy within a minute, and the next command continues the copy.
@@ -134,7 +134,7 @@ class Runs:
                 signal.signal(kind, handler)
 
     def _interrupt(self, copying: threading.Thread) -> None:
-        """Make a resync end at its next wait, cancel its Spark jobs, and wait for its end."""
+        """Interrupt a resync at its next wait, cancel its Spark jobs, and wait for its end."""
         self._services.interruptible.interrupt()
         deadline = time.monotonic() + _INTERRUPT_S
         copying.join(_CANCEL_S)
@@ -147,7 +147,7 @@ class Runs:
             )
 
     def waiting(self) -> list[TableRecord]:
-        """Return the tables that runs do not keep up to date, since they wait for an operator."""
+        """Return the tables that runs do not keep up to date, since an operator must act first."""
         return [record for record in self._records() if record.state not in _FOLLOWED]
 
     @property
@@ -156,11 +156,11 @@ class Runs:
         return dict(self._unattended.waiting)
 
     def exit_code(self) -> ExitCode:
-        """Return the exit code, from the errors of this command and the tables' states after it.
+        """Return the exit code, by the errors of this command and the current states of the tables.
 
-        Captures that send no changes, cores that are lost, and an ended Spark also count as
-        failures. The state of a table that was never published does not count, since the table has
-        no readers yet.
+        Captures that send no changes, cores that hanging tasks keep, and an ended Spark also count
+        as failures. The state of a table that was never published does not count, since the table
+        has no readers yet.
         """
         states = {record.state for record in self._records() if not record.never_published}
         return exit_code(

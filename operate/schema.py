@@ -1,4 +1,4 @@
-"""``schema``: shows a table's columns on each side, and the effects of its schema changes."""
+"""``schema``: compares a table's columns in source, registry and lake, and judges changes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """One column with its type on each side; None for a side that lacks the column.
+    """One column, with its type in source, registry and lake; None where the column is missing.
 
     Args:
         name: The column's name.
         source: The column's type at the source.
         registry: The column's type in the newest schema of the topic.
-        lake: The column's type in the lake, with ``, NULL`` if the source has dropped the column.
+        lake: The column's type in the lake, followed by ``, NULL`` if the source has dropped the
+            column.
     """
 
     name: str
@@ -42,13 +43,13 @@ class Side:
 
 @dataclass(frozen=True)
 class SchemaDifference:
-    """A table's schema on all sides, and the effect of its changes on the next run.
+    """A table's schema in source, registry and lake, and the changes that the next run will find.
 
     Args:
         table: The table.
         columns: The table's columns.
         schema_id: Id of the newest schema in the registry; None if there is no schema.
-        changes: The changes since the lake's last commit that the next run finds.
+        changes: The changes since the lake's last commit, as the next run will find them.
     """
 
     table: TableId
@@ -94,7 +95,7 @@ class Answer:
 
 
 def difference(services: Services, table: TableId) -> SchemaDifference:
-    """Compare source, registry and lake; nothing is changed.
+    """Compare a table's schema in source, registry and lake; change nothing.
 
     Raises:
         StateError: The table is not on the plan, or was not copied yet.
@@ -132,7 +133,7 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
     planned = source.planned(compared.source_table, compared.fingerprint, ddl)
     settings = services.config.table_settings(table)
     lake = services.config.lake
-    # The next run reads these statements together with those that were executed already.
+    # The next run will read these statements together with those that were executed already.
     log = planned.statements and (before or StatementEffects()).and_then(planned.statements)
     look = Look(planned.table, planned.fingerprint, log)
     then = compare(source, look, settings, handoff, lake, truncates=truncates)
@@ -143,7 +144,7 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
 
 
 def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
-    """Return the changes of the table's schema, oldest first."""
+    """Return the recorded changes of the table's schema, oldest first."""
     require(services, table)
     return services.store.schema_history(table)
 
@@ -151,7 +152,7 @@ def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
 def _now(
     services: Services, table: TableId
 ) -> tuple[Handoff, Comparison, StatementEffects | None, Truncates]:
-    """Compare the source's table with the lake's newest commit.
+    """Compare the table on the source with the lake's newest commit.
 
     Returns:
         The commit's handoff, the comparison, the effects of the statements since the commit, and

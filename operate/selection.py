@@ -1,4 +1,4 @@
-"""Expands the table names and wildcards of a command to tables."""
+"""Finds the tables that the names and wildcards in a command's arguments select."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def can_match_many(argument: str, config: Config) -> bool:
-    """Whether a table argument may select several tables."""
+    """Whether a table argument can select several tables."""
     return is_wildcard(argument) or argument in config.sharded
 
 
 def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
-    """Return the sources whose tables the wildcards among the arguments may match."""
+    """Return the sources with tables that the wildcards among the arguments can match."""
     wanted: set[str] = set()
     for argument in arguments:
         if argument in config.sharded:
@@ -37,13 +37,14 @@ def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
 def expand(
     arguments: Sequence[str], config: Config, known: Iterable[TableId], *, where: str
 ) -> list[TableId]:
-    """Return the tables that arguments select, in the order given, each once.
+    """Return the tables that arguments select, each once, in the order of the arguments.
 
     Args:
-        arguments: Each is ``[source:]schema.table``, whose parts may have ``*``, ``?`` and
+        arguments: Each is ``[source:]schema.table``, whose parts can have ``*``, ``?`` and
             ``[...]``, or the name of a lake table that several shards share.
         config: The configuration, which has the default source and the shared lake tables.
-        known: Tables that a wildcard can match. A name without a wildcard need not be among them.
+        known: The tables that a wildcard can match. A table that is named without a wildcard need
+            not be among them.
         where: Origin of the known tables, for the text of the error.
 
     Raises:
@@ -73,7 +74,7 @@ def expand(
 
 
 def _feeds(table: TableId, shared: str, config: Config) -> bool:
-    """Whether a table is a shard of a lake table; False if its settings contradict each other."""
+    """Whether a table is a shard of a lake table; False if its settings are contradictory."""
     try:
         return fed_by(table, config.tables) == shared
     except ConfigError:

@@ -1,4 +1,7 @@
-"""The rules for shards: source tables that feed one lake table together."""
+"""The status of lake tables with shards, and rules for shards.
+
+Shards are source tables that feed one lake table together.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ class SharedStatus:
         base_path: The lake table's folder.
         shards: Number of published shards.
         joining: Shards whose first copy is not published yet.
-        held_back: Published shards that are not kept up to date, each with its state.
+        held_back: Published shards that runs do not keep up to date, each with its state.
         watermark: Event time up to which all published shards are complete; None if one of them
             has no watermark.
-        freshness_s: Seconds since the watermark.
+        freshness_s: Seconds since the watermark; None if there is no watermark.
         late: Whether ``freshness_s`` is above the smallest freshness target of the shards.
     """
 
@@ -93,13 +96,13 @@ def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
 
 
 def is_beside(record: TableRecord, shard: Shard) -> bool:
-    """Whether a table's record belongs to a shard of the same lake table."""
+    """Whether a table is a shard of the same lake table as the given shard."""
     known = record.shard
     return known is not None and (known.of, known.base_path) == (shard.of, shard.base_path)
 
 
 def refuse_shard_column(table: TableId, columns: Iterable[Column], shard: Shard | None) -> None:
-    """Refuse a table that has a column with the shard column's name.
+    """Raise an error if a table has a column with the name of the shard column.
 
     Raises:
         ConfigError: The table has such a column.

@@ -1,4 +1,4 @@
-"""``status``: finds the state, position and freshness of tables, and the state of captures."""
+"""``status``: collects the state, position and freshness of tables, and the state of captures."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _SHOWN_RUNS = 5
 
 @dataclass(frozen=True)
 class CaptureStatus:
-    """A capture: the source's log, the connector that reads it, and the newest heartbeat.
+    """The status of a capture: its source's log, its connector, and its newest heartbeat.
 
     Args:
         source: The source.
         tier: The tier.
-        log: The source's log; None if the source could not be queried.
-        connector: State of the connector that reads the log.
+        log: The state of the source's log; None if the source could not be queried.
+        connector: State of the connector that reads the log; None if Connect could not be queried.
         beat_at: Time of the newest heartbeat in Kafka, by the source's clock. Every earlier commit
             has been captured. None if there is no heartbeat, or if it could not be read.
         problem: The capture's problems as one text; None if there is no problem.
@@ -55,7 +55,7 @@ class CaptureStatus:
 
     @property
     def silent_s(self) -> float | None:
-        """Seconds since the newest heartbeat."""
+        """Seconds since the newest heartbeat; None if no heartbeat is known."""
         if self.beat_at is None:
             return None
         return max(0.0, (datetime.now(timezone.utc) - self.beat_at).total_seconds())
@@ -81,17 +81,19 @@ class TableStatus:
         events_behind: Number of offsets between the last commit and the end of the topic, which
             is an upper bound of the events. None if there is no commit, or if Kafka could not be
             queried.
-        watermark: Event time up to which the table is complete. It is the watermark of the last
-            commit. If the lake has the whole topic and the connector writes in transactions, it is
-            the time of the newest heartbeat less the allowed lateness, if this time is later.
+        watermark: Event time up to which the table is complete; None if it is not known. It is the
+            watermark of the last commit. If the lake has the whole topic and the connector writes
+            in transactions, the time of the newest heartbeat less the allowed lateness replaces an
+            earlier watermark.
         freshness_s: Seconds since the watermark; None if there is no watermark.
         target_s: The freshness target, in seconds.
-        quarantined: Number of quarantined records. The watermark stays before the first of them.
+        quarantined: Number of the table's quarantined records. The watermark stays before the first
+            of them.
         notes: Notes for the operator.
         build: The record of the table's next generation; None if no generation is being built.
         runs: The table's last runs, newest first; empty unless the command named the table.
-        lost: Why the stream no longer continues from the lake table; None if it does. The next run
-            changes the table's state.
+        lost: Why the lake table can no longer continue from its stream; None if it can. The next
+            run sets the table's state accordingly.
     """
 
     record: TableRecord
@@ -191,9 +193,9 @@ class Status:
 
 
 def status(services: Services, tables: Sequence[TableId]) -> Status:
-    """Return the status of the given tables; without any, of all tables that are not retired.
+    """Return the status of the given tables; if none is given, of all that are not retired.
 
-    If a service cannot be reached, its own figures are missing, and the others are complete.
+    If a service cannot be reached, only the figures from this service are missing.
     """
     wanted = set(tables)
     records = [
@@ -223,7 +225,7 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
 def _end_offsets(
     services: Services, records: Sequence[TableRecord]
 ) -> tuple[dict[str, dict[int, int]], str | None]:
-    """Return the topics' end offsets per partition, and why they cannot be read, else None."""
+    """Return the end offsets per partition of each topic, and the error if they cannot be read."""
     topics = [record.topic for record in records if record.state is not State.RETIRED]
     if not topics:
         return {}, None
@@ -245,7 +247,7 @@ def _next_generation_json(build: TableRecord) -> dict[str, Any]:
 
 
 def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
-    """Yield notes about a generation that is being built, and one that gets no changes any more."""
+    """Yield notes on a generation that is being built, and on one that gets no more changes."""
     if build is not None:
         why = build.error.message if build.error is not None else build.reason
         yield (
@@ -329,7 +331,7 @@ def _table(
 
 
 def _left_out(services: Services, record: TableRecord) -> list[str]:
-    """Return a note on the columns that the source has got since a frozen table was copied."""
+    """Return a note on columns that the source has and a frozen lake table leaves out."""
     names: dict[str, None] = {}
     for entry in services.store.schema_history(record.table):
         if entry.generation != record.generation or entry.outcome != "followed":
@@ -347,7 +349,7 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
 def _evidence(
     services: Services, records: Sequence[TableRecord]
 ) -> dict[tuple[str, str], CaptureEvidence]:
-    """Gather the evidence of the tables' captures once each, by source and tier."""
+    """Gather the evidence of each capture of the tables once; return it by source and tier."""
     found: dict[tuple[str, str], CaptureEvidence] = {}
     for record in records:
         place = (record.table.source, record.tier)
@@ -380,7 +382,7 @@ def _capture(services: Services, evidence: CaptureEvidence) -> CaptureStatus:
 
 @contextmanager
 def _noted(problems: list[str]) -> Iterator[None]:
-    """Add an error of the block to a list instead of raising it, so that the status continues."""
+    """Catch an error of the block and add its message to a list, so that the status continues."""
     try:
         yield
     except TributaryError as error:

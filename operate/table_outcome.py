@@ -23,13 +23,13 @@ class Outcome:
 
     Args:
         table: The table.
-        action: What happened, as a predicate of the table's name. With an error, the name of the
-            action that was tried.
+        action: What happened, as the rest of a sentence that begins with the table's name. If there
+            is an error, the name of the action that failed.
         state: The table's state afterwards; None if it is not known, or not on the plan.
-        error: The reason why the table failed or was left out.
+        error: The reason why the table failed or was left out; None if it did not.
         details: Plain values for ``--output json``.
-        left_out: Whether a wildcard matched the table, no argument named it, and it cannot be
-            replicated. This is not a failure.
+        left_out: Whether the table was left out, since it cannot be replicated, a wildcard matched
+            it, and no argument named it. This is no failure.
     """
 
     table: TableId
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether the table has an error and was not left out."""
+        """Whether the command failed for the table; a table that was left out has not failed."""
         return self.error is not None and not self.left_out
 
     @property
@@ -65,7 +65,7 @@ class UnexpectedError(TributaryError):
 
 
 def as_unexpected_error(table: TableId, error: Exception) -> UnexpectedError:
-    """Return an unforeseen error as a typed error, without secrets."""
+    """Return an unforeseen exception as an error with a remedy, without secrets."""
     lines = redact(str(error)).strip().splitlines()
     return UnexpectedError(
         f"table {table}: unexpected {type(error).__name__}: {lines[0] if lines else 'no message'}",
@@ -75,12 +75,12 @@ def as_unexpected_error(table: TableId, error: Exception) -> UnexpectedError:
 
 
 THESE = "<table>"
-"""The placeholder for each of several tables in a message about all of them."""
+"""The placeholder for a table's name in a message about several tables."""
 
 
 @dataclass(frozen=True)
 class OutcomeProblem:
-    """One message about one or more tables.
+    """One problem that one or more tables have.
 
     Args:
         tables: The tables.
@@ -94,7 +94,7 @@ class OutcomeProblem:
 
 
 def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
-    """Return the errors of tables as problems; errors that differ in the table only become one."""
+    """Return the tables' errors as problems; errors that are equal but for the table become one."""
     alike: dict[tuple[str, str], list[tuple[TableId, TributaryError]]] = {}
     for outcome in outcomes:
         if outcome.error is not None:
@@ -119,8 +119,8 @@ def exit_code_of(outcomes: Iterable[Outcome], *, strict: bool = False) -> ExitCo
 
     Args:
         outcomes: One per table.
-        strict: Whether a table that was left out is a failure. If all tables were left out, the
-            command always fails.
+        strict: Whether a table that was left out counts as a failure. If all tables were left out,
+            the command fails in any case.
     """
     seen = list(outcomes)
     left_out = any(outcome.left_out for outcome in seen)
@@ -140,7 +140,7 @@ def for_each(
 ) -> list[Outcome]:
     """Call ``work`` for each table, and return the outcomes in the order of the tables.
 
-    An error becomes the outcome of its table. The other tables continue.
+    An error of one table becomes this table's outcome. The work for the other tables continues.
 
     Args:
         tables: The tables.
@@ -165,7 +165,7 @@ def for_each(
 
 
 def unfinished(record: TableRecord) -> str | None:
-    """Return the remedy for a table whose copy is not complete; None in every other state."""
+    """Return the remedy for a table whose copy is not complete yet; None for other tables."""
     if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
         return None
     return f"Run `tributary bootstrap {record.table}`, unless another process copies it now."

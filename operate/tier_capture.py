@@ -1,9 +1,9 @@
-"""Creates and changes the capture of a tier: topics, publication, slot and connector.
+"""Creates and changes the capture of one tier: topics, publication, slot and connector.
 
-With PostgreSQL, the publication is the only filter. Adding a table changes only the publication,
-and the connector keeps running. With MySQL and MariaDB, the connector has a list of tables. It
-restarts with the longer list and continues from its position: the other tables' changes wait for
-seconds, and no change is lost.
+With PostgreSQL, the publication alone decides which tables are captured. So a new table changes the
+publication, and the connector keeps running. With MySQL and MariaDB, the connector has a list of
+tables. For a new table, it restarts with the longer list and continues from its position. The
+changes of the other tables wait for some seconds, and no change is lost.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _KNOWN_POLL_S = 0.5
 _CAPTURED_S, _CAPTURED_POLL_S = 2.0, (0.02, 0.2)
 _LEASE_WAIT_S = 600.0
-"""Bound of the wait for another process that changes the same capture, in seconds."""
+"""Bound of the wait for another process that holds the capture's lease, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,13 @@ class Group:
 
 
 def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
-    """Group the tables by source and tier, in the order of their first table.
+    """Group tables by source and tier; the groups are in the order of their first tables.
 
     Raises:
         ConfigError: The name of a publication or slot is too long.
         CaptureError: Two tiers would share a connector, a publication or a topic prefix. With
-            PostgreSQL, the connector has the slot's name.
+            PostgreSQL, they also share a connector if they share a slot, since the connector has
+            the slot's name.
     """
     found: dict[tuple[str, str], list[TableId]] = {}
     captures: dict[tuple[str, str], CaptureNames] = {}
@@ -97,11 +98,11 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
     """Check that no two captures have the same connector, publication or topic prefix.
 
-    Two tiers in one publication would both send all of its tables, and the removal of one tier
-    would drop the publication of the other.
+    If two tiers shared a publication, both would send all of its tables, and the removal of one
+    tier would drop the publication of the other.
 
     Raises:
-        CaptureError: Two captures share a name. The error has both tiers and the name.
+        CaptureError: Two captures share a name. The error names both tiers and this name.
     """
     seen: dict[tuple[str, str, str], CaptureNames] = {}
     for capture in captures:
@@ -127,8 +128,8 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]:
     """Hold the lease of a capture while a block changes the capture.
 
-    Without the lease, one process could remove the last table and drop the slot while another
-    process adds a table.
+    Without the lease, one process could remove the last table and drop the slot while another one
+    adds a table.
 
     Raises:
         LeaseHeldError: Another process holds the lease, and the wait for it has timed out.
@@ -138,7 +139,7 @@ def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Return the new tables of a group that would share a topic, each with the error."""
+    """Return the new tables of a group that would share a topic with another table, with errors."""
     known = {
         record.table
         for record in services.store.tables()
@@ -163,14 +164,14 @@ def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, Capt
 
 
 def prepare(services: Services, group: Group) -> None:
-    """Create the missing parts of a capture, so that every later change is captured.
+    """Create or repair the parts of a capture, so that every later change is captured.
 
     Each step can be repeated. After an interruption, the same command continues.
 
     Raises:
-        CaptureError: The connector's settings would lose changes. Or published tables follow the
-            capture, and its slot is gone or lost, or its connector ran with settings that lose
-            changes. Or no heartbeat arrives in Kafka.
+        CaptureError: One of three reasons. The connector's settings would lose changes. Published
+            tables depend on the capture, but its slot is gone or lost, or its connector ran with
+            settings that lose changes. Or no heartbeat arrives in Kafka.
         KafkaError: A topic cannot be created, or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses a statement.
@@ -216,7 +217,7 @@ def prepare(services: Services, group: Group) -> None:
 
 
 def _looks(source: Source, group: Group) -> dict[TableId, str]:
-    """Return the digest of each table's catalog; empty for a binlog, where each copy waits."""
+    """Return the digest of each table's catalog; empty for a binlog, where each copy must wait."""
     if group.capture.reports_definitions:
         return {}
     found = source.capture(group.capture).fingerprints(group.tables)
@@ -224,10 +225,10 @@ def _looks(source: Source, group: Group) -> dict[TableId, str]:
 
 
 def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
-    """Wait a short time until all changes up to a position are captured; return whether they are.
+    """Wait shortly for the capture of all changes up to a position; return whether it is there.
 
-    If the changes are captured, the copy of a table need not wait for them, unless the table's
-    catalog changes before the copy. If they are not, each copy waits for them and shows its wait.
+    If these changes are captured, the copy of a table need not wait for them, unless the table's
+    catalog changes before the copy. Otherwise each copy waits for them, and shows its wait.
     """
 
     def behind() -> bool:
@@ -246,13 +247,13 @@ def _require_known(
 ) -> None:
     """Check that a binlog's connector knows the definitions of the tables to capture.
 
-    If a captured table changes whose definition the connector does not know, the connector stops
-    for all tables. It also stops if its definition has more columns than the table. A connector
-    reports the definition of a new table within moments.
+    A connector without the definition of a captured table stops for all tables when that table
+    changes. It also stops if its definition of the table has more columns than the table. A running
+    connector reports the definition of a new table within moments.
 
     Raises:
         CaptureError: The connector does not report a table's definition in time, or its definition
-            has more columns than the table.
+            of a table has more columns than the table.
     """
     effective = services.connect.connector(capture.connector)
     if not capture.reports_definitions or effective is None:
@@ -293,7 +294,7 @@ def _require_known(
 
 
 def topics(group: Group) -> list[str]:
-    """Return the topics that the group needs: its tables' topics, then the capture's own topics."""
+    """Return the topics that a group needs, first those of its tables, then the capture's own."""
     capture = group.capture
     return [*(capture.topic(table) for table in group.tables), *capture.own_topics]
 
@@ -306,7 +307,7 @@ def wanted_connector(
     Args:
         services: The services of the command.
         capture: The capture.
-        joining: Tables to capture in addition to those on the plan.
+        joining: Tables to capture that are not on the plan yet.
     """
     config = services.config
     return connector_config(
@@ -320,7 +321,7 @@ def wanted_connector(
 
 
 def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
-    """Return the source tables whose changes are captured now."""
+    """Return the source tables whose changes a capture sends now."""
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
     if listed is None:
@@ -330,7 +331,7 @@ def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
 
 
 def remove_table(services: Services, capture: CaptureNames, table: TableId) -> bool:
-    """Remove a table from the capture; return whether the table was captured.
+    """Remove a table from its capture; return whether the table was captured.
 
     The capture of the other tables continues. A connector with a list of tables gets a shorter list
     and continues from its position.
@@ -353,12 +354,13 @@ def _configure(
     wanted: Mapping[str, str],
     joining: Sequence[TableId],
 ) -> None:
-    """Create the connector, or change its settings so that no table can lose changes.
+    """Create the connector, or change its settings in a way that loses no changes.
 
-    If the connector ran with settings that lose changes, they are corrected only after no table
-    depends on the changes that it captured. Otherwise, the gap could not be detected later. If
-    the settings lose no changes and tables depend on the connector, only a few settings change.
-    The same holds without tables on this plan, since another installation may use the connector.
+    If the connector ran with settings that lose changes, its events have a gap. These settings are
+    corrected only when no table depends on its events, since the gap could not be detected later.
+    If the settings lose no changes and tables depend on the connector, only a few settings are
+    changed. The same holds if the plan has no table of the connector, since another installation
+    could use it.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(not_retired(services, capture))
@@ -382,7 +384,7 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Refuse published tables that the connector does not list; discard unpublished copies."""
+    """Refuse published tables that the connector does not list, and discard unpublished copies."""
     lost = [
         record
         for record in dependent(services, capture)
@@ -409,7 +411,7 @@ def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[s
 def _findings(
     services: Services, capture: CaptureNames, settings: Mapping[str, str]
 ) -> list[SettingFinding]:
-    """Return the connector settings that would lose changes."""
+    """Return the findings about connector settings that would lose changes."""
     return audit(settings, capture, exactly_once=services.config.connect.exactly_once)
 
 
@@ -418,9 +420,10 @@ def _joined(findings: Sequence[SettingFinding]) -> str:
 
 
 def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None:
-    """Remove the connector and the slot of a capture that cannot continue.
+    """Remove the connector and the slot of a capture that has lost changes.
 
-    `prepare` then creates them again. Unpublished copies are discarded.
+    `prepare` then creates them again. Unpublished copies are discarded. A capture that can continue
+    stays as it is.
 
     Raises:
         CaptureError: A published table still depends on the capture's past.
@@ -450,7 +453,7 @@ def dismantle(
     delete_topics: bool = False,
     on_source: bool = True,
 ) -> list[str]:
-    """Remove a capture's connector, slot and publication after its last table was removed.
+    """Remove the connector, slot and publication of a capture whose last table was removed.
 
     Args:
         services: The services of the command.

@@ -34,8 +34,9 @@ _SOURCE_TYPES = {
 _NEEDED_OF_SOURCE = ("ts_ms", "sequence", "txId")
 _NEEDED_OF_BINLOG = ("ts_ms", "file", "pos", "row")
 END_MARK = bytes.fromhex("9ce3570b6ad1f42e")
-"""Bytes that are appended to an Avro body before it is decoded. If the body does not end where its
-schema requires, the decoded mark differs or is too short.
+"""Bytes that are appended to an Avro body before it is decoded.
+
+If the body does not end where its schema requires, the decoded mark differs or is too short.
 """
 
 _SOURCE_TYPE = "__debezium.source.column.type"
@@ -73,7 +74,10 @@ def envelope_name(topic: str) -> str:
 
 
 def _avro_name(name: str, *, also: str) -> str:
-    """Adjust a name as in :func:`field_name`. Characters in ``also`` stay, except at the start."""
+    """Adjust a name as in :func:`field_name`.
+
+    Characters in ``also`` stay, except at the start.
+    """
     adjusted = []
     for position, character in enumerate(name):
         letter = character.isascii() and character.isalpha()
@@ -269,7 +273,10 @@ def _without_unread(kind: Any) -> Any:
 
 
 class _Reader:
-    """Reads the types of one schema. It keeps named types, to which later fields refer by name."""
+    """Reads the types of one schema.
+
+    It keeps named types, to which later fields refer by name.
+    """
 
     def __init__(self) -> None:
         self._named: dict[str, tuple[Any, tuple[DebeziumField, ...]]] = {}

@@ -290,7 +290,9 @@ _REQUIRED = object()
 
 
 class _Facts:
-    """The facts of one object of the catalog. Each fact is taken once; ``rest`` has the others.
+    """The facts of one object of the catalog.
+
+    Each fact is taken once; ``rest`` has the others.
 
     Args:
         facts: The facts by name.

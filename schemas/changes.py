@@ -12,7 +12,10 @@ class Verdict(str, Enum):
     """The effect of a change on the lake, from the lightest to the gravest."""
 
     IGNORE = "ignore"
-    """The lake does not change. A message reports the change."""
+    """The lake does not change.
+
+    A message reports the change.
+    """
     EVOLVE = "evolve"
     """The lake's columns follow the change in place."""
     FILL = "fill"

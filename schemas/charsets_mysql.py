@@ -31,8 +31,9 @@ DOUBTFUL: Mapping[str, str] = {
     "tis620": f"{_REPLACED}\u00a0",
     "ujis": f"{_REPLACED}\u2014\uff3c\uff5e",
 }
-"""By character set, the characters of an event that can be another character on the server. They
-are written as the inside of a character class of a regular expression. A text without these
+"""By character set, the characters of an event that can be another character on the server.
+
+They are written as the inside of a character class of a regular expression. A text without these
 characters equals the server's text. A text in a character set that is not listed here cannot be
 taken from events. Either its wrong characters cannot be recognized, or the connector drops a first
 character U+FEFF (in ucs2, utf16 and utf32).

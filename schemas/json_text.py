@@ -43,9 +43,10 @@ _LIKE_CONTROL = r"\\u%"  # in a pattern of LIKE the backslash is itself an escap
 _ESCAPE = r"\\u[0-9A-Fa-f]{4}|\\.|[^\\]+"
 
 _INTEGERS_TO = 1e30
-"""A double that is an integer below this bound is shown with all its digits, as the connector
-prints it. With the fewest digits, the text would depend on the JVM, since Java before 19 prints too
-many digits of some doubles from 1e16 to 1e26.
+"""A double that is an integer below this bound is shown with all its digits.
+
+The connector prints it so. With the fewest digits, the text would depend on the JVM, since Java
+before 19 prints too many digits of some doubles from 1e16 to 1e26.
 """
 _HALF = 2**40
 """Divisor that splits a double below `_INTEGERS_TO` into two integers of 64 bits."""

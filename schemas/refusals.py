@@ -49,7 +49,10 @@ _MYSQL = {
 
 
 def of_postgres(kind: PostgresType) -> str:
-    """Return why a type of PostgreSQL has no rule. Every type without a rule has a reason."""
+    """Return why a type of PostgreSQL has no rule.
+
+    Every type without a rule has a reason.
+    """
     if kind.kind == "d" and kind.base is not None:
         return of_postgres(kind.base)
     if kind.element is not None:
@@ -62,7 +65,10 @@ def of_postgres(kind: PostgresType) -> str:
 
 
 def of_mysql(kind: MysqlType) -> str:
-    """Return why a type of MySQL or MariaDB has no rule. Every type without a rule has a reason."""
+    """Return why a type of MySQL or MariaDB has no rule.
+
+    Every type without a rule has a reason.
+    """
     if kind.charset and kind.name not in _MYSQL:
         return f"the connector does not read character set {kind.charset} as the server does"
     return _MYSQL.get(kind.name, _UNPROVEN)

@@ -43,7 +43,9 @@ class DroppedIndex:
 
 @dataclass
 class StatementEffects:
-    """The total effect of several statements on a table. Names of columns are in lower case.
+    """The total effect of several statements on a table.
+
+    Names of columns are in lower case.
 
     Args:
         count: Number of statements.

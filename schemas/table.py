@@ -77,7 +77,10 @@ class TableId:
 
 
 def quote_name(name: str) -> str:
-    """Return a name for display, quoted as in SQL if necessary. It is not for SQL statements."""
+    """Return a name for display, quoted as in SQL if necessary.
+
+    It is not for SQL statements.
+    """
     plain = name.replace("_", "").replace("$", "")
     if plain.isascii() and plain.isalnum() and not name[0].isdigit() and name == name.lower():
         return name

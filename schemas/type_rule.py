@@ -70,7 +70,9 @@ class TypeRule:
 def without_rule(
     kind: object, why: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """Return the error for a column without a rule. Its remedy names the operator's choices.
+    """Return the error for a column without a rule.
+
+    Its remedy names the operator's choices.
 
     Args:
         kind: The type.
@@ -116,7 +118,10 @@ def unfit_value(column: str) -> str:
 
 
 class SourceType(Protocol):
-    """The type of a source column. ``str()`` of it is the type's name as the source prints it."""
+    """The type of a source column.
+
+    ``str()`` of it is the type's name as the source prints it.
+    """
 
     def rule(
         self,

@@ -65,7 +65,9 @@ class MysqlType:
 
     @classmethod
     def parse(cls, column_type: str, charset: str = "") -> MysqlType:
-        """Parse a type from ``information_schema.COLUMNS``. Every text is accepted as a type.
+        """Parse a type from ``information_schema.COLUMNS``.
+
+        Every text is accepted as a type.
 
         Args:
             column_type: ``COLUMN_TYPE``.
@@ -161,7 +163,10 @@ def _unconverted(lake: str, read_sql: str = COLUMN) -> TypeRule:
 
 
 TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
-"""Text types. The binlog has their values as bytes in the column's character set."""
+"""Text types.
+
+The binlog has their values as bytes in the column's character set.
+"""
 
 CALENDAR = frozenset({"date", "datetime", "timestamp"})
 """Types whose values can be dates that no calendar has."""

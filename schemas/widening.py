@@ -53,7 +53,9 @@ _WHOLE = frozenset(
 
 
 def keeps_rows(old: str, new: str) -> bool:
-    """Whether MODIFY from one type to another keeps all values. Both have the same lake type.
+    """Whether MODIFY from one type to another keeps all values.
+
+    Both have the same lake type.
 
     The answer holds for every sql_mode of the session. In a mode that is not strict, the server
     cuts off the part of a value that does not fit.
@@ -143,8 +145,10 @@ WIDER_IN_PLACE = frozenset(
         ("decimal unsigned", "decimal"),
     }
 )
-"""Pairs of types of MySQL and MariaDB, without modifiers. A change from the first type to the
-second keeps the values of all rows, for any sql_mode of the session.
+"""Pairs of types of MySQL and MariaDB, without modifiers.
+
+A change from the first type to the second keeps the values of all rows, for any sql_mode of the
+session.
 """
 
 

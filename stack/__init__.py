@@ -1,1 +1,1 @@
-"""Real databases, Kafka and Connect on one machine, for the demo, tests and benchmarks."""
+"""Runs real databases, Kafka and Connect on one machine, for the demo, tests and benchmarks."""

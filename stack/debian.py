@@ -2,7 +2,7 @@
 
 APT itself finds, fetches and authenticates the packages, with the mirrors and keys of this
 machine's configuration. Its lists and downloads are in a temporary folder of the cache. So the
-system's lists stay unchanged, and they may be old or empty.
+system's own lists stay unchanged, and can even be old or empty.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ class Package:
 
     Args:
         name: The package's name.
-        suite: A suite of Debian in place of those that this machine is configured for. All
-            dependencies are then fetched from this suite, including the C library and its loader.
-            With None, the package is fetched from the configured suites, without dependencies that
-            are installed already.
-        version: The only version that is accepted; None accepts the version of the suite.
-        sha256: Checksum of the package's file by architecture, if only one file is accepted.
-        also: Packages to fetch in addition.
-        without: Prefixes of the names of dependencies that the program does not need.
+        suite: The suite of Debian from which the package and all of its dependencies are fetched,
+            including the C library and its loader. If None, the package is fetched from the suites
+            of this machine's configuration, without the dependencies that are installed already.
+        version: The only accepted version; None accepts the suite's version.
+        sha256: By architecture, the checksum of the only accepted file of the package; empty to
+            accept every file.
+        also: Further packages to fetch.
+        without: Prefixes of the names of dependencies that are not fetched, since the program does
+            not need them.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Package:
 
 
 def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
-    """Return the cache's folder of the newest acceptable version; None if there is none."""
+    """Return the folder of the newest accepted version in the cache; None if there is none."""
     # A version of Debian's begins with a digit; a suite's name does not.
     folders = [
         folder
@@ -61,12 +62,12 @@ def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
 
 
 def unpack(package: Package, *, cache: Path | None = None, report: Report | None = None) -> Path:
-    """Return the folder of the unpacked package; fetch it and its dependencies on the first call.
+    """Return the folder of the unpacked package, which is fetched if the cache lacks it.
 
     Args:
         package: The package.
         cache: Cache folder; by default the cache of ``cdc.runtime.jars``.
-        report: Takes lines of progress.
+        report: Receives lines of progress.
 
     Raises:
         UnavailableError: This machine has no APT, or its mirror lacks the accepted version.
@@ -88,6 +89,7 @@ def unpack(package: Package, *, cache: Path | None = None, report: Report | None
 
 
 def _fetch(package: Package, staging: Path, folder: Path, report: Report) -> Path:
+    """Fetch, verify and unpack a package and its dependencies; return their new folder."""
     report(f"fetching Debian's package {package.name}")
     apt = _Apt(staging / "apt", package)
     apt.update()
@@ -123,7 +125,7 @@ def _fetch(package: Package, staging: Path, folder: Path, report: Report) -> Pat
 
 
 class _Apt:
-    """APT with this machine's configuration, but with its own lists and downloads.
+    """Runs APT with this machine's configuration, but with separate lists and downloads.
 
     Args:
         folder: Holds the lists and downloads.
@@ -159,7 +161,7 @@ class _Apt:
         self._apt("update", limit_s=_UPDATE_LIMIT_S)
 
     def narrow_to(self, suite: str) -> None:
-        """Replace the configured suites by another suite of the same mirror, and fetch its list."""
+        """Use another suite of the configured mirror in place of the configured suites."""
         targets = self._apt(
             "indextargets",
             "--format",
@@ -190,7 +192,7 @@ class _Apt:
         self._config.write_text("\n".join(lines) + "\n", "utf-8")
 
     def candidate(self) -> str | None:
-        """Return the version that would be fetched; None if the suites lack the package."""
+        """Return the package's version in the suites; None if they lack the package."""
         answer = _run(
             ["apt-cache", f"--config-file={self._config}", "policy", self._package.name], 60
         )
@@ -251,12 +253,12 @@ def _folder(cache: Path | None) -> Path:
 
 
 def _prefix(package: Package) -> str:
-    """Return the beginning of the names of a package's folders, before the version."""
+    """Return the part of the names of a package's folders that comes before the version."""
     return "_".join(filter(None, (package.name, package.suite)))
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts 10.11.9 before 10.11.19."""
+    """Return a sort key for versions, by which 10.11.9 comes before 10.11.19."""
     return [(int(number or 0), text) for number, text in re.findall(r"(\d*)(\D*)", name)]
 
 

@@ -6,15 +6,15 @@ from schemas.errors import TributaryError
 
 
 class StackError(TributaryError):
-    """The local stack cannot do what a command requests."""
+    """The local stack cannot do what a command has requested."""
 
 
 class ServerDiedError(StackError):
-    """A server ended by itself or did not become ready; the message has the end of its log."""
+    """A server ended by itself or did not become ready; the message has its last log lines."""
 
 
 class UnavailableError(StackError):
-    """This machine lacks a server and cannot fetch it; stacks without this server still work.
+    """This machine lacks a server program and cannot fetch it; stacks without it still work.
 
     Args:
         message: The reason why the server is not available.

@@ -31,7 +31,7 @@ class JavaServer:
     Args:
         folder: Working directory, which also holds configuration and data.
         port: Port that the server listens on.
-        software: Finds the fetched software.
+        software: Returns the software, and fetches it if the cache lacks it.
     """
 
     name = ""
@@ -51,7 +51,7 @@ class JavaServer:
         return (str(java.executable), *java.options, *_LOGGING, *arguments)
 
     def _answers(self, path: str, login: tuple[str, str] | None = None) -> str | None:
-        """Return the reason why a request for this path fails; None if it succeeds."""
+        """Return why a GET of this path fails; None if it succeeds."""
         try:
             answer = httpx.get(f"http://{HOST}:{self.port}{path}", auth=login, timeout=_PROBE_S)
         except httpx.HTTPError as error:
@@ -66,7 +66,7 @@ class Kafka(JavaServer):
         folder: Working directory.
         port: Port for clients.
         controller_port: Port of the controller.
-        software: Finds the fetched software.
+        software: Returns the software, and fetches it if the cache lacks it.
     """
 
     name = "kafka"
@@ -83,7 +83,7 @@ class Kafka(JavaServer):
         return self.folder / "server.properties"
 
     def prepare(self) -> None:
-        """Write the configuration and the identity of a new node."""
+        """Write the configuration, and format the storage of a new node."""
         private_folder(self.folder)
         data = self.folder / "data"
         properties = kafka_properties(self.port, self._controller_port, data)
@@ -117,7 +117,7 @@ class Kafka(JavaServer):
 
     def unhealthy(self) -> str | None:
         """The reason why the server is not ready; None when it is ready."""
-        # No logging: while the node starts, every probe would log a refused connection.
+        # Without logging, since every probe would log a refused connection while the node starts.
         client = AdminClient({"bootstrap.servers": f"{HOST}:{self.port}", "log_level": 0})
         try:
             brokers = client.list_topics(timeout=_PROBE_S).brokers
@@ -164,15 +164,17 @@ class Registry(JavaServer):
 class Connect(JavaServer):
     """A Kafka Connect worker with Debezium, the Avro converter and exactly-once sources.
 
-    Its REST interface requires a login. A client can send a configuration for validation, and the
-    answer shows the values that the configuration providers read, which may be secrets.
+    Its REST interface requires a login. Without it, anyone could send a configuration for
+    validation. The answer shows the values that the configuration providers read, and these can be
+    secrets.
 
     Args:
         folder: Working directory.
         port: Port of the REST interface.
         kafka_port: Kafka's port.
-        passwords: Their folder is the only folder that the configuration providers may read.
-        software: Finds the fetched software.
+        passwords: The passwords. Their folder is the only folder that the configuration providers
+            may read.
+        software: Returns the software, and fetches it if the cache lacks it.
     """
 
     name = "connect"
@@ -222,7 +224,7 @@ class Connect(JavaServer):
 
 
 def kafka_properties(port: int, controller_port: int, data: Path) -> dict[str, str]:
-    """Return the settings of a single node, whose internal topics have one copy each."""
+    """Return Kafka's settings for a single node, whose internal topics have one replica."""
     one_copy = (
         "offsets.topic.replication.factor",
         "transaction.state.log.replication.factor",
@@ -252,7 +254,7 @@ def kafka_properties(port: int, controller_port: int, data: Path) -> dict[str, s
 def connect_properties(
     port: int, kafka_port: int, secrets: Path, plugins: tuple[Path, ...]
 ) -> dict[str, str]:
-    """Return the settings of a single worker in Connect's distributed mode."""
+    """Return Connect's settings for a single worker in distributed mode."""
     topics = {f"{kind}.storage.topic": f"connect-{kind}" for kind in ("config", "offset", "status")}
     providers = {"env": "EnvVar", "file": "File", "directory": "Directory"}
     classes = {
@@ -291,7 +293,7 @@ def connect_properties(
 
 _BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
 _LOGIN_FILE = "login.conf"
-# The worker's folder may have any name, so files in it are named relative to it.
+# The worker's folder can have any name, so files in it are named relative to it.
 LOGIN_MODULE = f"""\
 KafkaConnect {{
   {_BASIC_AUTH}.PropertyFileLoginModule required file="users.properties";

@@ -1,4 +1,4 @@
-"""The servers of a stack, and the record of them in its folder."""
+"""The servers of a stack, and the file in the stack's folder that records them."""
 
 from __future__ import annotations
 
@@ -22,36 +22,37 @@ from stack.trino_software import TrinoSoftware
 from stack.unprivileged import database_user
 
 KINDS = (POSTGRES, MYSQL, MARIADB)
-"""Kinds of source that a stack may have, in the order of ``status``."""
+"""The kinds of source that a stack can have, in the order in which ``status`` shows them."""
 PAIRS = {
     POSTGRES: ("primary", "replica"),
     **{kind: (kind, f"{kind}_replica") for kind in (MYSQL, MARIADB)},
 }
-"""Names of the primary and the replica of each kind."""
+"""By kind of source, the names of the primary and the replica."""
 SHARED = ("kafka", "kafka_controller", "registry", "connect")
-"""The ports that every stack has besides those of its databases."""
+"""The names of the ports that every stack has besides those of its databases."""
 METASTORE = "metastore"
 S3 = "s3"
 TRINO = "trino"
 OPTIONAL = (METASTORE, S3, TRINO)
-"""Servers that a stack has only on request."""
+"""The servers that a stack has if they are requested."""
 NEEDED = {TRINO: (METASTORE,)}
-"""By optional server, the other optional servers that it needs."""
+"""By optional server, the optional servers that it needs."""
 SECRETS = "secrets"
 """Folder of the passwords, inside the stack's folder."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """The record in a stack's folder, ``stack.json``.
+    """The record of a stack's servers, in the file ``stack.json`` of its folder.
 
-    The record names the programs that wrote the data, since other versions cannot read the data.
+    The record names the programs that wrote the databases' data, since other versions cannot read
+    this data.
 
     Args:
         ports: Port of each server by name, and the port of Kafka's controller.
         binaries: The PostgreSQL that wrote the data; None if the stack has no PostgreSQL.
-        installations: The MySQL and the MariaDB that wrote the data, by kind, if the stack has
-            them.
+        installations: By kind, the MySQL and the MariaDB that wrote the data, as far as the stack
+            has them.
     """
 
     ports: dict[str, int]
@@ -69,12 +70,12 @@ class Record:
 
     @staticmethod
     def file(folder: Path) -> Path:
-        """The file of the record in a stack's folder."""
+        """Return the path of the record in a stack's folder."""
         return folder / "stack.json"
 
     @classmethod
     def read(cls, folder: Path) -> Record:
-        """Read the record of a stack's folder.
+        """Read the record in a stack's folder.
 
         Raises:
             StackError: There is no stack in the folder.
@@ -94,7 +95,7 @@ class Record:
         )
 
     def write(self, folder: Path) -> None:
-        """Write the record of a stack's folder."""
+        """Write the record into a stack's folder."""
         document: dict[str, object] = {"ports": self.ports}
         if self.binaries is not None:
             document[POSTGRES] = {
@@ -127,12 +128,12 @@ class Layout:
 
     @property
     def optional(self) -> tuple[Metastore | ObjectStore | Trino, ...]:
-        """The servers of this stack that were added on request, apart from the databases."""
+        """The servers of `OPTIONAL` that this stack has."""
         return tuple(one for one in (self.metastore, self.s3, self.trino) if one is not None)
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """All servers, in the order of ``status``."""
+        """All servers, in the order in which ``status`` shows them."""
         sources = [server for pair in self.pairs for server in (pair.primary, pair.replica)]
         return (*sources, self.kafka, self.registry, self.connect, *self.optional)
 
@@ -148,8 +149,9 @@ def layout(
     Args:
         folder: The stack's folder.
         record: The record in the folder.
-        software: Finds the fetched software. It is called only for the start of a Java server.
-        trino_software: Finds Trino's software. It is called only for the start of Trino.
+        software: Returns the software of the Java servers. It is called when such a server is
+            started.
+        trino_software: Returns Trino's software. It is called when Trino is started.
     """
     ports = record.ports
     passwords = Passwords(folder / SECRETS)

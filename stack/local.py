@@ -1,4 +1,4 @@
-"""The whole stack, with all of its servers in one folder."""
+"""Starts, stops and describes a whole stack, whose data is in one folder."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ _LOCK_LIMIT_S = 600.0
 class LocalStack:
     """Databases with replicas, Kafka, Connect and a registry, in one folder.
 
-    As a context manager, it starts the stack and always stops it.
+    As a context manager, it starts the stack before its block and always stops it afterwards.
 
     Args:
         folder: Holds all data, logs and secrets.
         cache: Cache of downloads; by default the cache of ``cdc.runtime.jars``.
-        report: Receives lines of progress, if a method gets no receiver of its own.
+        report: Receives lines of progress, except from methods that get a receiver of their own.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class LocalStack:
             report: Receives lines of progress.
             sources: Kinds of source to add, of ``KINDS``. By default, none is added, and a new
                 stack gets PostgreSQL.
-            optional: Servers of ``OPTIONAL`` to add. The servers that they need are added, too, and
-                every later start includes all of them.
+            optional: Servers of ``OPTIONAL`` to add, together with the servers that they need.
+                Every later start includes all of them.
 
         Returns:
-            The status of every server.
+            The status of each server.
 
         Raises:
             ServerDiedError: A server ended or did not become ready. The message has the end of its
@@ -124,8 +124,8 @@ class LocalStack:
             if before and fine and not lacking and len(kinds) == len(had):
                 report(f"the stack in {self.folder} is already up")
                 return before
-            # This comes first: a machine without Java, a network or such a database then fails
-            # before anything is created.
+            # Done first, so that a machine without Java, a network or such a database fails before
+            # anything is created.
             fetch_software(kinds, self._cache, report)
             if TRINO in lacking:
                 fetch_trino(self._cache, report)
@@ -165,7 +165,7 @@ class LocalStack:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def status(self) -> list[ServerStatus]:
-        """Return every server's status; empty if there is no stack in the folder."""
+        """Return the status of each server; empty if there is no stack in the folder."""
         if not self._exists():
             return []
         servers = self._layout().servers
@@ -173,7 +173,7 @@ class LocalStack:
             return list(pool.map(lambda server: status_of(server, self._process(server)), servers))
 
     def env(self) -> dict[str, str]:
-        """Return the variables of ``stack env``; no value contains a password."""
+        """Return the environment variables of ``stack env``; no value contains a password."""
         return self.addresses().env()
 
     def addresses(self, database: str = DATABASE) -> Addresses:
@@ -202,7 +202,7 @@ class LocalStack:
             source: Name of the source.
             database: The database that is captured.
             folder: Folder of the lake and the state; by default the stack's folder.
-            kinds: Kinds of source to write into the file; by default all that the stack has.
+            kinds: Kinds of source to include; by default all that the stack has.
         """
         addresses = self.addresses(database)
         wanted = tuple(kind for kind in addresses.kinds if kind in kinds)
@@ -232,12 +232,12 @@ class LocalStack:
         return RunningServer(servers[name], self._process(servers[name]))
 
     def psql(self, sql: str, *, database: str = DATABASE, replica: bool = False) -> str:
-        """Run SQL as PostgreSQL's superuser, for work that the product's roles may not do.
+        """Run SQL as PostgreSQL's superuser, for work for which the product's roles lack rights.
 
         Args:
             sql: The statements.
             database: The database to run them in.
-            replica: Run them on the replica.
+            replica: Whether to run them on the replica and not on the primary.
 
         Returns:
             The output of psql, one row a line, columns separated by ``|``.
@@ -250,13 +250,13 @@ class LocalStack:
     def mysql(
         self, kind: str, *statements: str, database: str | None = None, replica: bool = False
     ) -> list[Row]:
-        """Run statements as MySQL's or MariaDB's superuser, each in a transaction of its own.
+        """Run statements as the superuser of MySQL or MariaDB, each in a transaction of its own.
 
         Args:
             kind: ``mysql`` or ``mariadb``.
             statements: The statements.
             database: The database to run them in.
-            replica: Run them on the replica.
+            replica: Whether to run them on the replica and not on the primary.
 
         Returns:
             The rows of the last statement.
@@ -268,7 +268,11 @@ class LocalStack:
         return server.sql(*statements, database=database)
 
     def write_config(self, path: Path) -> bool:
-        """Write a ready ``tributary.yaml`` unless it exists; return whether it was written."""
+        """Write a ``tributary.yaml`` for this stack unless the file exists.
+
+        Returns:
+            Whether the file was written.
+        """
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(self.config_text())
@@ -277,7 +281,11 @@ class LocalStack:
         return True
 
     def remove_config(self, path: Path) -> bool:
-        """Remove the stack's unedited ``tributary.yaml``; return whether it was removed."""
+        """Remove a ``tributary.yaml`` that the stack wrote and nobody has edited.
+
+        Returns:
+            Whether the file was removed.
+        """
         wrote = self.wrote(path)
         if wrote:
             path.unlink()
@@ -288,7 +296,7 @@ class LocalStack:
         return self._exists() and path.is_file() and path.read_text("utf-8") == self.config_text()
 
     def _start_all(self, report: Report) -> None:
-        """Start every server as early as its dependencies allow, all at the same time."""
+        """Start all servers in parallel, each as early as its dependencies allow."""
         layout = self._layout()
         abort = threading.Event()
 
@@ -351,7 +359,7 @@ class LocalStack:
         installations: Mapping[str, Installation],
         optional: Collection[str],
     ) -> None:
-        """Create what the servers need before a start: folders, ports, logins, and the record."""
+        """Create the folders, ports, logins and the record that servers need before a start."""
         for name in kinds:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         for name in ("run", "logs", SECRETS):
@@ -384,7 +392,7 @@ class LocalStack:
         )
 
     def _held(self, kept: Mapping[str, int]) -> set[int]:
-        """Return the ports on which this stack's own running servers listen."""
+        """Return those of the kept ports on which running servers of this stack listen."""
         if not kept:
             return set()
         held = {s.port for s in self._layout().servers if self._process(s).find() is not None}

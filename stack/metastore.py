@@ -1,4 +1,4 @@
-"""Runs a Hive Metastore, the catalog of table names, from the jars that pyspark has."""
+"""Runs a Hive Metastore, a catalog of table names, from the jars that pyspark contains."""
 
 from __future__ import annotations
 

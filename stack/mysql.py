@@ -1,4 +1,4 @@
-"""MySQL and MariaDB of the stack: a primary and a replica that follows it by GTID."""
+"""MySQL and MariaDB of the stack, each a primary and a replica that follows it by GTID."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 
 
 class MysqlServer:
-    """The common parts of a primary and a replica.
+    """The common parts of a primary and a replica of MySQL or MariaDB.
 
     Args:
         instance: The server.
@@ -132,7 +132,7 @@ class MysqlServer:
 
 
 class MysqlPrimary(MysqlServer):
-    """The server that is captured."""
+    """The primary, whose changes are captured."""
 
     def prepare(self) -> None:
         """Make its data directory if there is none, and write its option file."""
@@ -141,7 +141,7 @@ class MysqlPrimary(MysqlServer):
         self.data.configure({})
 
     def initialise(self) -> None:
-        """Create roles and database on a new server."""
+        """Create the roles and the database on a new server."""
         if not self.data.unfinished:
             return
         passwords = {role: self._passwords.get(role) for role in ROLES}
@@ -150,10 +150,10 @@ class MysqlPrimary(MysqlServer):
 
 
 class MysqlReplica(MysqlServer):
-    """A replica: it has every transaction of the primary, under the primary's GTIDs."""
+    """A replica, which executes every transaction of the primary under the primary's GTID."""
 
     joining = False
-    """Whether the replica still has no primary, so that it cannot replicate."""
+    """Whether the replica is being created and does not follow a primary yet."""
 
     def prepare(self) -> None:
         """Make its data directory if there is none, and write its option file."""
@@ -165,7 +165,7 @@ class MysqlReplica(MysqlServer):
             self.data.configure(REPLICA_SETTINGS[self._kind])
 
     def follow(self, primary: MysqlPrimary) -> None:
-        """Make the replica follow the primary, unless it does so already."""
+        """Let the replica follow the primary, unless it does so already."""
         if not self.data.unfinished and self._state().get("port") == str(primary.port):
             return
         password = self._passwords.get(REPLICATOR)
@@ -193,7 +193,7 @@ class MysqlReplica(MysqlServer):
         self.data.finish()
 
     def unhealthy(self) -> str | None:
-        """The reason why the server is not ready; None when it answers and replicates."""
+        """Return why the server is not ready; None if it answers and replicates."""
         if (problem := super().unhealthy()) or self.joining or self.data.unfinished:
             return problem
         try:
@@ -226,7 +226,7 @@ class MysqlReplica(MysqlServer):
 
 
 class MysqlPair:
-    """A primary with its replica.
+    """A primary of MySQL or MariaDB with its replica.
 
     Args:
         folder: Holds both data directories.

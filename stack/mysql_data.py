@@ -1,4 +1,4 @@
-"""Creates the data directory of a MySQL or MariaDB server, its option file and first statements."""
+"""Creates the data directory, the option file and the first statements of a MySQL or MariaDB."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class Instance:
-    """The facts of one server of a stack.
+    """One MySQL or MariaDB server of a stack.
 
     Args:
         name: The server's name in the stack.
         folder: The server's data directory.
         port: Port that the server listens on.
-        server_id: The server's number among the servers that replicate from each other.
+        server_id: The server's ``server_id``, which is unique among servers that replicate.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Instance:
 
 
 class DataDirectory:
-    """The data directory of one server.
+    """The data directory of one server, with the files beside it.
 
     Args:
         instance: The server.
@@ -73,7 +73,10 @@ class DataDirectory:
         self._user.own(self.first)
 
     def _first_statements(self) -> str:
-        """Statements that leave one superuser, who logs in over TCP. They are not replicated."""
+        """Return statements that leave one superuser, who can log in over TCP.
+
+        The statements are not replicated.
+        """
         superuser, password = f"'{SUPERUSER}'@'{HOST}'", self._passwords.get(SUPERUSER)
         if self._kind == MYSQL:
             only = [f"RENAME USER '{SUPERUSER}'@'localhost' TO {superuser}"]
@@ -85,7 +88,7 @@ class DataDirectory:
         return "".join(f"{line};\n" for line in lines)
 
     def _maker(self) -> list[str]:
-        """Return the command that makes the data directory."""
+        """Return the command that creates the data directory."""
         places = [f"--{name}={path}" for name, path in self._installation.places.items()]
         if self._kind == MYSQL:
             return [
@@ -136,7 +139,7 @@ class DataDirectory:
         """Write the option file.
 
         Args:
-            extra: Settings in addition to those of every server.
+            extra: Further settings, besides those that every server has.
         """
         settings = {
             "bind_address": HOST,
@@ -158,22 +161,28 @@ class DataDirectory:
 
     @property
     def options(self) -> Path:
-        """The server's option file, outside the data directory, which must be empty at first."""
+        """The server's option file.
+
+        It is not in the data directory, which must be empty first.
+        """
         return self.folder.parent / f"{self.folder.name}.cnf"
 
     @property
     def first(self) -> Path:
-        """The file with the statements of the server's first start, which run before any login."""
+        """The file with statements that the server executes first, before any login."""
         return self.folder.parent / f"{self.folder.name}.first.sql"
 
     @property
     def _done(self) -> Path:
-        """The file that marks a complete server. A server without this file is created again."""
+        """The file that marks a complete server.
+
+        A server without this file is created again.
+        """
         return self.folder.parent / f"{self.folder.name}.initialised"
 
     @property
     def unfinished(self) -> bool:
-        """Whether the server is not completely created, so that the next start creates it again."""
+        """Whether the server is incomplete, so that the next start creates it again."""
         return not self._done.exists()
 
     def finish(self) -> None:
@@ -183,6 +192,6 @@ class DataDirectory:
 
 
 def _quoted(value: str) -> str:
-    """Quote a value of an option file, since a path may contain the start of a comment."""
+    """Quote a value of an option file, since a path can contain the start of a comment."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"' if value else ""

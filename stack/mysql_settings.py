@@ -1,4 +1,4 @@
-"""The set-up of MySQL and MariaDB in the stack: settings, roles and logins, as plain values."""
+"""The settings, roles and logins of MySQL and MariaDB in the stack, as plain values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTINGS: Mapping[str, str] = {
     "innodb_flush_log_at_trx_commit": "2",
     "sync_binlog": "0",
 }
-"""The settings of every server, of either kind."""
+"""The settings of every MySQL and MariaDB server."""
 
 SETTINGS_BY_KIND: Mapping[str, Mapping[str, str]] = {
     MYSQL: {
@@ -47,14 +47,15 @@ REPLICA_SETTINGS: Mapping[str, Mapping[str, str]] = {
     MYSQL: {"super_read_only": "ON"},
     MARIADB: {"read_only": "ON"},
 }
-"""The additional settings of a replica. No client can write there."""
+"""The additional settings of a replica, which let no client write."""
 
 
 def roles_sql(kind: str, host: str) -> list[str]:
-    """Return the statements that create the database and the roles with their documented rights.
+    """Return the statements that create the database, and the roles with the documented rights.
 
-    The statements have placeholders for the passwords. ``admin`` creates the tables in the schema
-    ``tributary``, so it also grants the rights on them that capture, snapshot and marker need.
+    The statements have placeholders for the passwords, as ``{tributary_admin}``. ``admin`` creates
+    the tables in the schema ``tributary`` later, so it also grants the rights on them that capture,
+    snapshot and marker need.
 
     Args:
         kind: ``mysql`` or ``mariadb``.
@@ -79,11 +80,11 @@ def roles_sql(kind: str, host: str) -> list[str]:
 
 
 def write_option_file(kind: str, ports: Mapping[str, int], passwords: Passwords) -> None:
-    """Write an option file for clients, beside the passwords.
+    """Write an option file for clients into the folder of the passwords.
 
-    ``[client]`` is admin on the primary, and ``[client_replica]`` reads the replica. With the file,
-    `mysql --defaults-extra-file=FILE`, and for the replica `--defaults-group-suffix=_replica`,
-    logs in without a password on the command line.
+    ``[client]`` logs in to the primary as admin, and ``[client_replica]`` to the replica as
+    snapshot. With `mysql --defaults-extra-file=FILE`, no password is needed on the command line.
+    For the replica, add `--defaults-group-suffix=_replica`.
 
     Args:
         kind: ``mysql`` or ``mariadb``.

@@ -1,7 +1,8 @@
-"""Finds MySQL and MariaDB by a setting, on the PATH, or in Debian's packages.
+"""Finds MySQL and MariaDB by an environment variable, on the PATH, or in Debian's packages.
 
-Debian's stable release has MariaDB. Only Debian's unstable release has MySQL, and the version there
-changes. If the tested version is no longer there, the stack reports that MySQL is not available.
+Debian's stable release has MariaDB. MySQL is in Debian's unstable release alone, where its version
+changes. If the tested version is no longer there, the stack raises an error that MySQL is not
+available.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ PRODUCTS = {
         Package("mariadb-server-core", also=("mariadb-client-core",)),
     ),
 }
-"""The products by kind, with the kinds as in `stack up --source`."""
+"""The products by kind of source, as in `stack up --source`."""
 
 
 @dataclass(frozen=True)
 class Installation:
-    """A MySQL or MariaDB.
+    """A MySQL or MariaDB on this machine, either installed or unpacked in the cache.
 
     Args:
         kind: A key of ``PRODUCTS``.
@@ -93,7 +94,7 @@ class Installation:
 
     @property
     def title(self) -> str:
-        """Name and version."""
+        """The product's name and version, for messages."""
         return f"{PRODUCTS[self.kind].title} {self.version}"
 
     @property
@@ -112,7 +113,7 @@ class Installation:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables that unpacked programs need, if any."""
+        """The environment variables that an unpacked program needs; empty if it needs none."""
         # With a C library in that folder, other programs could not be loaded any more.
         if self.root is None or self._loader is not None:
             return {}
@@ -120,7 +121,7 @@ class Installation:
 
     @property
     def places(self) -> dict[str, Path]:
-        """Settings that name the unpacked folders; empty if the product is installed."""
+        """The server's settings for the unpacked folders; empty if the product is installed."""
         if self.root is None:
             return {}
         share = self.root / "usr" / "share" / "mysql"
@@ -151,7 +152,8 @@ def find_installation(
 
     Raises:
         UnavailableError: This machine lacks the product, and it cannot be fetched.
-        StackError: The setting names another program, or the fetched files are wrong.
+        StackError: The environment variable names an unusable program, or the fetched files are
+            unusable.
     """
     product = PRODUCTS[kind]
     if named := os.environ.get(product.variable):
@@ -190,6 +192,7 @@ def find_installation(
 
 
 def _installed(product: Product) -> Iterator[Path]:
+    """Yield the server programs of a product on the PATH and in Debian's folders."""
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
     for name in product.programs:
         if found := shutil.which(name, path=path):
@@ -222,7 +225,7 @@ def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation 
 
 
 def _libraries(root: Path) -> Path:
-    """The folder of the shared libraries, which is named after the machine's architecture."""
+    """Return the folder of unpacked shared libraries, whose name has the architecture."""
     return next((root / "usr" / "lib").glob("*-linux-gnu*"), root / "usr" / "lib")
 
 

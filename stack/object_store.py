@@ -1,4 +1,4 @@
-"""Runs moto's server, which has the interface of S3, as a process."""
+"""Runs moto's S3-compatible server as a process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from stack.secrets import private_folder
 BUCKET = "tributary"
 """The bucket of the stack's lake."""
 ACCESS_KEY = "tributary"
-"""The access key for the lake; its secret key is in the stack's folder of secrets."""
+"""The access key for the lake.
+
+Its secret key is in the stack's folder of secrets.
+"""
 
 _PROBE_S = 3.0
 _CREATE_S = 10.0
@@ -68,7 +71,7 @@ class ObjectStore:
         """Create a bucket; an existing bucket stays as it is.
 
         Raises:
-            StackError: The server refuses.
+            StackError: The server refuses, or does not answer.
         """
         try:
             httpx.put(f"{self.endpoint}/{name}", timeout=_CREATE_S).raise_for_status()

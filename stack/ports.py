@@ -1,4 +1,4 @@
-"""Chooses the stack's ports, which stay the same over restarts while they are free."""
+"""Chooses the stack's ports, which stay the same at restarts if they are still free."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from stack.errors import StackError
 
 HOST = "127.0.0.1"
-# Below the range from which systems take ports for outgoing connections: a server that is down
-# for a moment must find its port free again.
+# Below the range from which systems take ports for outgoing connections, since a server that is
+# down for a moment must find its port free again.
 _RANGE = range(15000, 30000)
 _ATTEMPTS = 500
 
@@ -32,12 +32,12 @@ def choose(
     kept: Mapping[str, int] | None = None,
     held: Collection[int] = (),
 ) -> dict[str, int]:
-    """Choose a free port for each name, or the kept one if it is still usable.
+    """Choose a port for each name: its kept port if that is still usable, else a free port.
 
     Args:
         names: The names that need a port.
-        kept: Ports of an earlier run.
-        held: Kept ports on which the stack's own running servers listen.
+        kept: The ports of the stack's earlier start, by name.
+        held: Those of the kept ports on which running servers of the stack listen.
 
     Raises:
         StackError: No free port was found.

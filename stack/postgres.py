@@ -1,4 +1,4 @@
-"""PostgreSQL of the stack: a primary and its physical streaming replica."""
+"""PostgreSQL of the stack: a primary and its physical replica."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ class Binaries:
 
 
 def find_binaries() -> Binaries:
-    """Find the first usable PostgreSQL of ``PATH``, ``pg_config``, the system, and the wheel.
+    """Find the first usable PostgreSQL: by ``PATH``, ``pg_config``, system folders, or a wheel.
 
     Raises:
-        StackError: There is no usable PostgreSQL. The message names the refused ones.
+        StackError: There is no usable PostgreSQL. The message names the unusable ones.
     """
     refused = []
     for folder in _folders():
@@ -126,7 +126,7 @@ def find_binaries() -> Binaries:
 def _folders() -> Iterator[Path]:
     if command := shutil.which("postgres"):
         yield Path(command).resolve().parent
-    # A pg_config on the PATH may be the wrapper of a development package.
+    # A pg_config on the PATH can be the wrapper of a development package.
     if command := shutil.which("pg_config"):
         yield Path(_output([command, "--bindir"]).strip())
     installed = Path("/usr/lib/postgresql").glob("*/bin")
@@ -141,6 +141,7 @@ def _major(name: str) -> int:
 
 
 def _output(command: list[str]) -> str:
+    """Return a command's output; if it fails, a text that reads as version 0."""
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             command, capture_output=True, text=True, timeout=60, check=True
@@ -151,11 +152,11 @@ def _output(command: list[str]) -> str:
 
 
 class PostgresServer:
-    """The common parts of a primary and a replica.
+    """The common parts of a primary and a replica of PostgreSQL.
 
     Args:
         data: Data directory.
-        port: Port it listens on.
+        port: Port that the server listens on.
         binaries: The installation.
         user: The user that runs it.
         passwords: Passwords of the roles.
@@ -199,10 +200,11 @@ class PostgresServer:
         return None if answer.returncode == 0 else answer.stdout.strip() or "no answer"
 
     def psql(self, sql: str, *, database: str = "postgres", limit_s: float = _STEP_LIMIT_S) -> str:
-        """Run SQL as the superuser and return the output, one row a line.
+        """Run SQL as the superuser; return the output, one row per line.
 
         Args:
-            sql: Statements. psql reads them from standard input, so they may contain secrets.
+            sql: The statements. They can contain secrets, since psql reads them from standard
+                input.
             database: The database to run them in.
             limit_s: Bound of all statements together, in seconds.
 
@@ -256,12 +258,12 @@ class PostgresServer:
 
 
 class Primary(PostgresServer):
-    """The database that is captured."""
+    """The primary, whose changes are captured."""
 
     name = "primary"
 
     def prepare(self) -> None:
-        """Create the cluster if there is none, and write its configuration."""
+        """Create the database cluster if there is none, and write its configuration."""
         if not self._initialised.exists():
             shutil.rmtree(self.folder, ignore_errors=True)
             password = self.folder.parent / ".initial-password"
@@ -284,7 +286,7 @@ class Primary(PostgresServer):
         self._user.own(access)
 
     def initialise(self) -> None:
-        """Create roles, database and the replica's slot on a new cluster."""
+        """Create the roles, the database and the replica's slot on a new cluster."""
         if self._initialised.exists():
             return
         roles = (REPLICATOR, *ROLES[1:])
@@ -300,7 +302,10 @@ class Primary(PostgresServer):
 
     @property
     def _initialised(self) -> Path:
-        """The file that marks a complete cluster. A cluster without this file is created again."""
+        """The file that marks a complete cluster.
+
+        A cluster without this file is created again.
+        """
         return self.folder.parent / "initialised"
 
 
@@ -310,7 +315,7 @@ class Replica(PostgresServer):
     name = "replica"
 
     def prepare_from(self, primary: Primary) -> None:
-        """Copy the running primary if there is no copy yet, and write the configuration."""
+        """Copy the data of the running primary if there is no copy yet; write the configuration."""
         passfile = self.folder.parent / "replication.pgpass"
         self._passwords.write_pgpass(passfile, (REPLICATOR,), host=HOST)
         self._user.own(passfile)
@@ -335,7 +340,7 @@ class Replica(PostgresServer):
         )
 
     def unhealthy(self) -> str | None:
-        """The reason why the server is not ready; None when it answers and is a standby."""
+        """Return why the server is not ready; None if it answers and is a standby."""
         if problem := super().unhealthy():
             return problem
         try:
@@ -346,7 +351,7 @@ class Replica(PostgresServer):
 
 
 class PostgresPair:
-    """A primary with its replica.
+    """A primary of PostgreSQL with its replica.
 
     Args:
         folder: Holds both data directories.
@@ -383,7 +388,7 @@ class PostgresPair:
         )
 
     def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:
-        """Start the primary, and then the replica that copies it.
+        """Start the primary, and then the replica, which first copies the primary if necessary.
 
         Args:
             ensure: Starts a server unless it runs, and waits until it is ready.

@@ -1,4 +1,4 @@
-"""One server process: started in the background, found again, watched and stopped."""
+"""Starts the process of a server in the background, finds it again, watches and stops it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from cdc.runtime.waiting import wait_while
 from cdc.store.lease_owner import started
 from stack.errors import StackError
 
-# Keeps handles of started servers, so that ended ones are reaped without a ResourceWarning.
+# Handles of the servers that this process has started, so that ended ones are reaped without a
+# ResourceWarning.
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 _KILL_LIMIT_S = 20.0
 
@@ -28,9 +29,10 @@ class Command:
     """The command that starts a server.
 
     Args:
-        argv: Program and arguments. They contain no secret, since every user can read them.
-        folder: Working directory of this server alone. Processes in it belong to the server.
-        environment: Variables in addition to those of this process.
+        argv: Program and arguments. They must contain no secret, since every user can read them.
+        folder: Working directory, which no other server uses. Processes of the program in it belong
+            to this server.
+        environment: Environment variables besides those of this process.
     """
 
     argv: tuple[str, ...]
@@ -39,7 +41,7 @@ class Command:
 
 
 class ServerProcess:
-    """The process of a server, recorded in a file by pid and start time.
+    """The process of a server, whose pid and start time are recorded in a file.
 
     Args:
         name: The server's name.
@@ -57,7 +59,7 @@ class ServerProcess:
         self._record = record
 
     def start(self, command: Command) -> None:
-        """Start the server in a session of its own, so that it outlives this process.
+        """Start the server in a session of its own, so that it continues after this process.
 
         Raises:
             StackError: The program cannot be started.
@@ -89,11 +91,11 @@ class ServerProcess:
 
     @property
     def was_started(self) -> bool:
-        """Whether the server was started and not stopped since; it may have died."""
+        """Whether the server was started and not stopped since, even if it has died."""
         return self._record.exists()
 
     def find(self) -> psutil.Process | None:
-        """Return the recorded process if it lives, else None.
+        """Return the recorded process if it still runs, else None.
 
         A process with the recorded pid but another start time is a different process.
         """
@@ -107,7 +109,7 @@ class ServerProcess:
         return process
 
     def memory_bytes(self) -> int:
-        """Return the resident memory of all processes; shared pages count once per process."""
+        """Return the resident memory of the server's processes; each counts its shared pages."""
         total = 0
         for process in self._family():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -115,7 +117,7 @@ class ServerProcess:
         return total
 
     def stop(self, sign: signal.Signals, limit_s: float) -> None:
-        """Send the server a signal, wait for its end, and kill its processes that remain."""
+        """Send the server a signal, wait for its end, and kill its remaining processes."""
         family = self._family()
         if process := self.find():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -124,15 +126,15 @@ class ServerProcess:
         self._end(family)
 
     def kill(self) -> None:
-        """End the server and its children at once (SIGKILL); without a server, do nothing."""
+        """End the server's processes at once with SIGKILL; do nothing if there are none."""
         self._end(self._family())
 
     def crash(self) -> None:
-        """Kill the server as a crash does; its record stays, so ``status`` reports a death."""
+        """Kill the server as a crash would; its record remains, so ``status`` shows it as dead."""
         self._end(self._family(), forget=False)
 
     def log_tail(self, lines: int = 25) -> str:
-        """The last lines that the server wrote."""
+        """Return the last lines of the server's output."""
         try:
             text = self.log.read_bytes()[-20_000:].decode("utf-8", "replace")
         except FileNotFoundError:
@@ -140,10 +142,10 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def _family(self) -> list[psutil.Process]:
-        """Return the process, its children, and its program's other processes in its folder.
+        """Return the server's process, its children, and others of its program in its folder.
 
-        PostgreSQL's children have sessions of their own and outlive a killed postmaster for a
-        moment, so neither the process group nor the tree contains them all.
+        PostgreSQL's children have sessions of their own, and live a moment longer than a killed
+        postmaster. So neither the process group nor the process tree contains them all.
         """
         found: dict[int, psutil.Process] = {}
         if process := self.find():
@@ -188,7 +190,7 @@ def _has_ended(process: psutil.Process) -> bool:
     if child := _CHILDREN.get(process.pid):
         if child.poll() is None:
             return False
-        # Reaped: from now on the pid may belong to another process.
+        # It is reaped, so from now on the pid can belong to another process.
         _CHILDREN.pop(process.pid, None)
         return True
     try:

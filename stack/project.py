@@ -1,4 +1,4 @@
-"""The addresses of a stack's servers, its shell exports, and a ready ``tributary.yaml``."""
+"""The addresses of a stack's servers, as environment variables and as a ``tributary.yaml``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ state:
 
 @dataclass(frozen=True)
 class Addresses:
-    """The addresses of the servers, and the logins.
+    """The addresses of a stack's servers, and the logins to them.
 
     Args:
         ports: Port of each server by name.
@@ -82,12 +82,12 @@ class Addresses:
 
     @property
     def registry_url(self) -> str:
-        """The schema registry's Confluent-compatible API."""
+        """The URL of the schema registry's Confluent-compatible API."""
         return f"http://{HOST}:{self.ports['registry']}/apis/ccompat/v7"
 
     @property
     def connect_url(self) -> str:
-        """Kafka Connect's REST interface."""
+        """The URL of Kafka Connect's REST interface."""
         return f"http://{HOST}:{self.ports['connect']}"
 
     @property
@@ -97,28 +97,28 @@ class Addresses:
 
     @property
     def metastore_url(self) -> str | None:
-        """The Hive Metastore, when the stack has one."""
+        """The URL of the Hive Metastore; None if the stack has none."""
         port = self.ports.get("metastore")
         return None if port is None else f"thrift://{HOST}:{port}"
 
     @property
     def s3_endpoint(self) -> str | None:
-        """The S3-compatible server, when the stack has one."""
+        """The URL of the S3-compatible server; None if the stack has none."""
         port = self.ports.get("s3")
         return None if port is None else f"http://{HOST}:{port}"
 
     @property
     def trino_url(self) -> str | None:
-        """Trino's HTTP interface, when the stack has one."""
+        """The URL of Trino's HTTP interface; None if the stack has no Trino."""
         port = self.ports.get("trino")
         return None if port is None else f"http://{HOST}:{port}"
 
     def dsn(self, role: str, *, replica: bool = False, database: str | None = None) -> str:
-        """A PostgreSQL URI that names the password's file, not the password.
+        """Return a PostgreSQL URI, which names the file of the password and not the password.
 
         Args:
             role: The role that logs in.
-            replica: Name the replica instead of the primary.
+            replica: Whether the URI names the replica and not the primary.
             database: The database; by default the one that is captured.
         """
         port = self.ports["replica" if replica else "primary"]
@@ -126,7 +126,7 @@ class Addresses:
         return f"postgresql://{role}@{HOST}:{port}/{database or self.database}?passfile={passfile}"
 
     def env(self) -> dict[str, str]:
-        """Variables for shells and tests."""
+        """Return the addresses as environment variables, for shells and tests."""
         values: dict[str, str] = {}
         for kind in self.kinds:
             if kind == POSTGRES:
@@ -155,12 +155,13 @@ class Addresses:
 
 
 def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> str:
-    """Return the text of a ready ``tributary.yaml``.
+    """Return the text of a ``tributary.yaml`` for a stack.
 
     Args:
         addresses: The addresses of the servers.
         folder: Folder of the lake and the state.
-        source: Name of the source. For MySQL and MariaDB, it is the prefix before the kind.
+        source: Name of the PostgreSQL source. The names of the other sources are this name, an
+            underscore, and the kind.
     """
     credentials = "".join(
         f"      {purpose}:\n        user: {role}\n"
@@ -195,7 +196,7 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
 
 
 def _lake(addresses: Addresses, folder: Path) -> str:
-    """The lake's section: on the stack's S3 if it has one, otherwise a folder."""
+    """Return the text of the section ``lake``: the stack's S3 if it has one, otherwise a folder."""
     endpoint = addresses.s3_endpoint
     if endpoint is None:
         return f"  url: {_yaml(str(folder / 'lake'))}"
@@ -210,5 +211,5 @@ def _lake(addresses: Addresses, folder: Path) -> str:
 
 
 def _yaml(text: str) -> str:
-    """A YAML string in double quotes; JSON's strings are a subset of YAML's."""
+    """Return a text as a YAML string in double quotes, which a JSON string always is."""
     return json.dumps(text, ensure_ascii=False)

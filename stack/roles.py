@@ -1,4 +1,4 @@
-"""The logins to the databases of the stack, and the database that is captured."""
+"""The names of the logins to the stack's servers, and of the captured database."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ CAPTURE = "tributary_capture"
 SNAPSHOT = "tributary_snapshot"
 MARKER = "tributary_marker"
 PURPOSES = {"admin": ADMIN, "capture": CAPTURE, "snapshot": SNAPSHOT, "marker": MARKER}
-"""The roles of the product by purpose, with the names of ``credentials``."""
+"""The product's roles by purpose; a purpose is a key of ``credentials`` in the configuration."""
 REPLICATOR = "stack_replicator"
-"""The role for the logins of replicas; not a role of the product."""
+"""The role with which replicas log in to their primaries.
+
+It is no role of the product.
+"""
 CONNECT = "connect"
-"""The user of Kafka Connect's REST interface; not a role of a database."""
+"""The user of Kafka Connect's REST interface.
+
+It is no role of a database.
+"""
 DATABASE = "shop"

@@ -1,4 +1,4 @@
-"""Passwords of the stack: generated once, in files that only their owner can read."""
+"""The passwords of the stack: generated once, in files that no other user can read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PGPASS = "pgpass"
-"""Name of the password file for libpq, beside the passwords."""
+"""Name of the password file for libpq, in the folder of the passwords."""
 
 
 class Passwords:
-    """The passwords of database roles, one file each.
+    """The passwords of the stack's logins, each in a file of its own.
 
     Args:
         folder: The folder of the files.
@@ -22,29 +22,29 @@ class Passwords:
         self.folder = folder
 
     def file(self, role: str) -> Path:
-        """The file that holds the role's password and nothing else."""
+        """Return the path of the file that contains nothing but the role's password."""
         return self.folder / f"{role}.password"
 
     def get(self, role: str) -> str:
-        """Return the role's password; generate it on the first call."""
+        """Return the role's password, which the first call generates."""
         path = self.file(role)
         if not path.exists():
             write_private(path, secrets.token_urlsafe(24))
         return path.read_text("utf-8")
 
     def write_pgpass(self, path: Path, roles: Iterable[str], *, host: str) -> None:
-        """Write a PostgreSQL password file for these roles, on any port and database."""
+        """Write a libpq password file with these roles, for all ports and databases of a host."""
         write_private(path, "".join(f"{host}:*:*:{role}:{self.get(role)}\n" for role in roles))
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder for rows or secrets; only its owner can enter it, even if it existed."""
+    """Create a folder for rows or secrets if it is missing, and close it to other users."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, from the moment of its creation."""
+    """Write a file that no other user can read at any moment."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

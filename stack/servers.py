@@ -1,4 +1,4 @@
-"""The stack's view of a server: started, watched, crashed and stopped."""
+"""Watches, starts, stops and crashes any server of the stack, through one interface."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REPORT_EVERY_S = 10.0
 
 
 class Server(Protocol):
-    """The interface of a server to the stack."""
+    """The interface that each server of the stack has."""
 
     name: str
     program: str
@@ -37,7 +37,7 @@ class Server(Protocol):
 
 
 class Prepared(Server, Protocol):
-    """A server whose files are written before each start."""
+    """A server that needs its files written before each start."""
 
     def prepare(self) -> None:
         """Write the server's files."""
@@ -53,7 +53,8 @@ class ServerStatus:
         pid: The server's process id; None if it does not run.
         memory_bytes: Resident memory of the process and its children.
         state: ``healthy``, ``unhealthy``, ``dead`` (it ended by itself) or ``stopped``.
-        detail: The reason why the server is not healthy, with the end of the log if it died.
+        detail: The reason why the server is not healthy, with its last log lines if it died; empty
+            otherwise.
     """
 
     name: str
@@ -102,11 +103,11 @@ class RunningServer:
         return process.pid if process else None
 
     def kill(self) -> None:
-        """Kill the server as a crash does (SIGKILL)."""
+        """Kill the server with SIGKILL, as a crash would."""
         self._process.crash()
 
     def stop(self) -> None:
-        """Stop the server as an operator does."""
+        """Stop the server as an operator would."""
         self._process.stop(self._server.stop_signal, self._server.stop_limit_s)
 
     def start(self) -> None:
@@ -116,12 +117,12 @@ class RunningServer:
         wait_ready(self._server, self._process)
 
     def restart(self) -> None:
-        """Stop the server as an operator does, start it, and wait until it is ready."""
+        """Stop the server as an operator would, start it, and wait until it is ready."""
         self.stop()
         self.start()
 
     def log_tail(self, lines: int = 25) -> str:
-        """The last lines that the server wrote."""
+        """Return the last lines of the server's output."""
         return self._process.log_tail(lines)
 
 
@@ -137,11 +138,11 @@ def wait_ready(
         server: The server.
         process: Its process.
         report: Receives lines of progress.
-        abort: Ends the wait early when it is set, since another server failed.
+        abort: Ends the wait early if it is set, which happens if another server fails.
 
     Raises:
-        ServerDiedError: The server ended or was not ready in time. The message has the end of its
-            log.
+        ServerDiedError: The server ended or was not ready in time. The message has its last log
+            lines.
         StackError: The wait ended early.
     """
     started = reported = time.monotonic()

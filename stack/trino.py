@@ -1,4 +1,4 @@
-"""A Trino server: a query engine that finds tables by their names in the stack's metastore."""
+"""Runs Trino, a query engine that finds tables by their names in the stack's Hive Metastore."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from stack.secrets import private_folder
 from stack.trino_software import TrinoSoftware
 
 CATALOG = "hudi"
-"""The catalog that reads Hudi tables."""
+"""Name of Trino's catalog that reads Hudi tables."""
 REDIRECTING_CATALOG = "hive"
-"""The catalog of the metastore's other tables; it redirects queries of Hudi tables."""
+"""Name of Trino's catalog for other tables; it redirects queries of Hudi tables to `CATALOG`."""
 _PROBE_S = 3.0
 
 
@@ -27,7 +27,7 @@ class Trino:
         folder: Working directory, which also holds the configuration.
         port: Port of the HTTP interface.
         metastore_port: The metastore's port.
-        software: Finds the fetched software.
+        software: Returns the software, and fetches it if the cache lacks it.
     """
 
     name = "trino"
@@ -83,7 +83,7 @@ class Trino:
 
 
 def server_properties(port: int, plugins: Path) -> dict[str, str]:
-    """Configuration of a single node that only this machine reaches."""
+    """Return Trino's settings for a single node that only this machine can reach."""
     return {
         "node.environment": "tributary",
         "node.bind-ip": HOST,
@@ -100,7 +100,7 @@ def server_properties(port: int, plugins: Path) -> dict[str, str]:
 
 
 def catalog_properties(metastore_port: int) -> dict[str, dict[str, str]]:
-    """Configuration of each catalog by its name."""
+    """Return the settings of each of Trino's catalogs, by the catalog's name."""
     common = {
         "hive.metastore.uri": f"thrift://{HOST}:{metastore_port}",
         # Hadoop's file systems, which the paths of local lakes need.

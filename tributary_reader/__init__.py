@@ -1,7 +1,7 @@
 """Reads published tables from Python into Arrow, without Spark.
 
-``open_table(folder).read()`` returns a table's rows, ``changes(folder, position)`` the rows that
-changed since a position.
+``open_table(folder).read()`` returns the rows of a table. ``changes(folder, position)`` returns the
+rows that have changed since a position.
 """
 
 from tributary_reader.errors import ReadError, WholeTableError

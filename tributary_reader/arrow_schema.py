@@ -1,4 +1,4 @@
-"""The Arrow schema of a table, from the Avro schema in its commits."""
+"""Converts the Avro schema in a table's commits to an Arrow schema."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ HUDI_COLUMNS = (
     "_hoodie_partition_path",
     "_hoodie_file_name",
 )
-"""The columns that Hudi adds to each row; all are strings."""
+"""The columns that Hudi adds to each row.
+
+All of them are strings.
+"""
 
 
 def arrow_schema(avro: str, *, meta: bool) -> pa.Schema:
-    """Return the Arrow schema of an Avro schema.
+    """Return the Arrow schema that corresponds to a table's Avro schema.
 
     Args:
         avro: The Avro schema as JSON.
-        meta: Whether Hudi's own columns come first.
+        meta: Whether to include Hudi's own columns, which then come first.
 
     Raises:
         ReadError: A column has a type that no lake table has.
@@ -39,6 +42,7 @@ def arrow_schema(avro: str, *, meta: bool) -> pa.Schema:
 
 
 def _type(avro: Any) -> pa.DataType:
+    """Return the Arrow type of an Avro type, which can be a union with null."""
     pa = pyarrow_module()
     if isinstance(avro, list):
         (avro,) = (one for one in avro if one != "null")

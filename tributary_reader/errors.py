@@ -6,8 +6,8 @@ from schemas.errors import TributaryError
 
 
 class ReadError(TributaryError):
-    """A lake table that the reader cannot read, or a state of it that no longer exists."""
+    """A lake table that cannot be read, or a state of the table that no longer exists."""
 
 
 class WholeTableError(ReadError):
-    """A position from which changes cannot be read; the reader must read the whole table once."""
+    """A position from which changes cannot be read, so that the whole table must be read once."""

@@ -1,4 +1,4 @@
-"""The data files of a table as of a commit."""
+"""Finds the data files that have a table's rows as of a commit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class DataFile:
         partition: The file's folder below the table, for example ``region=eu``; empty for a table
             without partitions.
         size: Size in bytes.
-        group: Hudi's id of the rows that the file holds; a later version of the file has the same.
+        group: Hudi's id of the file group. Later versions of the file have the same id.
         instant: The commit that wrote the file.
-        rows: Number of rows; None if it is not known without opening the file.
+        rows: Number of rows; None if the number is not known without opening the file.
     """
 
     path: str
@@ -32,7 +32,7 @@ class DataFile:
 
     @classmethod
     def of(cls, base: str, entry: Entry) -> DataFile | None:
-        """Return the data file of a path below a table; None if the path is of another kind."""
+        """Return a listed file below a table as a data file; None if it is another kind of file."""
         partition, _, name = entry.path.rpartition("/")
         stem, dot, suffix = name.rpartition(".")
         parts = stem.rsplit("_", 2)
@@ -45,7 +45,10 @@ class DataFile:
 
 
 def data_files(storage: Storage, path: str) -> list[DataFile]:
-    """Return all Parquet files of a table, even without a commit; read the timeline before them."""
+    """Return all Parquet files of a table, also those that no commit has completed.
+
+    The timeline must be read before this call.
+    """
     found = (DataFile.of(path, entry) for entry in storage.below(path))
     return [one for one in found if one is not None]
 
@@ -56,8 +59,8 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
     Args:
         files: The result of :func:`data_files`.
         timeline: The table's commits, which were read before the files.
-        instant: The instant. The state of it must not be cleaned
-            (:attr:`Timeline.complete_from`).
+        instant: The instant. It must not be before :attr:`Timeline.complete_from`, since older
+            files can be gone.
     """
     replaced = timeline.replaced_upto(instant)
     newest: dict[tuple[str, str], DataFile] = {}
@@ -71,7 +74,7 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
 
 
 def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:
-    """Return the files, with the numbers of rows that the timeline's commits have."""
+    """Return the files with their numbers of rows, as far as the timeline's commits have them."""
     known = set(timeline.instants)
     rows: dict[tuple[str, str], int] = {}
     listed = list(files)

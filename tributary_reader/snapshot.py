@@ -1,4 +1,4 @@
-"""A published table as of now or as of an instant: its files and its rows, without Spark."""
+"""Reads the files and rows of a published table, as of now or an instant, without Spark."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 _ATTEMPT = "attempt="
 _SCHEMA = "schema"
 _TRIES = 3
-"""How often a table is opened. A writer may archive a commit while it is read."""
+"""How often the opening of a table is tried, since a writer can archive a commit meanwhile."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """A table as of one commit.
 
-    Its files stay readable for the table's ``readers_keep``, whatever is committed meanwhile.
+    Its files can be read for as long as the table's setting ``readers_keep``, also after later
+    commits.
 
     Args:
         path: Base path of the generation's Hudi table.
-        instant: The commit: Hudi's instant, ``yyyyMMddHHmmssSSS`` in UTC.
+        instant: Hudi's instant of the commit, ``yyyyMMddHHmmssSSS`` in UTC.
         files: The files that hold the rows.
-        timeline: The commits of the generation when it was opened.
+        timeline: The generation's commits at the time when it was opened.
         storage: The file access.
     """
 
@@ -47,7 +48,7 @@ class Snapshot:
     storage: Storage
 
     def schema(self, *, meta: bool = False) -> pa.Schema:
-        """Return the columns as of the commit.
+        """Return the Arrow schema of the columns as of the commit.
 
         Args:
             meta: Whether Hudi's own columns, ``_hoodie_*``, come first.
@@ -65,9 +66,9 @@ class Snapshot:
         return arrow_schema(avro, meta=meta)
 
     def dataset(self, *, meta: bool = False) -> pd.Dataset:
-        """Return the rows as a dataset, which reads the columns and rows that are asked of it.
+        """Return the rows as a dataset, which reads no other columns and rows than a query needs.
 
-        A column that was added later is NULL in the rows of older files.
+        A column is NULL in the rows of files that are older than the column.
 
         Args:
             meta: Whether Hudi's own columns, ``_hoodie_*``, come first.
@@ -75,7 +76,7 @@ class Snapshot:
         return self.dataset_of(self.files, meta=meta)
 
     def dataset_of(self, files: Sequence[DataFile], *, meta: bool) -> pd.Dataset:
-        """Return the rows of some files, with the columns as of this commit."""
+        """Return the rows of some files as a dataset, with the columns as of this commit."""
         datasets, schema = pyarrow_module("dataset"), self.schema(meta=meta)
         if not files:
             return datasets.dataset(schema.empty_table())
@@ -89,11 +90,12 @@ class Snapshot:
     def read(
         self, columns: Sequence[str] | None = None, *, where: Any = None, meta: bool = False
     ) -> pa.Table:
-        """Return the rows as a table in memory.
+        """Return the rows as an Arrow table in memory.
 
         Args:
             columns: The columns; None for all.
-            where: An expression of ``pyarrow.dataset``, which rows must meet.
+            where: An expression of ``pyarrow.dataset`` that the returned rows meet; None for all
+                rows.
             meta: Whether Hudi's own columns, ``_hoodie_*``, come first.
         """
         chosen = list(columns) if columns is not None else None
@@ -106,14 +108,14 @@ def open_table(
     """Open a published table.
 
     Args:
-        url: The table's folder, which has the pointer ``_current.json``; or the path of one
+        url: The table's folder, which has the pointer ``_current.json``, or the path of one
             generation, as ``tributary path`` prints it.
-        as_of: The time or the instant as of which the table is read; None for now. With the table's
-            folder, the generation that was published then is read.
-        filesystem: A file system of pyarrow that has the folder; None for the local disk.
+        as_of: The time or the instant as of which the table is read; None for now. If ``url`` is
+            the table's folder, the generation that was published at that time is read.
+        filesystem: A pyarrow file system that has the folder; None for the local disk.
 
     Raises:
-        ReadError: There is no such table, or its state as of that time is no longer there.
+        ReadError: There is no such table, or its state as of that time no longer exists.
     """
     return _opened(storage_of(filesystem), url, _instant(as_of))
 
@@ -141,12 +143,13 @@ def read_pointer(storage: Storage, url: str) -> Pointer | None:
 
 
 def table_folder(url: str) -> str:
-    """Return the table's folder of a URL that may be the path of a generation."""
+    """Return the table's folder from its own URL, or from the path of one of its generations."""
     parent, _, name = url.rstrip("/").rpartition("/")
     return parent if name.startswith(_ATTEMPT) else url
 
 
 def _generation(storage: Storage, pointer: Pointer | None, instant: str | None, url: str) -> str:
+    """Return the path of the generation that was published at an instant, None for now."""
     if pointer is None:
         return storage.resolve(url)
     published: tuple[Published, ...] = (pointer.current, *pointer.former)
@@ -157,10 +160,11 @@ def _generation(storage: Storage, pointer: Pointer | None, instant: str | None, 
 
 
 def snapshot(storage: Storage, path: str, instant: str | None = None) -> Snapshot:
-    """Return a generation as of an instant; None for its newest commit.
+    """Return a generation as of an instant, or as of its newest commit.
 
     Raises:
-        ReadError: There is no such table, or its state as of the instant is no longer there.
+        ReadError: There is no such table, its state as of the instant no longer exists, or a
+            completed commit was rolled back.
     """
     timeline = Timeline(storage, path)
     wanted = min(timeline.newest, instant or timeline.newest)
@@ -179,9 +183,9 @@ def snapshot(storage: Storage, path: str, instant: str | None = None) -> Snapsho
 
 
 def published_files(path: str, storage: Storage | None = None) -> list[DataFile]:
-    """Return the files of the newest commit of a generation, with their numbers of rows.
+    """Return the files that have a generation's rows now, with their numbers of rows.
 
-    Neither Spark nor pyarrow is needed. Without pyarrow, the number of rows is None for a file
+    Neither Spark nor pyarrow is needed. But without pyarrow, the number of rows is None for a file
     whose commit is archived.
 
     Args:
@@ -208,7 +212,7 @@ def published_files(path: str, storage: Storage | None = None) -> list[DataFile]
 
 
 def _instant(as_of: datetime | str | None) -> str | None:
-    """Return the instant of a time.
+    """Return Hudi's instant of a time; an instant and None are returned as they are.
 
     Raises:
         ReadError: The time has no zone, or the text is no instant.

@@ -1,4 +1,4 @@
-"""File access of the reader: the local disk, or any file system of Arrow."""
+"""The reader's access to files, on the local disk or on any file system of Arrow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file.
+    """A file in a listing.
 
     Args:
         path: The file's path below the folder that was listed, with ``/``.
@@ -29,10 +29,10 @@ class Entry:
 
 
 class Storage(Protocol):
-    """The file access that the reader needs."""
+    """The access to files that the reader needs."""
 
     def resolve(self, url: str) -> str:
-        """Return the path of a URL on this file system."""
+        """Return the path on this file system that a URL names."""
 
     def text(self, path: str) -> bytes | None:
         """Return the content of a file; None if there is no such file."""
@@ -44,14 +44,14 @@ class Storage(Protocol):
         """Yield all files below a folder; yield nothing if there is no such folder."""
 
     def arrow(self) -> FileSystem:
-        """Return the file system for Arrow."""
+        """Return this file system in the form that Arrow's readers need."""
 
 
 class LocalStorage:
-    """The local disk."""
+    """The access to files on the local disk."""
 
     def resolve(self, url: str) -> str:
-        """Return the absolute path of a ``file:`` URL or of a path."""
+        """Return the absolute path that a ``file:`` URL or a path names."""
         folder = local_folder(url)
         if folder is None:
             raise no_file_system(url)
@@ -83,12 +83,12 @@ class LocalStorage:
                 yield Entry(file.relative_to(folder).as_posix(), size)
 
     def arrow(self) -> FileSystem:
-        """Return Arrow's view of the local disk."""
+        """Return Arrow's file system of the local disk."""
         return pyarrow_module("fs").LocalFileSystem()
 
 
 class ArrowStorage:
-    """A file system of Arrow, for example ``S3FileSystem``.
+    """The access to files on a file system of Arrow, for example ``S3FileSystem``.
 
     Args:
         filesystem: The file system.
@@ -98,7 +98,7 @@ class ArrowStorage:
         self._files = filesystem
 
     def resolve(self, url: str) -> str:
-        """Return the path without a scheme: for an object store, the bucket and the key."""
+        """Return the path of a URL without its scheme; for an object store, bucket and key."""
         _, scheme, rest = url.rpartition("://")
         return (rest if scheme else url.removeprefix("file:")).rstrip("/")
 
@@ -131,7 +131,7 @@ class ArrowStorage:
 
 
 def storage_of(filesystem: FileSystem | None) -> Storage:
-    """Return the storage of a file system of Arrow; of the local disk for None."""
+    """Return the access to a file system of Arrow, or to the local disk if it is None."""
     return LocalStorage() if filesystem is None else ArrowStorage(filesystem)
 
 
@@ -145,7 +145,9 @@ def no_file_system(url: str) -> ReadError:
 
 
 def pyarrow_module(name: str = "") -> Any:
-    """Return pyarrow, or one of its modules. Listing files on the local disk works without it.
+    """Import and return pyarrow, or one of its modules.
+
+    Files on the local disk can be listed without pyarrow.
 
     Raises:
         ReadError: pyarrow is not installed.
@@ -162,7 +164,7 @@ def pyarrow_module(name: str = "") -> Any:
 
 
 def properties(text: bytes) -> Mapping[str, str]:
-    """Return the settings in the text of a properties file."""
+    """Return the settings in a Java properties file, from its content."""
     lines = (line.strip() for line in text.decode("utf-8", "replace").splitlines())
     pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
     return {key.strip(): value.strip() for key, _, value in pairs}

@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Handle a signal: raise an error that ends the command, and bound the time until its end."""
+    """Handle a signal: raise an error that ends the command, and limit the time until its end."""
     end_soon()
     if number == signal.SIGINT:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""``tributary demo``: the whole journey on this machine, in a few minutes."""
+"""``tributary demo``: replicates a small shop on this machine, in a few minutes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from operate.render import Output, Renderer
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the command to the root."""
     app.command()(demo)
 
 

@@ -30,7 +30,7 @@ _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold re
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the root."""
     for command in (check, run, status, verify, pause, resume, retry):
         app.command()(command)
 
@@ -139,7 +139,7 @@ def run(
 
 
 def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
-    """Run once and show the results; return the waiting tables of which no error was shown."""
+    """Run once and show the results; return the waiting tables without an error in the output."""
     results = runs.once()
     if not renderer.json:
         _show_runs(renderer, results)
@@ -192,7 +192,7 @@ def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
 
 
 def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> None:
-    """Show silent captures or expiring topics, each with its remedy; in JSON under ``key``."""
+    """Show silent captures or expiring topics, each with its remedy; ``key`` is their JSON key."""
     if renderer.json:
         renderer.document({key: [one.to_json() for one in found]})
         return

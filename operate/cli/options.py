@@ -1,4 +1,4 @@
-"""The options that every command has, and the output of errors that end a command."""
+"""The options that every command has, and the output of an error that ends a command."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ class Invocation:
 
 
 class Commands(TyperGroup):
-    """The root group, which shows errors with their remedy, and with a traceback under ``-v``."""
+    """The root group.
+
+    It shows errors with their remedy, and with ``-v`` also with a traceback.
+    """
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an error becomes a message and an exit code."""
+        """Run the command; show its error as a message, and end with an exit code."""
         ctx.obj = Invocation()
         try:
             return super().invoke(ctx)
@@ -93,7 +96,7 @@ VerboseOption = Annotated[
 
 
 def configure_logging(verbosity: int) -> None:
-    """Send logs to stderr; 0 shows warnings, 1 also information, 2 and more also debug logs."""
+    """Send log messages to stderr: warnings for 0, also information for 1, debug from 2 on."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Stderr)]:
         root.removeHandler(handler)
@@ -101,12 +104,12 @@ def configure_logging(verbosity: int) -> None:
     level = _LEVELS[min(verbosity, len(_LEVELS) - 1)]
     for package in _PACKAGES:
         logging.getLogger(package).setLevel(level)
-    # stamina logs each repeated try. Only the result is worth a message.
+    # stamina logs each retry. Without -v, only the final result is worth a message.
     logging.getLogger("stamina").setLevel(level if verbosity else logging.ERROR)
 
 
 class _Stderr(logging.Handler):
-    """Writes logs without secrets to the current stderr, which progress bars replace."""
+    """Writes log messages without secrets to ``sys.stderr``, which progress bars replace."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,11 +128,11 @@ def _show(error: TributaryError, invocation: Invocation) -> None:
 
 
 class _InternalError(TributaryError):
-    """A message about an unforeseen error; the error itself is its cause."""
+    """An unforeseen error as a message with a remedy; ``__cause__`` is the original error."""
 
 
 def _unexpected(error: Exception) -> _InternalError:
-    """Return a message about an unforeseen error, without secrets."""
+    """Return an unforeseen error as a message with a remedy, without secrets."""
     text = redact(str(error)).strip().splitlines()
     found = _InternalError(
         f"unexpected {type(error).__name__}: {text[0] if text else 'no message'}",

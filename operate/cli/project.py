@@ -1,4 +1,4 @@
-"""``init``, ``config`` and ``package``: write a configuration, its schema, and an archive."""
+"""``init``, ``config`` and ``package``: write a configuration, its schema, or an archive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ config_app = typer.Typer(
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the root."""
     app.command()(init)
     app.command()(package)
     app.add_typer(config_app)

@@ -46,7 +46,7 @@ _STYLES = {Verdict.BOOTSTRAP: "bold red", Verdict.FILL: "yellow"}
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the root."""
     app.add_typer(schema_app)
 
 

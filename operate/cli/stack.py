@@ -168,7 +168,7 @@ def env(
 
 
 def _stack(folder: Path) -> LocalStack:
-    # Imported here, since the packages that run servers may not be installed.
+    # Imported here, since the packages that run servers are an extra that can be missing.
     from stack.local import LocalStack
 
     return LocalStack(folder)

@@ -1,4 +1,4 @@
-"""The output of `status` for a person."""
+"""Shows the result of `status` as text."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ TablesArgument = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands to the root."""
     app.command()(discover)
     app.command()(onboard)
     app.command()(bootstrap)
@@ -270,7 +270,7 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
 
     Args:
         renderer: The output.
-        outcomes: One per table.
+        outcomes: The outcomes, one per table.
         strict: Whether a table that a wildcard left out is a failure.
 
     Raises:
@@ -296,7 +296,7 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
 
 
 def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
-    """Show each error once with its tables, and then each reason with the tables left out."""
+    """Show each error once, with its tables; then show why wildcards left tables out."""
     from operate.table_outcome import problems
 
     failed = [outcome for outcome in outcomes if outcome.failed]

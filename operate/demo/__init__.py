@@ -1,1 +1,1 @@
-"""The shop of `tributary demo`, whose tables are written to while they are replicated."""
+"""The demo: a small shop, whose tables are replicated while the demo writes to them."""

@@ -1,4 +1,4 @@
-"""The kinds of source on which the demo has a shop."""
+"""The demo's shop by kind of source."""
 
 from __future__ import annotations
 

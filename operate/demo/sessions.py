@@ -1,4 +1,4 @@
-"""The demo's sessions for writing and reading, alike on every kind of source."""
+"""Sessions on a source for the demo, with the same interface for every kind of source."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class AdminSession(Protocol):
 
         Args:
             statement: The statement.
-            values: The values of the parameters ``%(name)s``. With values, a percent sign in the
-                statement is written twice.
+            values: The values of the parameters ``%(name)s``. If there are values, a literal
+                percent sign in the statement must be doubled.
         """
 
     def first(self, query: str) -> Sequence[object] | None:
         """Return the first row of a query; None if there is no row."""
 
     def transaction(self) -> AbstractContextManager[object]:
-        """Return a transaction for the length of a block; an error in the block rolls it back."""
+        """Return a context manager for a transaction, which an error in its block rolls back."""
 
 
 Sessions = Callable[[], AbstractContextManager[AdminSession]]
-"""Opens a session for the length of a block; its errors are `cdc.errors.SourceError`."""
+"""Opens a session for a block, and raises `cdc.errors.SourceError` if the source fails."""
 
 
 def sessions(source: str, config: SourceConfig) -> Sessions:
-    """Return a function that opens sessions on a source, and that every thread may call.
+    """Return a function that opens sessions on a source; any thread can call it.
 
     Args:
         source: Key of the source in the configuration.
@@ -75,7 +75,7 @@ def _on_mysql(source: str, config: MysqlSourceConfig) -> Sessions:
     @contextmanager
     def opened() -> Iterator[AdminSession]:
         with connections.open("admin") as session:
-            # At the default level, a DELETE that finds no row blocks inserts at that place.
+            # At the default level, a DELETE that finds no row blocks inserts of nearby keys.
             session.rows("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             yield _MysqlSession(session)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 SCHEMA = "shop"
 
 TABLES: tuple[str, ...] = ("customers", "products", "orders", "order_lines", "carts")
-"""The replicated tables, in the order in which the demo shows them."""
+"""The tables that the demo replicates, in the order in which it shows them."""
 
 KEYLESS = "page_views"
 """A table without a key, which `onboard` refuses."""
@@ -15,13 +15,13 @@ KEYLESS = "page_views"
 
 @dataclass(frozen=True)
 class Deed:
-    """One transaction of a customer or of the shop.
+    """A kind of transaction that the demo's writers execute, for example an order.
 
     Args:
-        name: What happens, in the words of the shop.
+        name: What happens, as a sentence about the shop.
         weight: How often it happens, relative to the other deeds.
-        statements: SQL statements with the parameters ``%(n)s`` (a running number) and ``%(r)s``
-            (a random number from 1 to a million); a percent sign is written twice.
+        statements: SQL statements with the parameters ``%(n)s`` (a running number) and ``%(r)s`` (a
+            random number from 1 to a million). A literal percent sign is doubled.
     """
 
     name: str
@@ -34,11 +34,11 @@ class Witness:
     """A row that the demo shows before and after a change, at the source and in the lake.
 
     Args:
-        table: Table of :data:`TABLES`.
-        what: The change of the row, in words for a person.
+        table: A table of :data:`TABLES`.
+        what: The change of the row, as a text for the output.
         changes: The statements that make the change.
         before: SQL condition that finds the row before the change, at the source and in the lake.
-        after: SQL condition that finds the row after it.
+        after: SQL condition that finds the row after the change.
         columns: Columns to show.
     """
 
@@ -56,12 +56,12 @@ class ShopKind:
 
     Args:
         kind: The kind of source, as ``tributary.yaml`` and the stack name it.
-        title: The database's name, for a person.
+        title: The database's name in the output.
         create: Statements that recreate the tables :data:`TABLES` and :data:`KEYLESS`.
         fill: Statements that fill these tables, each in a transaction of its own.
         deeds: The transactions from which the writers choose while the demo runs.
-        witnesses: The changes that the demo makes by hand, one of each kind.
-        tables: The tables to replicate, of :data:`TABLES`.
+        witnesses: Rows that the demo itself changes, one for each kind of change.
+        tables: The tables to replicate, from :data:`TABLES`.
         rate: Transactions per second of each writer.
     """
 
@@ -112,7 +112,7 @@ WITNESSES: tuple[Witness, ...] = (
         ("id", "name", "phone"),
     ),
 )
-"""Changes in SQL that every kind of database understands.
+"""The demo's own changes, in SQL that every kind of database understands.
 
 The writers do not change the columns that the demo shows of these rows.
 """

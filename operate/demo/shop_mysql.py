@@ -11,9 +11,9 @@ _SIDE = 350
 
 
 def _filled(insert: str, count: int) -> str:
-    """Return an INSERT ... SELECT of ``count`` rows, which the column ``i`` numbers from 1.
+    """Return an INSERT ... SELECT that reads ``count`` rows with a column ``i``, numbered from 1.
 
-    The numbers come from the product of two short recursions, since the servers end a recursion
+    The numbers come from the cross join of two short recursions, since the servers end a recursion
     after a thousand steps.
     """
     return f"""{insert} FROM (
@@ -181,7 +181,7 @@ _DEEDS: tuple[Deed, ...] = (
 
 
 def _shop(kind: str, title: str) -> ShopKind:
-    """Return the shop, whose SQL is the same on both kinds of server."""
+    """Return the shop on one kind of server; its SQL is the same for MySQL and MariaDB."""
     return ShopKind(kind, title, _CREATE, _FILL, _DEEDS, WITNESSES)
 
 

@@ -51,7 +51,10 @@ CREATE TABLE shop.page_views (
   path text NOT NULL
 );
 """
-"""Everything except the rows. A product's manual is large enough to be stored out of line."""
+"""The tables without rows.
+
+A product's manual is so large that PostgreSQL stores it as TOAST.
+"""
 
 _FILL: tuple[str, ...] = (
     """INSERT INTO shop.customers (email, name, joined_at, newsletter)

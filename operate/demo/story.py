@@ -44,9 +44,9 @@ class Results:
 
     Args:
         shop: The shop.
-        onboarded: One outcome per table, including the refused one.
+        onboarded: One outcome per table, also of the table without a key, which is refused.
         runs: The incremental runs.
-        verified: One verification per replicated table.
+        verified: The result of `verify` for each replicated table.
         failures: The outcomes of tables that failed.
         transactions: Number of transactions that the writers committed, by deed.
         seconds: Duration of each step by name.
@@ -84,7 +84,9 @@ class Results:
 
 
 class Demo:
-    """The demo, with all of its files in one folder.
+    """One demo.
+
+    All of its files are in one folder.
 
     Args:
         folder: Holds the stack, the configuration, the state and the lake.
@@ -114,7 +116,7 @@ class Demo:
         self.results = Results(shop)
 
     def run(self, *, keep: bool) -> Results:
-        """Run all steps; stop the servers afterwards unless ``keep`` is set."""
+        """Run all steps; afterwards stop the servers, unless ``keep`` is true."""
         self._refuse_to_replace()
         stack = LocalStack(self.folder / "stack", report=self._renderer.note)
         with ExitStack() as ending:
@@ -132,7 +134,7 @@ class Demo:
         return self.results
 
     def _is_as_wanted(self, stack: LocalStack) -> bool:
-        """Whether an earlier demo's servers run, with this demo's kinds of source and lake."""
+        """Whether the servers of an earlier demo still run, and fit this demo's source and lake."""
         if not any(server.pid for server in stack.status()):
             return False
         found = stack.addresses()
@@ -148,7 +150,7 @@ class Demo:
             )
 
     def show(self) -> None:
-        """Run all steps except the first, on the servers that the configuration names."""
+        """Run all steps after the start of the servers, which the configuration names."""
         with services(self.config, self._progress) as opened:
             ((name, source),) = opened.config.sources.items()
             at_source = sessions(name, source)
@@ -174,7 +176,7 @@ class Demo:
                 self._renderer.warning(f"the database refused a writer: {message}")
 
     def _clean(self, opened: Services) -> None:
-        """Take an earlier demo's tables off the plan, with their data."""
+        """Take the tables of an earlier demo off the plan, and delete their data."""
         known = [record.table for record in opened.store.tables()]
         for_each(known, lambda t: offboard(opened, t, delete_data=True), action="offboard")
 
@@ -341,7 +343,7 @@ def _table(opened: Services, name: str) -> TableId:
 
 
 def _handoff(opened: Services, table: TableId) -> tuple[int, int]:
-    """Return the topic's offsets at the start of a table's copy and at its handoff, summed up."""
+    """Return the topic's offsets O and H of a table's copy, each summed over the partitions."""
     attempt = require(opened, table).attempt
     if attempt is None:
         return 0, 0

@@ -1,4 +1,4 @@
-"""Threads that act as the shop and its customers: they write to the source during the demo."""
+"""Threads that write to the demo's source as the shop and its customers would."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ _PAUSE_AFTER_ERROR_S = 0.5
 
 
 class Writers:
-    """Threads that write to the source for the length of a block.
+    """Threads that write to the source.
+
+    As a context manager, they start and stop with the block.
 
     Args:
         sessions: Opens a session on the source; each writer has its own.
         deeds: The transactions from which each writer chooses.
         rate: Transactions per second of each writer.
         count: Number of writers.
-        seed: Makes the choice of deeds repeatable.
+        seed: Seed of the random choice of deeds, which is therefore the same in each demo.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Writers:
 
     @property
     def failures(self) -> list[str]:
-        """Messages of transactions that the source refused."""
+        """The error messages of the transactions that the source refused."""
         with self._lock:
             return list(self._failures)
 

@@ -1,1 +1,1 @@
-"""Compares source and lake row by row while both change."""
+"""``verify``: compares source and lake row by row while both change."""

@@ -1,4 +1,4 @@
-"""Verifies several tables at the same time."""
+"""Verifies the tables of a command, several at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares source and lake in Spark: digests of typed rows, and one pass over both sides.
+"""Compares the rows of source and lake in Spark by their digests, in one pass over both sides.
 
 The same type rules convert both sides to lake types. So equal digests mean equal values of equal
 types. NaN equals NaN, 0.0 differs from -0.0, and NULL equals only NULL.
@@ -32,12 +32,12 @@ class ComparedRows:
     """The result of one pass over source and lake.
 
     Args:
-        source_rows: Rows read from the source.
-        lake_rows: Rows read from the lake.
+        source_rows: Number of rows read from the source.
+        lake_rows: Number of rows read from the lake.
         keys: Number of distinct keys on both sides together.
         differing: Number of keys whose rows differ, including keys that have several rows in the
             lake.
-        suspects: The differing keys, up to the given limit.
+        suspects: The differing keys, at most as many as the given limit.
     """
 
     source_rows: int
@@ -49,16 +49,16 @@ class ComparedRows:
 
 @dataclass(frozen=True)
 class BagComparison:
-    """The result of one pass over source and lake of a table without a key.
+    """The result of one pass over source and lake of an append table.
 
     Args:
-        source_rows: Rows read from the source.
-        lake_rows: Rows read from the lake.
+        source_rows: Number of rows read from the source.
+        lake_rows: Number of rows read from the lake.
         rows: Number of distinct rows on both sides together.
-        differing: Number of rows that only one side has. A row that one side has n times more often
-            counts n times.
-        surplus: The distinct rows whose counts differ, up to the given limit, each with its count
-            in the source minus its count in the lake.
+        differing: Number of rows without a counterpart on the other side. A row that one side has n
+            times more often counts n times.
+        surplus: The distinct rows whose counts differ, at most as many as the given limit. Each has
+            its count in the source minus its count in the lake.
     """
 
     source_rows: int
@@ -71,7 +71,7 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Return rows that were fetched by key as a data frame, whose values are not masked yet."""
+    """Return rows that were fetched by key as a data frame, before values are hidden."""
     shown = schema.shown().columns
     ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
@@ -80,7 +80,10 @@ def source_rows(
 
 
 def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the lake's rows that are not deleted, with the source's columns, NULL if missing."""
+    """Return the lake's rows without deleted ones, with the columns of ``schema``.
+
+    A column that the lake lacks is NULL.
+    """
     if DELETED in lake.columns:
         lake = lake.where(~F.coalesce(F.col(DELETED), F.lit(False)))
     present = {name.lower() for name in lake.columns}
@@ -143,14 +146,14 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
 def compare_bags(
     source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: int
 ) -> BagComparison:
-    """Compare two tables without a key in one pass, by the number of occurrences of each row.
+    """Compare the rows of an append table in one pass, by how often each row occurs.
 
     Args:
         source: The source's columns in lake types.
         lake: The same columns of the lake (see :func:`as_table`).
         schema: The table.
         limit: Maximum number of differing rows to return. If rows differ, both sides are read a
-            second time for them.
+            second time to get them.
     """
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
     ours = source.select(*_row_digest(schema), one.alias("_s"), none.alias("_l"))
@@ -185,7 +188,7 @@ def compare_bags(
 def _shown(
     rows: DataFrame, wanted: DataFrame, schema: TableSchema
 ) -> list[tuple[int, dict[str, object]]]:
-    """Return the row of each wanted digest, with its count in the source minus that in the lake."""
+    """Return the row of each wanted digest, with its surplus (see `BagComparison`)."""
     columns = [F.col(_quoted(column.name)) for column in schema.columns]
     found = (
         rows.select(F.struct(*columns).alias("_row"), *_row_digest(schema))
@@ -198,7 +201,7 @@ def _shown(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Collect the key of each row, with one digest per column; the rows must be few."""
+    """Return the key of each row with one digest per column; the rows must be few."""
     key = [F.col(_quoted(name)) for name in schema.key]
     columns = [
         F.concat(
@@ -216,14 +219,14 @@ def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]
 def with_keys(
     spark: SparkSession, lake: DataFrame, schema: TableSchema, keys: Iterable[Key]
 ) -> DataFrame:
-    """Return the lake's rows with these keys; they must be few, since each task gets all keys."""
+    """Return the lake's rows with these keys, which must be few, since each task gets all keys."""
     ddl = ", ".join(f"{_quoted(name)} {schema.column(name).lake_type}" for name in schema.key)
     wanted = local_frame(spark, keys, ddl)
     return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")
 
 
 def _row_digest(schema: TableSchema) -> list[SparkColumn]:
-    """Return the columns ``_d0`` and ``_d1``, which together are the digest of a row."""
+    """Return the expressions of ``_d0`` and ``_d1``, which together are the digest of a row."""
     facts = [fact for column in schema.columns for fact in _facts(column.name, column.lake_type)]
     return [
         F.xxhash64(F.lit(seed), *facts).alias(f"_d{number}") for number, seed in enumerate(_SEEDS)
@@ -231,7 +234,7 @@ def _row_digest(schema: TableSchema) -> list[SparkColumn]:
 
 
 def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
-    """Return the hash's input for one column, with a flag for NULL, since xxhash64 skips NULL."""
+    """Return the hash's input for a column: a flag for NULL, since it skips NULL, and the value."""
     value = F.col(_quoted(name))
     folded = lake_type.lower()
     if folded in ("float", "double"):
@@ -247,13 +250,13 @@ def _hex(number: SparkColumn) -> SparkColumn:
 
 
 def _key(row: Any, schema: TableSchema) -> Key:
-    """Return the key of a row that begins with the key columns."""
+    """Return the key of a row whose first columns are the key columns."""
     types = (schema.column(name).lake_type for name in schema.key)
     return tuple(_python(value, kind) for value, kind in zip(row, types, strict=True))
 
 
 def _python(value: Any, lake_type: str) -> object:
-    """Return a key value from Spark in the form in which `cdc.sources` has it; it is hashable."""
+    """Return a key value from Spark as the hashable value that `cdc.sources` has for it."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, datetime) and lake_type == "timestamp":

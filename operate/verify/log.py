@@ -1,9 +1,10 @@
-"""Verifies a table without a key: compares both sides at one position, as bags of rows.
+"""Verifies an append table, whose rows have no key, by a comparison at one position of the log.
 
 Rows without a key cannot be read again one by one. So both sides are read at the same position S of
 the source's log. A view of the source contains exactly the transactions that ended at or before S.
-The lake's rows of these transactions are its rows before the first event after S. The two sides are
-equal if each row occurs in the lake as often as in the view. Changes after S are not compared.
+In the lake, the rows of these transactions are those with an offset before the first event after S.
+The two sides are equal if each row occurs in the lake as often as in the view. Changes after S are
+not compared.
 """
 
 from __future__ import annotations
@@ -33,13 +34,16 @@ if TYPE_CHECKING:
     from cdc.sources.views import View
 
 PASSES = 3
-"""Maximum number of passes. A pass is repeated if a TRUNCATE spoils it."""
+"""Maximum number of comparisons.
+
+A comparison is repeated if a TRUNCATE spoils it.
+"""
 _REPORTED = 1_000
 
 
 @dataclass(frozen=True)
 class LogComparison:
-    """The comparison of a log with its source.
+    """The comparison of an append table with its source.
 
     Args:
         context: The runs' context.
@@ -48,7 +52,7 @@ class LogComparison:
         settings: The table's settings.
         ranges: Cuts the table into ranges that are read at the same time.
         read_source: Reads the source's rows of given ranges in a view.
-        advance: Applies changes until the lake has reached or passed given offsets.
+        advance: Applies changes until the lake has at least reached given offsets.
         wait_s: Bound of each wait, in seconds.
     """
 
@@ -62,10 +66,11 @@ class LogComparison:
     wait_s: float
 
     def compare(self) -> tuple[LogPosition, BagComparison]:
-        """Compare both sides; return their position and the result.
+        """Compare both sides; return the position S and the result.
 
         Raises:
-            LakeError: In every pass, a TRUNCATE removed rows of the lake before they were compared.
+            LakeError: In every comparison, a TRUNCATE removed rows of the lake before they were
+                compared.
             TributaryError: Source, stream or lake cannot be read.
         """
         for _ in range(PASSES):
@@ -80,7 +85,7 @@ class LogComparison:
         )
 
     def _compare_once(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
-        """Compare both sides once; return their position, its topic offsets, and the result."""
+        """Compare both sides once; return S, the topic's offsets at S, and the result."""
         capture, context = self.capture, self.context
         source, schema = capture.source, self.lake.layout.schema
         origin, ranges = Origin.now(capture), self.ranges()

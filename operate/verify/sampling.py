@@ -1,4 +1,4 @@
-"""Samples the rows of a few keys at the source repeatedly, while the lake catches up."""
+"""Reads the rows of a few keys from the source again and again, while the lake catches up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAUSE_S = 0.01
 
 
 class Sampler:
-    """Reads rows by key from the primary in a thread, for the length of a block.
+    """Samples rows by key from the primary, in a thread that runs during a block.
 
     The first sample is complete before the block begins. The last sample begins after the block has
     ended.
@@ -66,7 +66,7 @@ class Sampler:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The distinct rows of all samples and of all keys."""
+        """The distinct rows in all samples, of all keys."""
         return [row for seen in self._rows.values() for row in seen.values()]
 
     @property

@@ -1,4 +1,4 @@
-"""Decides whether a differing key is a fault, or a change that is not applied yet. Pure.
+"""Decides, with pure functions, whether a differing key is a fault or is still being changed.
 
 The source is written to during the comparison, so one difference proves nothing. For each suspect
 key, a round samples the source's row repeatedly. The first sample is taken after a position P was
@@ -6,10 +6,10 @@ read, and the last one after the lake's commit was read. This commit contains ev
 the lake must have one of the sampled rows, even if the row changed often.
 
 - If the lake has one of the sampled rows, the key is equal.
-- If all samples are equal and the lake has another row, this is a difference. Only a difference in
-  two rounds in a row is reported. So a row that changed and changed back between two samples cannot
-  cause a false alarm.
-- If the lake has the key more than once, this is a difference, too, whatever the samples are.
+- If all samples are equal and the lake has another row, this is a difference. A difference is
+  reported only if two consecutive rounds see it. So a row that changed and changed back between two
+  samples cannot cause a false alarm.
+- If the lake has several rows with the key, this is a difference, too, whatever the samples are.
 - If the samples differ and the lake has none of them, another round samples the key again. A key
   that is neither equal nor a difference after the last round is reported as unsettled.
 """
@@ -24,10 +24,10 @@ from typing import Literal
 DifferenceKind = Literal["missing", "extra", "different", "duplicate"]
 Key = tuple[object, ...]
 RowDigest = tuple[str, ...]
-"""One digest per column."""
+"""The digests of a row's values, one per column."""
 
 CONFIRMATIONS = 2
-"""Number of rounds in a row in which a difference must be seen."""
+"""Number of consecutive rounds that must see a difference before it is reported."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Sighting:
     """The samples of one key in one round.
 
     Args:
-        at_source: The distinct sampled rows of the source; None represents a missing row.
+        at_source: The distinct sampled rows of the source, where None represents a missing row.
         in_lake: The lake's row; None for a missing row.
         lake_rows: Number of rows with this key in the lake.
     """
@@ -46,7 +46,7 @@ class Sighting:
 
     @property
     def equal(self) -> bool:
-        """Whether the lake has the key at most once, with one of the sampled states of its row."""
+        """Whether the lake has at most one row with the key, and it equals one of the samples."""
         return self.lake_rows <= 1 and self.in_lake in self.at_source
 
     @property
@@ -56,7 +56,7 @@ class Sighting:
 
     @property
     def kind(self) -> DifferenceKind:
-        """The kind of difference; it has no meaning if source and lake are equal."""
+        """The kind of the difference between samples and lake, unless they are equal."""
         if self.lake_rows > 1:
             return "duplicate"
         if self.in_lake is None:
@@ -83,8 +83,8 @@ class Suspect:
 
     Args:
         key: Values of the key columns.
-        seen: Number of rounds in a row in which the same difference was seen.
-        last: The last sighting; None before the first round.
+        seen: Number of consecutive rounds that saw the same difference, up to the last round.
+        last: The key's last sighting; None before the first round.
     """
 
     key: Key
@@ -98,8 +98,8 @@ class Round:
 
     Args:
         pending: Keys that need another round.
-        differences: Keys with a persistent difference, with the last sighting.
-        settled: Number of keys that turned out to be equal.
+        differences: Keys with a confirmed difference, each with its last sighting.
+        settled: Number of keys that were found to be equal.
     """
 
     pending: tuple[Suspect, ...]
@@ -112,7 +112,7 @@ def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> R
 
     Args:
         suspects: The keys that differed before.
-        sightings: What source and lake showed for each of these keys in this round.
+        sightings: The sighting of each of these keys in this round.
     """
     pending: list[Suspect] = []
     differences: list[Suspect] = []
@@ -147,7 +147,7 @@ def sightings(
     """Combine the rows of one round into sightings.
 
     Args:
-        keys: The keys in question.
+        keys: The keys of the suspects.
         at_source: Rows in the samples of the source.
         absent: Keys without a row in at least one sample.
         in_lake: The lake's rows with these keys.

@@ -46,7 +46,10 @@ MAX_SUSPECTS = 20_000
 MAX_PASSES = 3
 """Maximum number of passes over all rows while more than `MAX_SUSPECTS` keys differ."""
 MAX_ROUNDS = 12
-"""Maximum number of rounds over the differing keys. Keys that still change are then reported."""
+"""Maximum number of rounds over the differing keys.
+
+Keys that still change then are unsettled.
+"""
 WAIT_S = 600.0
 """Bound of each wait for the replica, the capture or the lake, in seconds."""
 _POLL_S = 0.5
@@ -55,11 +58,12 @@ _REPORTED = 1_000
 
 @dataclass(frozen=True)
 class Difference:
-    """A key, or a row without a key, for which source and lake differ.
+    """A key for which source and lake differ; for an append table, a row.
 
     Args:
-        kind: ``missing`` or ``extra`` in the lake, ``different``, or ``duplicate`` in the lake.
-        key: Values of the key columns by name; of all columns if the table has no key.
+        kind: ``missing``: the lake lacks the row. ``extra``: the source lacks it. ``different``:
+            its values differ. ``duplicate``: the lake has several rows with the key.
+        key: Values of the key columns by name; for an append table, values of all columns.
         columns: The columns that differ, if the kind is ``different``; otherwise empty.
     """
 
@@ -74,23 +78,23 @@ class Verification:
 
     Args:
         table: The table.
-        rows_compared: Number of distinct keys on both sides; for a table without a key, of distinct
-            rows.
-        source_rows: Rows read from the source.
-        lake_rows: Rows read from the lake.
-        differences: Persistent differences, up to a thousand. A row without a key is listed once,
-            however often it is missing or extra.
-        difference_count: Number of differences. A row without a key counts as often as it is
-            missing or extra.
-        unsettled: Keys that changed all the time and were never seen equal, up to a thousand.
-        unsettled_count: Number of unsettled keys, including differing keys beyond the limit of
-            keys that are checked one by one.
+        rows_compared: Number of distinct keys on both sides together; for an append table, of
+            distinct rows.
+        source_rows: Number of rows read from the source.
+        lake_rows: Number of rows read from the lake.
+        differences: Confirmed differences, up to a thousand. A row of an append table is listed
+            once, however often it is missing or extra.
+        difference_count: Number of confirmed differences. A row of an append table counts as often
+            as it is missing or extra.
+        unsettled: Keys that kept changing and were never seen equal, up to a thousand.
+        unsettled_count: Number of unsettled keys, including differing keys that were not checked
+            one by one, since they exceed `MAX_SUSPECTS`.
         checked_again: Number of keys that differed in the last pass over all rows. Most of them
             were being written.
         rounds: Number of rounds over these keys.
-        position: Position of the source's log. The comparison covers all changes up to it; for a
-            table without a key, it covers no later change.
-        offsets: The lake's last commit contains all events before these offsets.
+        position: Position of the source's log. The comparison covers all changes up to it. For an
+            append table, it covers no later change.
+        offsets: The offsets of the lake's last commit, which contains all events before them.
         instant: The instant of that commit.
         seconds: Duration of the verification in seconds.
     """
@@ -200,7 +204,7 @@ class _TableVerifier:
         )
 
     def _lake_settings(self, services: Services) -> TableSettings:
-        """Return the table's settings; for a frozen table, they name only the lake's columns."""
+        """Return the table's settings; for a frozen table, they select the lake's columns alone."""
         settings = services.config.settings_on_plan(self._id, self._tier)
         latest = self._context.timeline(self._attempt).latest_offsets()
         if latest is None or latest.record.handoff is None:
@@ -246,7 +250,7 @@ class _TableVerifier:
         )
 
     def _pass(self) -> tuple[Marker, ComparedRows]:
-        """Compare all rows after lake and replica have both passed the same marker."""
+        """Compare all rows once, after lake and replica have both passed the same marker."""
         marker = self._source.write_marker()
         self._source.wait_for_marker_on_replica(
             marker, timeout_s=WAIT_S, progress=self._services.progress
@@ -269,7 +273,7 @@ class _TableVerifier:
         return marker, found
 
     def _run_log(self, started: float) -> Verification:
-        """Verify a table without a key."""
+        """Verify an append table."""
         comparison = LogComparison(
             self._context,
             self._capture,
@@ -303,7 +307,7 @@ class _TableVerifier:
         )
 
     def _require_rows(self, compared: int) -> None:
-        """Refuse an empty comparison unless a separate count shows that the source is empty."""
+        """Raise an error if no row was compared although the source has rows."""
         if compared == 0 and (rows := self._source.count(self._table)):
             raise LakeError(
                 f"no row of table {self._id} was compared, but its source has {rows} rows",
@@ -313,7 +317,7 @@ class _TableVerifier:
             )
 
     def _ranges(self) -> list[KeyRange]:
-        """Cut the source's table into ranges that Spark reads at the same time."""
+        """Divide the source table into ranges, which Spark reads in parallel."""
         size = self._source.size(self._table)
         cores = self._services.spark.sparkContext.defaultParallelism
         parallel = self._settings.parallel_chunks or cores
@@ -337,7 +341,7 @@ class _TableVerifier:
         return hidden(rows, self._schema, self._services.config.lake)
 
     def _round(self, pending: tuple[Suspect, ...], number: int) -> Mapping[Key, Sighting]:
-        """Sample the keys at the source while the lake catches up; return the sighting of each."""
+        """Sample the suspects at the source while the lake catches up; return their sightings."""
         keys = [suspect.key for suspect in pending]
         task = self._services.progress.start(
             f"compare {self._id} again, round {number}", len(keys), "keys"
@@ -360,9 +364,9 @@ class _TableVerifier:
         return sightings(keys, at_source, sampler.absent, in_lake)
 
     def _advance(self, upto: Mapping[int, int] | None = None) -> None:
-        """Wait until the lake has reached the given offsets, or without any the topic's end.
+        """Apply changes until the lake has reached the given offsets; without any, the topic's end.
 
-        This process runs the table itself, unless another process does.
+        This process runs the table itself. If another process holds the table, wait for its run.
         """
         target = upto or self._services.kafka.high_watermarks(self._topic)
         self._capture.wait_until_readable(target, timeout_s=WAIT_S)
@@ -403,7 +407,7 @@ class _TableVerifier:
 
 
 def _stopped(table: TableId, result: RunResult) -> TributaryError:
-    """Return verify's error after a run of the table has failed."""
+    """Return the error of a verification during which a run of the table has failed."""
     error = result.error
     kind = LostHistoryError if result.state is State.NEEDS_BOOTSTRAP else LakeError
     return kind(

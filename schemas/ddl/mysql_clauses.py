@@ -57,7 +57,10 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class AddUnique:
-    """A new unique index or primary key. An index of prefixes or expressions has no ``columns``."""
+    """A new unique index or primary key.
+
+    An index of prefixes or expressions has no ``columns``.
+    """
 
     name: str
     columns: tuple[str, ...]

@@ -37,7 +37,10 @@ _QUIET_VERBS = frozenset(
     {"INSERT", "REPLACE", "UPDATE", "DELETE", "TRUNCATE", "START", "BEGIN", "COMMIT"}
     | {"ROLLBACK", "OPTIMIZE", "ANALYZE"}
 )
-"""Statements that change no definition. A change of rows has events."""
+"""Statements that change no definition.
+
+A change of rows has events.
+"""
 _QUIET_SETTINGS = frozenset(
     {"NAMES", "LOCK_WAIT_TIMEOUT", "INNODB_LOCK_WAIT_TIMEOUT", "FOREIGN_KEY_CHECKS"}
     | {"UNIQUE_CHECKS"}
@@ -289,7 +292,10 @@ def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
 
 
 def _require(found: exp.Expr | None, text: str, table: TableId) -> None:
-    """Refuse a statement about another table. A table's name without a database is accepted."""
+    """Refuse a statement about another table.
+
+    A table's name without a database is accepted.
+    """
     named = (found.db or None, found.name) if isinstance(found, exp.Table) else (None, "")
     _require_named(named, text, table)
 

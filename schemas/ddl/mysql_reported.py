@@ -20,7 +20,10 @@ _DIALECT = "mysql"
 EXECUTED_COMMENT = re.compile(r"/\*M?!")
 """The start of a comment that the servers run and the parser skips."""
 _ZERO_DATE = re.compile(r"\b(?:0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)\b")
-"""Dates that no calendar has. The lake has NULL in their place."""
+"""Dates that no calendar has.
+
+The lake has NULL in their place.
+"""
 _NAME = r"(?:`[^`]+`|[\w$]+)"
 DROP_INDEX = re.compile(
     rf"\s*DROP\s+INDEX\s+(?:IF\s+EXISTS\s+)?(?P<name>{_NAME})\s+ON\s+"

@@ -302,7 +302,10 @@ def _constraints(action: exp.AddConstraint) -> Iterator[Action]:
 
 
 def _require(found: exp.Expr, table: TableId, statement: exp.Expr) -> None:
-    """Refuse a statement about another table. A table's name without a schema is accepted."""
+    """Refuse a statement about another table.
+
+    A table's name without a schema is accepted.
+    """
     schema = found.args.get("db") if isinstance(found, exp.Table) else None
     if not isinstance(found, exp.Table) or _name(found.this) != table.name:
         raise _refused(table, _sql(statement), "the statement changes another table")
