@@ -69,7 +69,7 @@ def _host(url: str) -> str | None:
     try:
         return urlsplit(url).hostname
     except ValueError:
-        return None # the code that connects to it raises an error
+        return None  # the code that connects to it raises an error
 
 
 def _warning(what: str, detail: str, remedy: str) -> Check:
@@ -134,7 +134,7 @@ def _state(config: Config) -> Iterator[Check]:
     try:
         url = config.state.connection_url()
     except SecretError:
-        return # the line of the state store has this error
+        return  # the line of the state store has this error
     # A password can contain characters that end a host in a URL.
     place = re.sub(r"//[^/@]*(?::[^@]*)?@", "//", url, count=1)
     given = dict(parse_qsl(place.partition("?")[2]))
