@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rigs.cluster import Cluster, own_cluster
+from stack.ports import HOST
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.cluster import DEFAULTS, Cluster, own_cluster
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project
 
 ORDERS = "public.orders"
 ROWS = 60_000
+END_S = 90.0
+"""After SIGTERM: 20 s for what is under way, 20 s for Spark, and a machine that is busy."""
 
 
 @pytest.fixture
@@ -51,6 +56,53 @@ def test_a_copy_outlives_the_executor_that_writes_it(project: Project, cluster: 
     )
     project.run("run").expect(0)
     assert_equal(project)
+
+
+@pytest.mark.breadth
+@pytest.mark.timeout(1800)
+def test_tables_live_where_executors_come_and_go(
+    project: Project, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The site's own settings ask for second attempts of tasks, with which Hudi does not write."""
+    (tmp_path / "spark-defaults.conf").write_text(DEFAULTS)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    project.run("onboard", ORDERS).expect(0)
+    first, copied = project.run("path", ORDERS).expect(0).stdout, completed(lake(project))
+    log = tmp_path / "run.log"
+    process = project.start("run", "--continuous", "--interval", "1", log=log)
+    try:
+        with killing_the_writer(cluster, lake(project)):
+            project.execute("UPDATE orders SET v = -v WHERE id % 2 = 0")
+            wait_until(lambda: completed(lake(project)) > copied, "a commit", 400, log.read_text)
+        wait_until(lambda: not cluster.executors(), "no executor without work", 120)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(END_S) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait(30)
+    assert_whole(newest(lake(project)))
+    project.run("resync", ORDERS).expect(0)
+    assert project.run("path", ORDERS).expect(0).stdout != first
+    assert_whole(newest(lake(project)))
+    assert_equal(project)
+
+
+@pytest.mark.breadth
+@pytest.mark.timeout(1200)
+def test_a_cluster_without_room_is_named_before_a_table_is_touched(
+    project: Project, cluster: Cluster, database: Database
+) -> None:
+    cluster.serve(project, database.dsn(), {"spark.executor.memory": "4g"}, start_timeout_s=15)
+    refused = project.run("onboard", ORDERS, "--output", "json").expect(1)
+    error = json.loads(refused.stdout.splitlines()[-1])
+    assert "started no executor within 15 s (spark.start_timeout_s)" in str(error)
+    assert "Check that the cluster has cores and memory free" in str(error)
+    assert project.run("status", "--output", "json").json["tables"] == []
+    assert database.rows("SELECT pubname FROM pg_publication") == []
+    cluster.serve(project, database.dsn(), {})
+    project.run("onboard", ORDERS).expect(0)
+    shown = " ".join(project.run("check").expect(0).stdout.split())
+    assert f"Spark: {cluster.url}, executors on {HOST}, Java 17, Spark 3.5.7, Hudi 1.2.0" in shown
 
 
 def assert_equal(project: Project) -> None:

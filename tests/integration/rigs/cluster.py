@@ -23,6 +23,21 @@ _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _READY_S = 120.0
 WORKERS = ("worker1", "worker2")
 
+DEFAULTS = """\
+spark.speculation                                      true
+spark.speculation.interval                             20ms
+spark.speculation.multiplier                           1.0
+spark.speculation.quantile                             0.1
+spark.dynamicAllocation.enabled                        true
+spark.dynamicAllocation.shuffleTracking.enabled        true
+spark.dynamicAllocation.minExecutors                   0
+spark.dynamicAllocation.maxExecutors                   2
+spark.dynamicAllocation.executorIdleTimeout            10s
+spark.dynamicAllocation.shuffleTracking.timeout        15s
+spark.dynamicAllocation.cachedExecutorIdleTimeout      15s
+"""
+"""A spark-defaults.conf as sites have it: executors come and go, and slow tasks run twice."""
+
 
 @dataclass(frozen=True)
 class Cluster:
