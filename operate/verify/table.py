@@ -334,7 +334,7 @@ class _TableVerifier:
         return [KeyRange(low, high) for low, high in itertools.pairwise(edges)]
 
     def _source_frame(self, ranges: list[KeyRange], view: View | None = None) -> DataFrame:
-        """Return the source's rows of key ranges in lake types, with values hidden as in the lake."""
+        """Return the source rows of key ranges in lake types, with values hidden as in the lake."""
         query = self._source.snapshot_query(self._table, self._schema, ranges, view=view)
         rows = self._services.spark.read.jdbc(
             query.url, query.table, predicates=list(query.predicates), properties=query.properties
