@@ -1,4 +1,4 @@
-"""Makes PostgreSQL's connector read a table's definition again if it could have a former one.
+"""Makes PostgreSQL's connector read the definition of a table again if it could be outdated.
 
 The connector keeps a table's definition until the server describes the table again in the WAL. At
 that moment, the connector takes NOT NULL and the key from the catalog. A change whose transaction
@@ -13,7 +13,8 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from cdc.errors import CaptureError
+from cdc.debezium import TransactionReader
+from cdc.errors import CaptureError, DecodeError
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
 from schemas.avro import DebeziumSchema, split_wire
@@ -76,11 +77,11 @@ def renew_definition(
         capture.table,
     )
     with context.leases.hold(capture.names.resource, wait_s=wait_s):
-        _restart(capture, kept)
+        _restart(capture, kept, max(_RESTART_S, context.config.connect.timeout_s))
 
 
-def _restart(capture: Capture, kept: KeptLog) -> None:
-    """Restart the connector, and wait until another of its sessions reads the WAL.
+def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
+    """Restart the connector, and wait until another of its sessions reads the log.
 
     Connect itself does the restart. So the connector starts again even if this process is killed.
     """
@@ -93,9 +94,9 @@ def _restart(capture: Capture, kept: KeptLog) -> None:
         return "" if reader not in (None, former) else f"its session is {reader}, was {former}"
 
     with shown_as(f"restart connector {connector}", capture.progress) as task:
-        if late := wait_while(lacking, timeout_s=_RESTART_S, poll_s=_POLL_S, task=task):
+        if late := wait_while(lacking, timeout_s=timeout_s, poll_s=_POLL_S, task=task):
             raise CaptureError(
-                f"connector {connector} did not begin another session within {_RESTART_S:.0f} s:"
+                f"connector {connector} did not begin another session within {timeout_s:.0f} s:"
                 f" {late}",
                 remedy="Check the connector's status and log; then run the command again.",
                 table=capture.table,
@@ -140,9 +141,11 @@ def _newest_is_former(
     if newest is None:
         return False
     try:
+        if TransactionReader(capture.kafka, registry).truncates(newest) is not None:
+            key = ()  # A TRUNCATE has no key, whatever the table's key is.
         key_schema = _written(registry, newest.key)
         row_schema = _written(registry, _row(capture, newest)) if nullable else None
-    except (WireFormatError, AvroSchemaError, UnknownSchemaError):
+    except (DecodeError, WireFormatError, AvroSchemaError, UnknownSchemaError):
         return True
     return is_former(key_schema, row_schema, nullable=nullable, key=key)
 

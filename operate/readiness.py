@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cdc.errors import CaptureError
 from cdc.sources import table_rules
-from cdc.sources.source_facts import SourceTable
+from cdc.sources.source_facts import SourceColumn, SourceTable
 from cdc.sources.table_rules import TableRules, usable_keys
 from schemas.table import TableId, quote_name
 
@@ -126,8 +126,29 @@ def _log(
             f"Choose: 1. {rules.without_null_or_default(table)}; 2. connect.converter: confluent;"
             " 3. columns: {exclude: [...]}.",
         )
+    if unproven := [one for one in _replicated(table, settings) if one.not_validated]:
+        names = ", ".join(quote_name(column.name) for column in unproven)
+        return Readiness(
+            f"has columns with a NOT NULL constraint that is NOT VALID ({names}): the connector"
+            " sends 0 or an empty text for a NULL of an older row; without a key the two cannot be"
+            " distinguished",
+            "Choose: 1. ALTER TABLE ... VALIDATE CONSTRAINT ... for each; 2. columns: {exclude:"
+            " [...]}.",
+        )
     notes = (*_log_notes(table, rules), *_generated(table), *_hidden(settings), *table.hazards)
     return Readiness(notes=notes)
+
+
+def _replicated(table: SourceTable, settings: TableSettings) -> list[SourceColumn]:
+    """Return the columns whose values are captured and not left out by the settings."""
+    rules = settings.columns
+    return [
+        column
+        for column in table.columns
+        if not column.generated
+        and column.name not in rules.exclude
+        and (not rules.include or column.name in rules.include)
+    ]
 
 
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
@@ -136,16 +157,12 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
     Rows can also have the default as a value, and the two cannot be distinguished. A column whose
     default is a function call is not returned, since its default is no constant value.
     """
-    rules = settings.columns
     return [
         column.name
-        for column in table.columns
+        for column in _replicated(table, settings)
         if column.nullable
-        and not column.generated
         and column.default_sql is not None
         and not _FUNCTION.match(column.default_sql)
-        and column.name not in rules.exclude
-        and (not rules.include or column.name in rules.include)
     ]
 
 

@@ -136,7 +136,7 @@ class TableSettings(Section):
     key_columns: tuple[NonEmpty, ...] = ()
     """Columns of the record key. Default: the primary key."""
     mode: Literal["upsert", "append"] = "upsert"
-    """upsert: one row per key, as on the source. append: a log with each inserted row, for tables
+    """upsert: one row per key, as on the source. append: a row for each inserted row, for tables
     without a key; updates and deletes are not captured."""
     snapshot_from: Literal["replica", "primary"] = "replica"
     """The server that a table in mode append is copied from. replica: its replay is paused for a

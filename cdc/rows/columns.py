@@ -93,7 +93,12 @@ DECODED_ONLY = (PARTITION, TRANSACTION, ORDER, UNAVAILABLE, UNCLEAR, PROBLEM)
 # Columns of folded rows, which the lake does not have.
 
 MISSING = "_cdc_missing"
-"""Names of the columns whose value in this row the batch lacks, an array; NULL if it lacks none."""
+"""Names of the columns whose value in this row the batch lacks, an array; NULL if it lacks none.
+The lake's row with this key has the value, unless the row was moved."""
+
+STALE = "_cdc_stale"
+"""Names of the columns that the batch lacks and that are outdated in the lake, an array; NULL if
+there are none. Only the source's row has their values."""
 
 MOVED = "_cdc_moved"
 """Whether the row got its key within the batch, a boolean. If so, the lake's row with that key is

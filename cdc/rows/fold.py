@@ -7,7 +7,7 @@ frames.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from cdc.rows.columns import (
     PROBLEM,
     SCHEMA_ID,
     SOURCE_TS,
+    STALE,
     TRANSACTION,
     UNAVAILABLE,
     UNCLEAR,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LIFE, _RANK, _FOUND = scratch("life"), scratch("rank"), scratch("found")
+_CLEAR = scratch("clear")
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,6 @@ class Summary:
         unknown_schemas: Ids of schemas that :func:`cdc.rows.decode.decode` was not given.
         problems: Number of records that cannot be applied, including those of unknown schemas.
         unavailable: Columns whose value some record lacks.
-        unclear: Whether a value that a record lacks may have changed. An earlier value can then not
-            be used.
         moved: Number of inserts and snapshot reads that lack a value. Such a row was moved to
             another key.
         source_ts: Latest source time per partition.
@@ -81,7 +81,6 @@ class Summary:
     unknown_schemas: tuple[int, ...]
     problems: int
     unavailable: tuple[str, ...]
-    unclear: bool
     moved: int
     source_ts: Mapping[int, datetime]
     position: str | None
@@ -117,7 +116,6 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
             F.collect_set(F.when(unknown, F.col(SCHEMA_ID))).alias("unknown"),
             F.count(PROBLEM).alias("problems"),
             F.flatten(F.collect_set(UNAVAILABLE)).alias("unavailable"),
-            F.coalesce(F.max(F.col(UNCLEAR).isNotNull()), F.lit(False)).alias("unclear"),
             F.count(F.when(lacking & F.col(OP).isin("c", "r"), 1)).alias("moved"),
             F.max(F.when(fine, F.unix_micros(SOURCE_TS))).alias("source_ts"),
             F.max(F.when(fine, F.struct(OFFSET, POSITION))).alias("last"),
@@ -152,7 +150,6 @@ def _summary(rows: Sequence[Any]) -> Summary:
         unknown_schemas=tuple(sorted({n for row in rows for n in row["unknown"]})),
         problems=sum(row["problems"] for row in rows),
         unavailable=tuple(sorted({name for row in rows for name in row["unavailable"]})),
-        unclear=any(row["unclear"] for row in rows),
         moved=sum(row["moved"] for row in rows),
         source_ts={
             partition: datetime.fromtimestamp(micros // 1_000_000, timezone.utc).replace(
@@ -203,8 +200,11 @@ def fold(
 
     If the last event lacks a value, the value is taken from an earlier event of the same life. A
     life of a key starts with an insert and ends with a delete. Values are never taken from an
-    earlier life, which may belong to another row. A deleted row has NULL for a value that its last
-    change did not show clearly: the source has no such row any more, and an older value is wrong.
+    earlier life, which may belong to another row.
+
+    An unclear value hides all earlier values of its column in its row, and of no other column or
+    row. Only the source's row has the value then. A deleted row has NULL for it: the source has no
+    such row any more, and an older value is wrong.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
@@ -213,12 +213,12 @@ def fold(
         soft_delete: Whether a deleted row keeps its values. A delete event has no values, so all
             its columns count as lacking.
         after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
-        gaps: Whether events may be missing, or values unclear. If so, only deleted rows take values
-            from earlier events.
+        gaps: Whether the batch or the lake may lack events. If so, only deleted rows take values
+            from earlier events. The other rows get them from the source's rows.
 
     Returns:
-        One row per key in normal form. ``MISSING`` and ``MOVED`` replace the columns of the decoder
-        that never reach the lake, except ``TRANSACTION``, which stays.
+        One row per key in normal form. ``MISSING``, ``STALE`` and ``MOVED`` replace the columns of
+        the decoder that never reach the lake, except ``TRANSACTION``, which stays.
     """
     rows = changes.filter(F.col(OP).isin("c", "r", "u", "d"))
     if after_offset is not None:
@@ -230,8 +230,9 @@ def fold(
         # Spark keeps one row per key in its sort, before the shuffle.
         newest = Window.partitionBy(*keys).orderBy(F.col(OFFSET).desc())
         last = rows.withColumn(_RANK, F.row_number().over(newest)).filter(F.col(_RANK) == 1)
+        none = F.lit(None).cast("array<string>")
         return last.drop(_RANK, PARTITION, UNAVAILABLE, UNCLEAR, PROBLEM).withColumns(
-            {MISSING: F.lit(None).cast("array<string>"), MOVED: F.lit(False)}
+            {MISSING: none, STALE: none, MOVED: F.lit(False)}
         )
     return _fold_lives(rows, table, keys, lacking, soft_delete=soft_delete, gaps=gaps)
 
@@ -255,15 +256,12 @@ def _fold_lives(
     life = F.count(F.when(starts, 1)).over(until_here) + F.count(F.when(ends, 1)).over(before)
     lives = rows.withColumn(_LIFE, life)
 
-    def lacks(name: str) -> SparkColumn:
-        lacked = _listed(UNAVAILABLE, name)
-        return (ends | lacked) if soft_delete else (lacked & ~ends)
-
     def known(name: str) -> SparkColumn:
-        # An unclear value is NULL. Only a deleted row takes it: see `same_life`.
-        shows = ~lacks(name) | _listed(UNCLEAR, name)
-        value = F.when(shows & ~ends, F.struct(F.col(_LIFE), F.col(quoted(name)).alias("value")))
-        return F.last(value, ignorenulls=True).over(until_here)
+        # The value of an unclear column is NULL.
+        unclear = _listed(UNCLEAR, name)
+        value = F.struct(F.col(_LIFE), F.col(quoted(name)).alias("value"), (~unclear).alias(_CLEAR))
+        shown = F.when((~_lacks(name, soft_delete=soft_delete) | unclear) & ~ends, value)
+        return F.last(shown, ignorenulls=True).over(until_here)
 
     found = {name: scratch(f"known_{number}") for number, name in enumerate(lacking)}
     last = lives.select(
@@ -272,19 +270,53 @@ def _fold_lives(
         (F.max(F.when(starts, F.col(_LIFE))).over(until_here) == F.col(_LIFE)).alias(MOVED),
         *(known(name).alias(alias) for name, alias in found.items()),
     ).filter(_RANK)
+    return _images(last, table, found, soft_delete=soft_delete, gaps=gaps)
 
-    def same_life(name: str) -> SparkColumn:
-        same = F.coalesce(F.col(f"{found[name]}.{_LIFE}") == F.col(_LIFE), F.lit(False))
-        return same & ends if gaps else same
 
-    missing = F.array_compact(
-        F.array(*(F.when(lacks(name) & ~same_life(name), F.lit(name)) for name in lacking))
-    )
+def _images(
+    last: DataFrame,
+    table: TableSchema,
+    found: Mapping[str, str],
+    *,
+    soft_delete: bool,
+    gaps: bool,
+) -> DataFrame:
+    """Return the last events as images, with the values that earlier events of the batch give.
+
+    Args:
+        last: The last event of each key.
+        table: The table.
+        found: By column, the column of ``last`` with the newest value that an event shows, its
+            life, and whether it is clear.
+        soft_delete: Whether a deleted row keeps its values.
+        gaps: See :func:`fold`.
+    """
+    ends = F.col(OP) == "d"
+
+    def in_life(name: str) -> SparkColumn:
+        return F.coalesce(F.col(f"{found[name]}.{_LIFE}") == F.col(_LIFE), F.lit(False))
+
+    def given(name: str) -> SparkColumn:
+        # A deleted row takes the NULL of an unclear value.
+        clear = F.lit(False) if gaps else F.col(f"{found[name]}.{_CLEAR}")
+        return in_life(name) & (ends | clear)
+
+    def stale(name: str) -> SparkColumn:
+        return ~ends & (F.lit(True) if gaps else in_life(name))
+
+    def lacked(name: str) -> SparkColumn:
+        return _lacks(name, soft_delete=soft_delete)
+
+    def names(test: Callable[[str], SparkColumn]) -> SparkColumn:
+        left_out = [F.when(lacked(one) & ~given(one) & test(one), F.lit(one)) for one in found]
+        listed = F.array_compact(F.array(*left_out))
+        return F.when(F.size(listed) > 0, listed)
+
     columns = {
-        name: F.when(lacks(name), F.when(same_life(name), F.col(f"{found[name]}.value"))).otherwise(
+        name: F.when(lacked(name), F.when(given(name), F.col(f"{alias}.value"))).otherwise(
             F.col(quoted(name))
         )
-        for name in lacking
+        for name, alias in found.items()
     }
     return last.select(
         *META_NAMES,
@@ -293,9 +325,17 @@ def _fold_lives(
             columns.get(column.name, F.col(quoted(column.name))).alias(column.name)
             for column in table.columns
         ),
-        F.when(F.size(missing) > 0, missing).alias(MISSING),
+        names(lambda name: ~stale(name)).alias(MISSING),
+        names(stale).alias(STALE),
         F.coalesce(F.col(MOVED), F.lit(False)).alias(MOVED),
     )
+
+
+def _lacks(name: str, *, soft_delete: bool) -> SparkColumn:
+    """Whether an event lacks a value that its row keeps. A delete event has no values."""
+    deletes = F.col(OP) == "d"
+    lacked = _listed(UNAVAILABLE, name)
+    return (deletes | lacked) if soft_delete else (lacked & ~deletes)
 
 
 def _listed(names: str, name: str) -> SparkColumn:

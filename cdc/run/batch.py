@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from cdc.errors import PausedByPolicyError, UnseenError
 from cdc.lake.commit import CommitRecord
-from cdc.rows.columns import MISSING, MOVED, OP, TRANSACTION
+from cdc.rows.columns import MISSING, MOVED, OP, STALE, TRANSACTION
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import RecordProblem, fill, fold
 from cdc.rows.log_rows import ReachedPlace, inserted, reached
@@ -269,7 +269,6 @@ class BatchWriter:
             again: Whether the lake can already have some of the rows.
         """
         summary = batch.summary
-        gaps = gaps or summary.unclear
         truncated = summary.last_truncate if self._settings.on_truncate == "apply" else None
         changing = ("c", "r") if self._lake.layout.is_log else ("c", "r", "u", "d")
         rows_changed = any(summary.counts.get(op) for op in changing)
@@ -296,8 +295,8 @@ class BatchWriter:
             gaps=gaps,
         )
         if summary.unavailable or (self._keeps_deleted and summary.counts.get("d")):
-            rows = self._filled(rows, from_lake=truncated is None, gaps=gaps)
-        rows = rows.drop(MISSING, MOVED, TRANSACTION)
+            rows = self._filled(rows, from_lake=truncated is None)
+        rows = rows.drop(MISSING, STALE, MOVED, TRANSACTION)
         if truncated is None:
             instant = self._lake.upsert(rows, commit, guard)
         else:
@@ -337,32 +336,24 @@ class BatchWriter:
             run_id=self._context.run_id,
         )
 
-    def _filled(self, rows: DataFrame, *, from_lake: bool, gaps: bool) -> DataFrame:
+    def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
         """Fill every missing value that can be known, so that no placeholder or NULL replaces it.
 
         Missing values come from three places, in this order: the batch itself (the fold fills
-        those), the lake's row with the same key, the source's current row. The source's row may be
-        newer than the batch. The change that made the row newer is then still in the log, and
-        applying that change gives the same value.
-
-        With ``gaps``, the lake may lack the change that set a value. Then the lake's values fill
-        deleted rows and no other rows.
+        those), the lake's row with the same key, the source's current row. The lake's row has no
+        ``STALE`` column's value. The source's row may be newer than the batch. The change that made
+        the row newer is then still in the log, and applying that change gives the same value.
         """
         rows = self._held.hold(rows)
-        missing = _missing(rows)
-        if not missing:
-            return rows
-        if from_lake and not gaps:
+        if from_lake and (missing := _missing(rows)):
             rows = self._from_lake(rows, missing)
-        elif from_lake:
-            deleted = F.col(OP) == "d"
-            known = self._from_lake(rows.filter(deleted), missing)
-            rows = rows.filter(~deleted).unionByName(known)
+        nothing = F.array().cast("array<string>")
+        left = F.array_union(F.coalesce(MISSING, nothing), F.coalesce(STALE, nothing))
+        wanted = F.size(left) > 0
         if self._keeps_deleted:
             # The source has no deleted row: what the lake lacks stays unknown.
-            unknown = F.when(F.col(OP) != "d", F.col(MISSING))
-            rows = rows.withColumn(MISSING, unknown)
-        rows = self._held.hold(rows)
+            wanted = wanted & (F.col(OP) != "d")
+        rows = self._held.hold(rows.withColumn(MISSING, F.when(wanted, left)))
         missing = _missing(rows)
         return self._from_source(rows, missing) if missing else rows
 

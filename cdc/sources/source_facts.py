@@ -76,6 +76,8 @@ class SourceColumn:
             server does not number columns.
         refused_by_domain: Whether the column's type is a domain that refuses NULL. A row can still
             have a NULL, for example from a subquery without rows.
+        not_validated: Whether the column is NOT NULL by a constraint that older rows need not meet
+            (NOT VALID). The column is ``nullable`` then, and the connector takes it for NOT NULL.
     """
 
     name: str
@@ -86,6 +88,7 @@ class SourceColumn:
     old_values: tuple[str | None, ...] = ()
     number: int | None = None
     refused_by_domain: bool = False
+    not_validated: bool = False
 
 
 @dataclass(frozen=True)

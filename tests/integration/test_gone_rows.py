@@ -12,6 +12,7 @@ from tests.integration.rigs.running import shared as shared
 from tests.integration.rigs.running import spark as spark
 
 STATUS = "ALTER TABLE T ADD COLUMN status text DEFAULT 'new'"
+LARGE = "ALTER TABLE T ALTER COLUMN body SET STORAGE EXTERNAL"
 
 
 @settings(on_truncate="ignore")
@@ -27,6 +28,27 @@ def test_rows_that_an_ignored_truncate_took_before_the_run_stay_in_the_lake(orde
     assert orders.run().error is None
     # The source cannot say any more whether the status was NULL.
     assert orders.lake("id", "price", "status") == [(1, 2, None), (2, 2, None)]
+
+
+@settings(on_truncate="ignore")
+def test_an_unclear_value_of_one_row_costs_no_other_row_its_large_value(orders: Orders) -> None:
+    inserts = [
+        f"INSERT INTO T (id, body, price, status) VALUES ({id}, repeat('x', 9000), 1, 'paid')"
+        for id in (1, 2, 3)
+    ]
+    orders.execute(STATUS, LARGE, *inserts[:2])
+    assert orders.run().error is None
+    orders.execute(
+        "UPDATE T SET price = 2 WHERE id = 1",
+        "UPDATE T SET price = 2, status = 'new' WHERE id = 2",
+        inserts[2],
+        "UPDATE T SET status = 'new' WHERE id = 3",
+        "TRUNCATE T",
+    )
+    assert orders.run().error is None
+    found = orders.lake("id", "body", "price", "status")
+    large = "x" * 9000
+    assert found == [(1, large, 2, "paid"), (2, large, 2, None), (3, large, 1, None)]
 
 
 @settings(delete_mode="soft")

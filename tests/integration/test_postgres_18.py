@@ -73,12 +73,18 @@ def test_a_column_whose_not_null_is_not_validated_may_have_nulls(session: Sessio
             {one.name: one.nullable for one in columns},
         )
 
+    def not_validated() -> list[str]:
+        table, _ = read_described(session, TableId("shop", "public", "t"), "none")
+        return [one.name for one in table.columns if one.not_validated]
+
     session.execute("CREATE TABLE t (id int PRIMARY KEY, c int, d int NOT NULL, e int)")
     session.execute("INSERT INTO t VALUES (1, NULL, 1, NULL)")
     session.execute("ALTER TABLE t ADD CONSTRAINT t_c NOT NULL c NOT VALID")
     seen = {"id": False, "c": True, "d": False, "e": True}
     assert nullable() == (seen, seen)
+    assert not_validated() == ["c"]
     session.execute("UPDATE t SET c = 0")
     session.execute("ALTER TABLE t VALIDATE CONSTRAINT t_c")
     seen |= {"c": False}
     assert nullable() == (seen, seen)
+    assert not_validated() == []

@@ -132,3 +132,15 @@ def test_a_key_that_a_transaction_replaced_is_the_key_of_events_after_the_copy(
     )
     assert shop.run_one().error is None
     shop.assert_equal("moved", ("id", "code", "v"))
+
+
+def test_a_copy_after_a_truncate_leaves_the_connector_alone(shop: Bootstrapping) -> None:
+    """The event of a TRUNCATE has no key. It is no sign of a former definition."""
+    shop.database.execute("CREATE TABLE emptied (id int PRIMARY KEY, v int)")
+    shop.add("emptied")
+    shop.database.execute("INSERT INTO emptied VALUES (1, 1)", "TRUNCATE emptied")
+    shop.settle()
+    readers = "SELECT active_pid FROM pg_replication_slots WHERE slot_type = 'logical'"
+    before = shop.database.rows(readers)
+    shop.bootstrap("emptied")
+    assert shop.database.rows(readers) == before

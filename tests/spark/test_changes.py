@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc.rows.columns import MISSING, MOVED, OFFSET, TRANSACTION
+from cdc.rows.columns import MISSING, MOVED, OFFSET, STALE, TRANSACTION
 from cdc.rows.decode import UNKNOWN_SCHEMA, decode
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import fill, fold, problems, summarize
@@ -150,6 +150,57 @@ def test_a_table_without_the_column_leaves_it_missing(spark: SparkSession, topic
     filled = fill(rows, lake, SCHEMA, ["note"], moved=False, absent_is_deleted=False)
     (only,) = filled.collect()
     assert (only["note"], only["body"], only[MISSING]) == ("n", None, ["body"])
+
+
+def unclear(spark: SparkSession) -> DataFrame:
+    """A batch with large values that updates left alone, and qty of 7 that may replace a NULL."""
+    topic = Topic()
+    kinds = {"id": "int", "note": STRING, "body": STRING, "qty": "int"}
+    topic.register(1, kinds, defaults={"qty": 7})
+    topic.update(**row(1, "n1", PLACEHOLDER, 5))  # clear, and the lake has its body
+    topic.update(**row(2, "n2", PLACEHOLDER, 7))
+    topic.update(**row(3, "n3", "b3", 7))
+    topic.update(**row(3, PLACEHOLDER, PLACEHOLDER, 6))
+    topic.insert(**row(4, "n4", "b4", 4))
+    topic.update(**row(4, PLACEHOLDER, PLACEHOLDER, 7))
+    topic.update(**row(5, "n5", PLACEHOLDER, 7))
+    topic.delete(id=5)
+    return decode(
+        topic.frame(spark, slices=2),
+        topic.parsed(),
+        SCHEMA,
+        EventRules(PLACEHOLDER, nulls_are_kept=False),
+        ingested_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    )
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_an_unclear_value_hides_no_value_of_another_column_or_row(
+    spark: SparkSession, gaps: bool
+) -> None:
+    batch = unclear(spark)
+    found = fold(
+        batch, SCHEMA, unavailable=summarize(batch).unavailable, soft_delete=True, gaps=gaps
+    )
+    shown = {
+        r["id"]: (r["note"], r["body"], r["qty"], r[MISSING], r[STALE]) for r in found.collect()
+    }
+    if gaps:  # events may be missing in between
+        assert shown == {
+            1: ("n1", None, 5, None, ["body"]),
+            2: ("n2", None, None, None, ["body", "qty"]),
+            3: (None, None, 6, None, ["note", "body"]),
+            4: (None, None, None, None, ["note", "body", "qty"]),
+            5: ("n5", None, None, ["body"], None),
+        }
+    else:
+        assert shown == {
+            1: ("n1", None, 5, ["body"], None),
+            2: ("n2", None, None, ["body"], ["qty"]),
+            3: ("n3", "b3", 6, None, None),
+            4: ("n4", "b4", None, None, ["qty"]),
+            5: ("n5", None, None, ["body"], None),
+        }
 
 
 def test_a_soft_delete_keeps_the_last_values(spark: SparkSession, topic: Topic) -> None:

@@ -108,7 +108,8 @@ ORDER BY n.nspname, c.relname
 """  # noqa: S608
 
 _COLUMNS = f"""
-SELECT a.attname, a.attnum, a.atttypid, a.atttypmod, {ALLOWS_NULL}, a.attgenerated <> '',
+SELECT a.attname, a.attnum, a.atttypid, a.atttypmod, {ALLOWS_NULL},
+       a.attnotnull AND {ALLOWS_NULL}, a.attgenerated <> '',
        EXISTS (SELECT FROM pg_catalog.pg_type t
                WHERE t.oid = a.atttypid AND t.typtype = 'd' AND t.typnotnull),
        {DEFAULT},
@@ -276,6 +277,7 @@ def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
             type=types.describe(type_oid, typmod),
             number=number,
             nullable=nullable,
+            not_validated=not_validated,
             generated=generated,
             refused_by_domain=refused_by_domain,
             default_sql=default,
@@ -287,6 +289,7 @@ def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
             type_oid,
             typmod,
             nullable,
+            not_validated,
             generated,
             refused_by_domain,
             default,

@@ -176,6 +176,17 @@ def test_a_table_without_a_key_can_travel_as_a_log() -> None:
     assert "1,234 updated and 5 deleted rows" in judge(counted, LOG).notes[0]
 
 
+def test_an_append_table_needs_its_not_null_constraints_validated() -> None:
+    code = replace(column("code", 2, nullable=True), not_validated=True)
+    table = replace(KEYLESS, columns=(column("id", 1), code), unique_indexes=())
+    refused = judge(table, LOG)
+    assert not refused.ok
+    assert "NOT VALID (code)" in refused.problem
+    assert "VALIDATE CONSTRAINT" in refused.remedy
+    assert judge(table, TableSettings(mode="append", columns={"exclude": ["code"]})).ok
+    assert judge(replace(KEYED, columns=(column("id", 1), code)), DEFAULTS).ok, "read by key"
+
+
 @pytest.mark.parametrize(
     ("default", "fits"),
     [("5", False), ("'new'::text", False), ("now()", True), ("nextval('s'::regclass)", True)],
