@@ -24,7 +24,7 @@ class Metastore(JavaServer):
     name = "metastore"
 
     def prepare(self) -> None:
-        """Write the configuration."""
+        """Write the server's configuration."""
         private_folder(self.folder)
         settings = {
             "javax.jdo.option.ConnectionURL": f"jdbc:derby:{self.folder / 'db'};create=true",

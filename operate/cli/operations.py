@@ -192,7 +192,7 @@ def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
 
 
 def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> None:
-    """Show silent captures or expiring topics, each with its remedy; ``key`` is their JSON key."""
+    """Show silent captures or expiring topics, each with its remedy; in JSON under ``key``."""
     if renderer.json:
         renderer.document({key: [one.to_json() for one in found]})
         return

@@ -170,7 +170,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
-    """Refuse a statement whose rows are unknown afterwards, unless a known clause is the cause."""
+    """Refuse a statement after which the rows are unknown, unless a known clause is the cause."""
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
         raise _refused(table, text, "only ALTER TABLE is understood")
