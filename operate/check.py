@@ -77,7 +77,7 @@ def check(services: Services) -> Iterator[Check]:
 def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
     """Return the lines of a check.
 
-    If the check raises an error, the only line shows this error.
+    If the check raises an error, this error becomes its only line.
     """
     try:
         return look()
@@ -129,6 +129,7 @@ def _tables(
 def _planned_table(
     services: Services, record: TableRecord, found: TableStats | None, evidence: Gather
 ) -> list[Check]:
+    """Check one table on the plan; ``found`` has its facts in the source's catalog, or is None."""
     table = record.table
     name = f"table {table}"
     if found is None:
@@ -228,6 +229,7 @@ def _connect(services: Services) -> list[Check]:
 
 
 def _exactly_once(services: Services, enabled: bool | None) -> Check:
+    """Return the line about exactly-once support; without support, a warning or an error."""
     name, wanted = "Connect: exactly-once", services.config.connect.exactly_once
     if enabled:
         return Check(name, "ok", "source support is enabled")
@@ -244,6 +246,7 @@ def _exactly_once(services: Services, enabled: bool | None) -> Check:
 
 
 def _at_least(name: str, version: str, oldest: tuple[int, int]) -> Check:
+    """Return the line about a version; an error if it is older than the oldest accepted one."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if len(numbers) == len(oldest) and numbers < oldest:
         return Check(
@@ -271,6 +274,7 @@ def _captures(services: Services, records: Sequence[TableRecord]) -> list[Captur
 
 
 def _capture(services: Services, evidence: CaptureEvidence) -> list[Check]:
+    """Return the lines about a capture: its problems, its log, and its connector."""
     capture = evidence.names
     findings = of_capture(evidence)
     lines = [Check(one.subject, "error", one.message, one.remedy) for one in findings]
@@ -287,6 +291,7 @@ def _capture(services: Services, evidence: CaptureEvidence) -> list[Check]:
 
 
 def _log(log: LogHealth) -> Check:
+    """Return the line about a source's log that a capture retains."""
     kept = f"{(log.retained_bytes or 0) / 2**20:,.0f} MiB of log kept"
     if log.active is None:
         return Check(log.title, "ok", kept)

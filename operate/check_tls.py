@@ -77,6 +77,7 @@ def _warning(what: str, detail: str, remedy: str) -> Check:
 
 
 def _source(name: str, source: SourceConfig) -> Iterator[Check]:
+    """Yield a warning for each endpoint of a source that TLS does not fully protect."""
     for key in ("primary", "replica", "endpoint_for_connect"):
         endpoint: Endpoint | MysqlEndpoint | None = getattr(source, key)
         if endpoint is None or all(map(is_here, endpoint.host.split(","))):
@@ -93,6 +94,7 @@ def _source(name: str, source: SourceConfig) -> Iterator[Check]:
 
 
 def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
+    """Yield a warning if TLS does not fully protect the connections to Kafka."""
     others = [
         server
         for server in kafka.bootstrap_servers.split(",")
@@ -131,6 +133,7 @@ def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
 
 
 def _state(config: Config) -> Iterator[Check]:
+    """Yield a warning if TLS does not fully protect the connection to the state store."""
     try:
         url = config.state.connection_url()
     except SecretError:

@@ -130,7 +130,7 @@ class Services:
         return names(table.source, self.config.source(table.source), tier)
 
     def capture_of(self, record: TableRecord) -> CaptureNames:
-        """Return the names of the capture of a table on the plan, by the tier in its record."""
+        """Return the names of a table's capture, by the tier in the table's record."""
         table = record.table
         return names(table.source, self.config.source(table.source), record.tier)
 
@@ -143,11 +143,11 @@ class Services:
     def stream_evidence(self, capture: CaptureNames) -> CaptureEvidence:
         """Gather the facts that show whether a capture works, also those from its topics.
 
-        These are the newest records of its topics, which show that events arrive, and the source's
-        DDL statements.
+        The topics show whether the connector sends changes, and which DDL statements it has
+        reported.
 
-        If the connector reports the DDL statements of its binlog, their whole topic is read. The
-        topic shows whether the connector ever started without its stored position.
+        The whole topic of DDL statements is read, since it shows whether the connector ever started
+        without its stored position. With PostgreSQL, there is no such topic.
         """
         topics = [*capture.own_topics, *self.store.topics(capture.source, capture.tier)]
         interval_ms = self.config.source(capture.source).heartbeat_interval_ms

@@ -79,6 +79,7 @@ def onboarding_steps(
 def _group(
     services: Services, group: tier_capture.Group, *, with_bootstrap: bool
 ) -> list[PlannedStep]:
+    """Return the steps for the tables of one source and tier, which share a capture."""
     names, source = group.capture, services.source(group.capture.source)
     topic = services.config.kafka.topic
     settings = {
@@ -115,6 +116,7 @@ def _group(
 
 
 def _table(services: Services, table: TableId, *, with_bootstrap: bool) -> list[PlannedStep]:
+    """Return the steps for one table that are not done yet: its registration and its copy."""
     record = services.store.get(table)
     steps = []
     if record is None or record.state is State.RETIRED:

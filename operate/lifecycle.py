@@ -193,8 +193,8 @@ def offboard(
         delete_data: Whether to delete the lake table with all generations, its name in the catalog,
             and the table's topic. If the table is the last one, the capture's own topics are
             deleted, too.
-        absent: The error of the table's source if it does not answer. The source is then not
-            queried, and a note names what remains on it. None if the source answers.
+        absent: The error of the table's source, which does not answer. The source is then not
+            queried, and a note names what remains on it. None if the source is to be queried.
     """
     if services.store.get(table) is None:
         raise _not_on_plan(table)

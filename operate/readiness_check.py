@@ -56,7 +56,7 @@ class Examined:
 def examine_all(
     services: Services, tables: Sequence[TableId], *, with_rows: bool = True
 ) -> Examined:
-    """Decide which tables can be replicated, also beside each other; change nothing.
+    """Decide which tables can be replicated, each alone and all together; change nothing.
 
     Args:
         services: The services of the command.
@@ -179,7 +179,7 @@ def _numbered(texts: Sequence[str]) -> str:
 
 
 def without_table_name(table: TableId, message: str) -> str:
-    """Return an error's message without the table's name at its beginning."""
+    """Return an error's message without the name of its table."""
     for name in (f"table {table}", str(table)):
         if message.startswith((f"{name}: ", f"{name} ")):
             return message[len(name) :].lstrip(": ")

@@ -152,6 +152,7 @@ def to_json(value: object) -> str:
 
 
 def _plain(value: object) -> object:
+    """Return a value as plain values that JSON can represent."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, (str, bool, int, float)):

@@ -39,6 +39,7 @@ def resync(
 def _resync(
     services: Services, tables: Sequence[TableId], *, still: Callable[[TableRecord], bool]
 ) -> list[Outcome]:
+    """Resync tables whose captures are prepared, several at a time."""
     if not tables:
         return []
     from bootstrap.resync import resync_table

@@ -287,6 +287,7 @@ class _SharedFacts:
 def _table(
     services: Services, look: _SharedFacts, record: TableRecord, build: TableRecord | None
 ) -> TableStatus:
+    """Return the status of one table; ``build`` is the record of its next generation."""
     commit, now, ends = record.last_commit, look.now, look.ends
     place, lost = (record.table.source, record.tier), None
     beat_at, evidence = look.beats.get(place), look.evidence.get(place)
@@ -320,7 +321,7 @@ def _table(
     quarantined = 0 if record.attempt is None else look.lacking.get(str(record.attempt.id), 0)
     watermark = None if commit is None else commit.watermark
     whole = record.state is State.INCREMENTAL and behind == 0 and not quarantined
-    # Without Kafka transactions, a heartbeat may be in Kafka before earlier events are.
+    # Without Kafka transactions, a heartbeat can be in Kafka before earlier events are.
     if whole and beat_at is not None and services.config.connect.exactly_once:
         watermark = plan.watermark(watermark, {0: beat_at}, lateness)
     freshness = None if watermark is None else max(0.0, (now - watermark).total_seconds())
@@ -360,6 +361,7 @@ def _evidence(
 
 
 def _capture(services: Services, evidence: CaptureEvidence) -> CaptureStatus:
+    """Return the status of one capture from its evidence and its newest heartbeat."""
     capture = evidence.names
     problems = [finding.message for finding in of_capture(evidence)]
     beat_at: datetime | None = None

@@ -225,7 +225,7 @@ def _looks(source: Source, group: Group) -> dict[TableId, str]:
 
 
 def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
-    """Wait shortly for the capture of all changes up to a position; return whether it is there.
+    """Wait briefly until all changes up to a position are captured; return whether they are.
 
     If these changes are captured, the copy of a table need not wait for them, unless the table's
     catalog changes before the copy. Otherwise each copy waits for them, and shows its wait.
@@ -356,11 +356,11 @@ def _configure(
 ) -> None:
     """Create the connector, or change its settings in a way that loses no changes.
 
-    If the connector ran with settings that lose changes, its events have a gap. These settings are
-    corrected only when no table depends on its events, since the gap could not be detected later.
-    If the settings lose no changes and tables depend on the connector, only a few settings are
-    changed. The same holds if the plan has no table of the connector, since another installation
-    could use it.
+    If the connector ran with settings that lose changes, its events can have a gap. These settings
+    are corrected only when no table depends on its events, since the gap could not be detected
+    later. If the settings lose no changes and tables depend on the connector, only a few settings
+    are changed. The same holds if the plan has no table of the connector, since another
+    installation could use it.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(not_retired(services, capture))

@@ -321,6 +321,7 @@ class _Reader:
     def _by_name(
         self, name: str, kind: str, namespace: str, given: dict[str, Any]
     ) -> DebeziumField:
+        """Return the field of a primitive type, or of a named type that was defined earlier."""
         if kind in _PRIMITIVES or kind == "null":
             return DebeziumField(name, kind, **given)
         for full in (kind, f"{namespace}.{kind}"):
@@ -334,6 +335,7 @@ class _Reader:
     def _record(
         self, name: str, schema: Any, namespace: str, given: dict[str, Any]
     ) -> DebeziumField:
+        """Return the field of a record, and keep the record as a named type."""
         full = self.full_name(schema, namespace)
         space = full.rpartition(".")[0]
         fields = []

@@ -85,12 +85,14 @@ def _travelling() -> Iterator[TypeEntry]:
 
 
 def _refused() -> Iterator[TypeEntry]:
+    """Yield the entries of the refused types."""
     for shown, kinds in _REFUSED:
         (why,) = {_why_refused(kind) for kind in kinds}
         yield TypeEntry(shown, None, None, why)
 
 
 def _why_refused(kind: PostgresType) -> str:
+    """Return the reason why a type is refused, from the error of its rule."""
     try:
         kind.rule(table="t", column="c")
     except UnsupportedTypeError as error:

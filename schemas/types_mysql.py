@@ -114,6 +114,7 @@ class MysqlType:
 
 
 def _rule(kind: MysqlType) -> TypeRule | None:
+    """Return the rule of a type; None if the type has none."""
     if kind.name in _BY_SHAPE:
         return _BY_SHAPE[kind.name](kind)
     return _PLAIN.get(kind.name)
@@ -143,6 +144,7 @@ def _bit(kind: MysqlType) -> TypeRule:
 
 
 def _enum(kind: MysqlType) -> TypeRule | None:
+    """Return the rule for an enum; None if a label has a backslash."""
     return None if any("\\" in label for label in kind.labels) else _TEXT
 
 

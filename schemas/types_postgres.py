@@ -145,6 +145,7 @@ class _Place(NamedTuple):
 
 
 def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
+    """Return the rule of a type; None if the type has none."""
     if kind.kind == "d":
         return _rule(kind.base, place) if kind.base is not None else None
     if kind.element is not None:
@@ -244,6 +245,7 @@ def _timestamptz(place: _Place) -> TypeRule:
 
 
 def _micros(place: _Place) -> str:
+    """Return SQL of a timestamp as microseconds since 1970; it fails outside years 1 to 9999."""
     # date_part is a double. Multiplied by one million it is off by less than half a microsecond if
     # microseconds since 1970 stay below 2^51. Elsewhere it is exact for whole seconds and for the
     # microseconds of a minute, but not for both at once, so two calls are needed: twice the time.
@@ -339,8 +341,8 @@ _PLAIN: dict[str, TypeRule] = {
     "float4": _unconverted("float"),
     "float8": _unconverted("double"),
     "bytea": _unconverted("binary"),
-    # a cast of char(n) to text drops the padding, one of inet adds the netmask; the output
-    # functions print the text that the log carries
+    # a cast of char(n) to text drops the padding, and a cast of inet adds the netmask; the output
+    # functions print the text that events have
     "bpchar": _unconverted("string", "bpcharout({column})::text"),
     "inet": _unconverted("string", "inet_out({column})::text"),
     # a cast of xml keeps the declaration of its encoding, which is not printed

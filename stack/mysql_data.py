@@ -163,7 +163,7 @@ class DataDirectory:
     def options(self) -> Path:
         """The server's option file.
 
-        It is not in the data directory, which must be empty first.
+        It is not in the data directory, which must be empty at first.
         """
         return self.folder.parent / f"{self.folder.name}.cnf"
 

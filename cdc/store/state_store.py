@@ -30,6 +30,10 @@ from cdc.store.tables import (
 )
 from schemas.table import TableId
 
+RUNS_KEPT = 500
+"""Number of entries per table in the run history. Commands show the last few. A table with a run
+every 90 s has 960 a day, so these are the entries of half a day; logs have the runs before."""
+
 
 class Store:
     """The state store at a database URL.
@@ -204,10 +208,15 @@ class Store:
             ]
 
     def record_run(self, entry: RunEntry) -> None:
-        """Add an entry to the run history."""
+        """Add an entry to the run history, and delete the table's entries beyond ``RUNS_KEPT``."""
         row = {**_named(entry.table), "entry": RUN_ENTRIES.write(entry)}
+        mine = _of_table(run_rows, entry.table)
+        newest_first = sa.select(run_rows.c.id).where(mine).order_by(run_rows.c.id.desc())
         with self.transaction() as connection:
             connection.execute(sa.insert(run_rows).values(**row))
+            beyond = connection.execute(newest_first.limit(1).offset(RUNS_KEPT)).scalar()
+            if beyond is not None:
+                connection.execute(sa.delete(run_rows).where(mine, run_rows.c.id <= beyond))
 
     def last_runs(self, table: TableId, count: int = 10) -> list[RunEntry]:
         """Return the newest entries of a table's run history, newest first."""

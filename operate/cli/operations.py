@@ -164,6 +164,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
 
 
 def _show_waiting(renderer: Renderer, waiting: Sequence[TableRecord]) -> None:
+    """Show the tables that wait for an operator, each with the reason and what to do."""
     from operate.table_outcome import unfinished
 
     for record in waiting:

@@ -1,4 +1,4 @@
-"""``tributary quarantine``: lists, shows and replays records that the lake lacks."""
+"""``tributary quarantine``: lists, shows and replays records that runs left out of the lake."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Writers:
         deeds: The transactions from which each writer chooses.
         rate: Transactions per second of each writer.
         count: Number of writers.
-        seed: Seed of the random choice of deeds, which is therefore the same in each demo.
+        seed: Seed of the random choice of deeds.
     """
 
     def __init__(

@@ -234,7 +234,7 @@ def _row_digest(schema: TableSchema) -> list[SparkColumn]:
 
 
 def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
-    """Return the hash's input for a column: a flag for NULL, since it skips NULL, and the value."""
+    """Return a column's input for the hash, which skips NULL: a flag for NULL, and the value."""
     value = F.col(_quoted(name))
     folded = lake_type.lower()
     if folded in ("float", "double"):

@@ -334,6 +334,7 @@ class _TableVerifier:
         return [KeyRange(low, high) for low, high in itertools.pairwise(edges)]
 
     def _source_frame(self, ranges: list[KeyRange], view: View | None = None) -> DataFrame:
+        """Return the source rows of key ranges in lake types, with values hidden as in the lake."""
         query = self._source.snapshot_query(self._table, self._schema, ranges, view=view)
         rows = self._services.spark.read.jdbc(
             query.url, query.table, predicates=list(query.predicates), properties=query.properties
@@ -391,6 +392,7 @@ class _TableVerifier:
             )
 
     def _lake_reached(self, target: Mapping[int, int]) -> bool:
+        """Whether the lake's newest commit contains all events before these offsets."""
         latest = self._context.timeline(self._attempt).latest_offsets()
         return latest is not None and reaches(latest.record.offsets, target)
 
@@ -403,6 +405,7 @@ class _TableVerifier:
         return Difference(sighting.kind, self._named(suspect.key), columns)
 
     def _named(self, key: Key) -> dict[str, object]:
+        """Return the values of a key by the names of the key columns."""
         return dict(zip(self._schema.key, key, strict=True))
 
 

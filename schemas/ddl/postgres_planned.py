@@ -163,6 +163,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
 
 
 def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
+    """Yield the effects of one statement on the table; some statements have none."""
     if isinstance(statement, (*_QUIET, *_TRANSACTION)):
         return  # changes of rows have events, and the other statements change no column
     if isinstance(statement, exp.Create) and statement.args.get("kind") == "INDEX":
@@ -203,6 +204,7 @@ def _command(statement: exp.Command, table: TableId) -> Iterator[Action]:
 
 
 def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
+    """Yield the effects of one action of an ALTER TABLE."""
     if isinstance(action, exp.ColumnDef):
         yield _added(action, table)
     elif isinstance(action, exp.Drop) and action.args.get("kind") in ("COLUMN", "CONSTRAINT"):
@@ -229,6 +231,7 @@ def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
 
 
 def _added(action: exp.ColumnDef, table: TableId) -> Add:
+    """Return the effect of ADD COLUMN."""
     kind = action.args.get("kind")
     if kind is None:
         raise _refused(table, _sql(action), "the column has no type")
@@ -262,6 +265,7 @@ def _added(action: exp.ColumnDef, table: TableId) -> Add:
 
 
 def _default(value: exp.Expr) -> Default | None:
+    """Return a column's default; None for DEFAULT NULL."""
     if isinstance(value, exp.Null):
         return None
     functions = {
@@ -273,6 +277,7 @@ def _default(value: exp.Expr) -> Default | None:
 
 
 def _altered(action: exp.AlterColumn, table: TableId) -> Iterator[Action]:
+    """Yield the effect of ALTER COLUMN."""
     name, given = _name(action.this), action.args
     if given.get("dtype") is not None:
         using = given.get("using") or None

@@ -17,6 +17,9 @@ import pytest
 import sqlalchemy as sa
 
 from cdc.errors import FencedError, LeaseHeldError, StateError
+from cdc.run.commits import run_entry
+from cdc.run.context import RunResult
+from cdc.store import state_store
 from cdc.store import timeouts as store_timeouts
 from cdc.store.lease import Lease, Leases
 from cdc.store.state_store import Store
@@ -150,6 +153,27 @@ def test_records_and_leases_of_many_at_once(url: str) -> None:
                 connection.execute(sa.update(leases).values(expires_at=stores[0].clock - 1))
     for store in stores:
         store.close()
+
+
+def test_the_histories_of_many_tables_stay_bounded_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_store, "RUNS_KEPT", 3)
+    tables = [TableId("shop", "public", f"t{number}") for number in range(4)]
+    store = Store(url)
+
+    def write(table: TableId) -> None:
+        result = RunResult(table, State.INCREMENTAL)
+        for number in range(20):
+            run = run_entry(f"{table.name}/{number}", replace(record(), table=table), result)
+            store.record_run(run)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, tables))
+    for table in tables:
+        kept = [run.run_id for run in store.last_runs(table)]
+        assert kept == [f"{table.name}/{number}" for number in (19, 18, 17)]
+    store.close()
 
 
 def test_a_killed_holder_blocks_no_longer_than_its_term(url: str) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy.schema import CreateTable
 
 from cdc.errors import StateError
 from cdc.lake.handoff import FollowedSchema
+from cdc.store import state_store
 from cdc.store import tables as store_tables
 from cdc.store.attempt import Attempt
 from cdc.store.error_record import ErrorRecord
@@ -160,6 +161,21 @@ def test_the_history_is_newest_first_and_per_table(store: Store) -> None:
     assert [run.run_id for run in store.last_runs(TABLE, 3)] == ["r4", "r3", "r2"]
     assert store.last_runs(TABLE, 1) == [entry(run_id="r4")]
     assert store.last_runs(TableId("a", "b", "c")) == []
+
+
+def test_the_history_of_runs_does_not_grow_without_bound(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = TableId("shop", "public", "other")
+    store.record_run(entry(other, run_id="o"))
+    for number in range(6):
+        store.record_run(entry(run_id=f"r{number}"))
+    monkeypatch.setattr(state_store, "RUNS_KEPT", 3)
+    for number in range(6, 8):
+        store.record_run(entry(run_id=f"r{number}"))
+        newest = [f"r{number}", f"r{number - 1}", f"r{number - 2}"]
+        assert [run.run_id for run in store.last_runs(TABLE)] == newest
+    assert store.last_runs(other) == [entry(other, run_id="o")]
 
 
 def test_the_history_survives_the_table(store: Store) -> None:
