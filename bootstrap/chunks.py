@@ -13,7 +13,10 @@ from cdc.store.attempt import Chunk
 SMALL_ROWS = 50_000
 """Number of rows below which a table of a single commit is not split for parallel reads."""
 WAVE_SHARE = 0.2
-"""The largest share of a table in one Hudi commit. A crash repeats at most one commit."""
+"""The largest share of a table in one Hudi commit.
+
+A crash repeats at most one commit.
+"""
 SINGLE_WAVE_BYTES = 64 * 1024 * 1024
 """Size up to which a table is copied in one commit, since a repeated copy takes only seconds."""
 QUICK_BYTES = 1024 * 1024 * 1024

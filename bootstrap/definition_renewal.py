@@ -164,7 +164,7 @@ def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | N
 
 
 def _row(capture: Capture, newest: KafkaRecord) -> bytes | None:
-    """Return the newest event's bytes. For a tombstone, these are of the delete before it.
+    """Return the bytes of the newest event, which for a tombstone is the delete before it.
 
     None if the record of that delete is gone.
     """

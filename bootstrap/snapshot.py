@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 FETCH_BYTES = 4 * 1024 * 1024
 """Bound in bytes of the rows that one session fetches at once, by the table's mean row size."""
 FETCH_ROWS = 10_000
-"""Maximum number of rows per round trip. More rows gain nothing."""
+"""Maximum number of rows per round trip.
+
+More rows gain nothing.
+"""
 
 _WATCH_S = 1.0
 
