@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from tributary_reader.errors import ReadError
 from tributary_reader.storage import Entry, Storage
-from tributary_reader.timeline import Timeline
+from tributary_reader.timeline import Commit, Timeline
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,41 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
         if group not in newest or newest[group].instant < one.instant:
             newest[group] = one
     return sorted(newest.values(), key=lambda one: one.path)
+
+
+def require_written(
+    files: Iterable[DataFile], timeline: Timeline, instant: str, commits: Iterable[Commit]
+) -> None:
+    """Refuse files of an instant that lack one which commits have written or have replaced.
+
+    Args:
+        files: The result of :func:`as_of`.
+        timeline: The table's commits.
+        instant: The instant of the files.
+        commits: The commits whose statistics are compared. A later commit than the instant names
+            the file that it replaced.
+
+    Raises:
+        ReadError: A file is missing.
+    """
+    replaced = timeline.replaced_upto(instant)
+    there = {(one.partition, one.group): one.instant for one in files}
+    for commit in commits:
+        for stat in commit.stats:
+            wrote = DataFile.of(timeline.path, Entry(str(stat.get("path") or ""), 0))
+            if wrote is None or (group := (wrote.partition, wrote.group)) in replaced:
+                continue
+            # Hudi writes "null" for a file without a former version.
+            former = str(stat.get("prevCommit") or "null")
+            version = commit.instant if commit.instant <= instant else former
+            if there.get(group, "") < version <= instant:
+                raise ReadError(
+                    f"the version {version} of file {'/'.join(filter(None, group))} is missing in"
+                    f" the Hudi table at {timeline.path}: commit {commit.instant} names it",
+                    remedy="Read again. If the file stays away, run `tributary resync`, which"
+                    " copies the table again.",
+                    path=timeline.path,
+                )
 
 
 def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.lake.pointer import POINTER, Pointer, Published
 from tributary_reader.arrow_schema import arrow_schema
-from tributary_reader.errors import ReadError
-from tributary_reader.files import DataFile, as_of, counted, data_files
+from tributary_reader.errors import CleanedError, ReadError
+from tributary_reader.files import DataFile, as_of, counted, data_files, require_written
 from tributary_reader.storage import Storage, pyarrow_module, storage_of
-from tributary_reader.timeline import Timeline
+from tributary_reader.timeline import Commit, Timeline
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _ATTEMPT = "attempt="
 _SCHEMA = "schema"
+_LATER = "Read a later state. readers_keep says how far back readers can ask."
 _TRIES = 3
 """How often the opening of a table is tried, since a writer can archive a commit meanwhile."""
 
@@ -156,7 +157,11 @@ def _generation(storage: Storage, pointer: Pointer | None, instant: str | None, 
     for one in published:
         if instant is None or f"{one.published_at:%Y%m%d%H%M%S%f}"[:17] <= instant:
             return storage.resolve(one.path)
-    raise _gone(url, str(instant), "the generation that readers saw then is removed")
+    raise ReadError(
+        f"{_gone_text(url, str(instant))}: the generation that readers saw then is removed",
+        remedy=_LATER,
+        path=url,
+    )
 
 
 def snapshot(storage: Storage, path: str, instant: str | None = None) -> Snapshot:
@@ -168,18 +173,58 @@ def snapshot(storage: Storage, path: str, instant: str | None = None) -> Snapsho
     """
     timeline = Timeline(storage, path)
     wanted = min(timeline.newest, instant or timeline.newest)
+    require_there(timeline, wanted)
+    commit = max(one for one in timeline.instants if one <= wanted)
+    files = files_as_of(storage, timeline, commit, [timeline.commit(commit)])
+    return Snapshot(path, commit, tuple(files), timeline, storage)
+
+
+def files_as_of(
+    storage: Storage, timeline: Timeline, instant: str, commits: Sequence[Commit]
+) -> list[DataFile]:
+    """Return the files that hold a generation's rows as of an instant, sorted by path.
+
+    A cleaning writes its plan before it deletes a file. The plans are read after the files are
+    listed, so no file is missing of an instant that all plans keep.
+
+    Args:
+        storage: The file access.
+        timeline: The generation's commits, which were read before.
+        instant: The instant of a commit.
+        commits: The commits by whose statistics the files are checked.
+
+    Raises:
+        CleanedError: The state as of the instant is no longer there.
+        ReadError: A commit was rolled back while it completed, or a file is missing.
+    """
+    listed = data_files(storage, timeline.path)
+    require_there(timeline.again(), instant)
+    files = as_of(listed, timeline, instant)
+    require_written(files, timeline, instant, commits)
+    return files
+
+
+def require_there(timeline: Timeline, instant: str) -> None:
+    """Refuse an instant of which files may be deleted, by a cleaning or by a rollback.
+
+    Raises:
+        CleanedError: The state as of the instant is no longer there.
+        ReadError: A commit was rolled back while it completed.
+    """
     if undone := timeline.undone:
         raise ReadError(
-            f"commit {min(undone)} of the Hudi table at {path} was rolled back while it completed;"
-            " files of it are missing",
+            f"commit {min(undone)} of the Hudi table at {timeline.path} was rolled back while it"
+            " completed; files of it are missing",
             remedy="Run `tributary run` for the table, which marks it, then `tributary bootstrap`.",
-            path=path,
+            path=timeline.path,
         )
-    if wanted < timeline.complete_from:
-        raise _gone(path, wanted, f"the oldest state that is there is {timeline.complete_from}")
-    commit = max(one for one in timeline.instants if one <= wanted)
-    files = as_of(data_files(storage, path), timeline, commit)
-    return Snapshot(path, commit, tuple(files), timeline, storage)
+    if instant < (oldest := timeline.complete_from):
+        raise CleanedError(
+            f"{_gone_text(timeline.path, instant)}: the oldest state that is there is {oldest}",
+            remedy=_LATER,
+            path=timeline.path,
+            oldest=oldest,
+        )
 
 
 def published_files(path: str, storage: Storage | None = None) -> list[DataFile]:
@@ -227,9 +272,5 @@ def _instant(as_of: datetime | str | None) -> str | None:
     )
 
 
-def _gone(path: str, instant: str, why: str) -> ReadError:
-    return ReadError(
-        f"the state of {path} as of {instant} is no longer there: {why}",
-        remedy="Read a later state. readers_keep says how far back readers can ask.",
-        path=path,
-    )
+def _gone_text(path: str, instant: str) -> str:
+    return f"the state of {path} as of {instant} is no longer there"

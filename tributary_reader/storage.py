@@ -72,15 +72,20 @@ class LocalStorage:
             return []
 
     def below(self, folder: str) -> Iterator[Entry]:
-        """Yield all files below a folder; yield nothing if there is no such folder."""
-        for place, _, names in os.walk(folder):
+        """Yield all files below a folder; yield nothing if there is no such folder.
+
+        Raises:
+            ReadError: A folder or file below it cannot be accessed.
+        """
+        for place, _, names in os.walk(folder, onerror=_unlisted):
             for name in names:
                 file = Path(place, name)
                 try:
                     size = file.stat().st_size
-                except FileNotFoundError:  # removed since
-                    continue
-                yield Entry(file.relative_to(folder).as_posix(), size)
+                except OSError as error:
+                    _unlisted(error)
+                else:
+                    yield Entry(file.relative_to(folder).as_posix(), size)
 
     def arrow(self) -> FileSystem:
         """Return Arrow's file system of the local disk."""
@@ -128,6 +133,20 @@ class ArrowStorage:
     def arrow(self) -> FileSystem:
         """Return the file system."""
         return self._files
+
+
+def _unlisted(error: OSError) -> None:
+    """Raise an error for a folder or file that cannot be listed, unless it was removed since.
+
+    Raises:
+        ReadError: It exists.
+    """
+    if not isinstance(error, FileNotFoundError):
+        raise ReadError(
+            f"{error.filename} cannot be listed: {error.strerror}",
+            remedy="Give this user the right to read it, or mount it again. Then read again.",
+            path=str(error.filename),
+        ) from error
 
 
 def storage_of(filesystem: FileSystem | None) -> Storage:

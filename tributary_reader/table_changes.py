@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.lake.pointer import Pointer, Published
 from cdc.rows.columns import DELETED, OFFSET
-from tributary_reader.errors import ReadError, WholeTableError
-from tributary_reader.files import DataFile, as_of, data_files
+from tributary_reader.errors import CleanedError, ReadError, WholeTableError
+from tributary_reader.files import DataFile
 from tributary_reader.position import COMMIT_KEY, Position, Progress
-from tributary_reader.snapshot import Snapshot, read_pointer, snapshot, table_folder
+from tributary_reader.snapshot import (
+    Snapshot,
+    files_as_of,
+    read_pointer,
+    require_there,
+    snapshot,
+    table_folder,
+)
 from tributary_reader.storage import Storage, pyarrow_module, storage_of
+from tributary_reader.timeline import Commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -163,19 +171,20 @@ class _Reader:
         commits = [timeline.commit(one) for one in timeline.instants if one > since.instant]
         # Commits that are archived are not known.
         if self._deletes and (since.instant < first or any(one.removes_rows for one in commits)):
-            gone = self._deleted(now, since)
+            gone = self._deleted(now, since, commits)
         return Changes(rows, gone, self._position(now, since.attempt).to_text(), more=more)
 
-    def _deleted(self, now: Snapshot, since: Position) -> pa.Table:
+    def _deleted(self, now: Snapshot, since: Position, later: Sequence[Commit]) -> pa.Table:
         """The rows of the position's files that no file holds any more, as they were."""
-        if since.instant < now.timeline.complete_from:
+        try:
+            require_there(now.timeline, since.instant)
+            before = {*files_as_of(self._storage, now.timeline, since.instant, later)}
+        except CleanedError as cleaned:
             raise _whole_table(
                 self._folder,
                 f"the files of commit {since.instant} may be cleaned, so deleted rows are not known"
-                f" (the oldest state that is there is {now.timeline.complete_from})",
-            )
-        files = data_files(self._storage, now.path)
-        before = {*as_of(files, now.timeline, since.instant)}
+                f" (the oldest state that is there is {cleaned.context['oldest']})",
+            ) from cleaned
         after = {*now.files}
         return self._missing(
             now,

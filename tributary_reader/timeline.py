@@ -78,6 +78,7 @@ class Timeline:
         self._pending: set[str] = set()
         self._cleanings: list[str] = []
         self._rollbacks: list[str] = []
+        self._plans: dict[str, Mapping[str, Any]] = {}
         self._require_version()
         planned: set[str] = set()
         for name in storage.names(f"{path}/{_TIMELINE}"):
@@ -94,6 +95,12 @@ class Timeline:
             elif action == "rollback" and state == "requested":
                 self._rollbacks.append(name)
         self._pending = planned - self._completed.keys()
+
+    def again(self) -> Timeline:
+        """Return the timeline as of now. The plans that were read are not read again."""
+        now = Timeline(self._storage, self.path)
+        now._plans = self._plans
+        return now
 
     def _require_version(self) -> None:
         names = ("hoodie.properties", "hoodie.properties.backup")
@@ -155,11 +162,25 @@ class Timeline:
         return str(earliest.get("timestamp") or "")
 
     def _plan(self, name: str) -> Mapping[str, Any]:
-        """Return the plan of a cleaning or of a rollback; an empty one if it is archived."""
-        text = self._storage.text(f"{self.path}/{_TIMELINE}/{name}")
-        for plan in avro_reader(io.BytesIO(text)) if text else ():
-            return cast("Mapping[str, Any]", plan)
-        return {}
+        """Return the plan of a cleaning or of a rollback; an empty one if it is archived.
+
+        Raises:
+            ReadError: The plan cannot be read, for example since it is being written.
+        """
+        if name not in self._plans:
+            text = self._storage.text(f"{self.path}/{_TIMELINE}/{name}")
+            if not text:  # archived, or not written yet
+                return {}
+            try:
+                plan = next(avro_reader(io.BytesIO(text)), {})
+            except (ValueError, EOFError, IndexError) as error:
+                raise ReadError(
+                    f"{name} of the Hudi table at {self.path} cannot be read",
+                    remedy="Read again: it may have been written meanwhile.",
+                    path=self.path,
+                ) from error
+            self._plans[name] = cast("Mapping[str, Any]", plan)
+        return self._plans[name]
 
     @property
     def undone(self) -> frozenset[str]:

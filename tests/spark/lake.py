@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.config import TableSettings
@@ -13,6 +14,7 @@ from cdc.lake.index import SnapshotSize
 from cdc.lake.timeline import CommitRecord, Timeline
 from cdc.lake.write import LakeTable
 from schemas.table import Column, TableId, TableSchema
+from tributary_reader.storage import Entry, LocalStorage
 
 TABLE = TableId("shop", "public", "orders")
 ONE_COMMIT = SnapshotSize(rows=10, bytes=1000, commits=1)
@@ -66,6 +68,21 @@ def insert(
 def change(spark: SparkSession, table: LakeTable, end: int, *events: Event) -> None:
     """Write changes in one commit whose next offset is ``end``."""
     table.upsert(rows(spark, table, events), record(offsets={0: end}), accept)
+
+
+def clean_before_listing(
+    monkeypatch: pytest.MonkeyPatch, table: LakeTable, listing: int = 1
+) -> None:
+    """Do the table's upkeep when the reader without Spark begins its n-th listing of files."""
+    listed = LocalStorage.below
+    left = iter(range(listing - 1, -1, -1))
+
+    def below(self: LocalStorage, folder: str) -> Iterator[Entry]:
+        if next(left, None) == 0:
+            assert table.keep_up(lambda: None)
+        return listed(self, folder)
+
+    monkeypatch.setattr(LocalStorage, "below", below)
 
 
 def content(table: LakeTable) -> list[tuple[Any, ...]]:

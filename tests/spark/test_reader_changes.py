@@ -25,6 +25,7 @@ from tests.spark.lake import (
     SEVERAL_COMMITS,
     Event,
     accept,
+    clean_before_listing,
     content,
     record,
     rows,
@@ -199,6 +200,24 @@ def test_a_position_whose_files_were_cleaned_is_refused_only_if_rows_are_gone(
     late.assert_equal()
 
     shop.change(20, ("d", 18, (1, None)))
+    with pytest.raises(WholeTableError, match="may be cleaned, so deleted rows are not known"):
+        list(reader.follow())
+    reader.position = None
+    reader.assert_equal()
+
+
+@pytest.mark.breadth
+def test_a_position_whose_files_are_cleaned_while_changes_are_read_is_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(spark, tmp_path / "t", readers_keep="1s", buckets=2)
+    shop.publish(shop.copy(HANDED, *COPIED), HANDED)
+    reader = Follower(shop)
+    reader.assert_equal()
+    for end in range(12, 18):
+        shop.change(end, ("d", end - 1, (end, None)))
+    # The files of the newest commit are listed, then those of the position.
+    clean_before_listing(monkeypatch, shop.table, listing=2)
     with pytest.raises(WholeTableError, match="may be cleaned, so deleted rows are not known"):
         list(reader.follow())
     reader.position = None

@@ -275,6 +275,7 @@ class Why(Enum):
 LEFT: dict[Why, tuple[str, ...]] = {
     Why.AGAIN: (
         "Read again: it may have been archived meanwhile",
+        "Read again: it may have been written meanwhile",
         "Nothing is lost: the next run reads the catalog again",
         "Nothing to do",
         "Nothing was committed",
@@ -310,6 +311,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
     ),
     Why.OUTSIDE: (
         "Install the extra: `pip install",
+        "Give this user the right to read it, or mount it again",
         "Hypertables cannot be replicated",
         "Onboard ordinary or partitioned tables",
         "Add the other server as a source",
@@ -421,6 +423,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Give a Spark session",
         "Give the run a client of Kafka Connect",
         "Name the folder of a table",
+        "Read again. If the file stays away, run `tributary resync`",
         "Read the position again",
         "This is a defect",
         "Use the version of t",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -14,8 +18,9 @@ from pyarrow.fs import LocalFileSystem
 
 from cdc.lake.pointer import POINTER, Pointer, Published
 from tributary_reader import ReadError, open_table
-from tributary_reader.files import DataFile
-from tributary_reader.storage import Entry
+from tributary_reader.files import DataFile, as_of, data_files, require_written
+from tributary_reader.storage import Entry, LocalStorage
+from tributary_reader.timeline import Timeline
 
 A, B, C, D = (f"2026010112000{number}000" for number in range(4))
 
@@ -88,6 +93,85 @@ def test_a_commit_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (folder / ".hoodie" / f"{B}.replacecommit").write_text("{")
     with pytest.raises(ReadError, match=f"commit {B} of the Hudi table at .* cannot be read"):
         open_table(str(folder))
+
+
+def wrote(*files: str, **more: str) -> dict[str, Any]:
+    return {"partitionToWriteStats": {"": [{"path": file, **more} for file in files]}}
+
+
+def test_a_file_that_the_newest_commit_wrote_and_that_is_missing_is_an_error(
+    tmp_path: Path,
+) -> None:
+    versions = [f"p=1/x-0_0_{one}.parquet" for one in (A, B)]
+    folder = table(tmp_path / "t", {A: wrote(versions[0]), B: wrote(versions[1])}, versions[0])
+    with pytest.raises(ReadError, match=f"version {B} of file p=1/x-0 is missing"):
+        names(folder)
+    assert names(folder, A) == [versions[0]]
+    (folder / versions[1]).touch()
+    assert names(folder) == [versions[1]]
+
+
+def test_a_file_that_a_later_commit_replaced_by_its_next_version_is_missed(tmp_path: Path) -> None:
+    first, second = (f"x-0_0_{one}.parquet" for one in (A, B))
+    commits = {A: {}, B: wrote(second, f"y-0_0_{B}.parquet", prevCommit=A)}
+    folder = table(tmp_path / "t", commits, first, second, f"y-0_0_{A}.parquet")
+    timeline = Timeline(LocalStorage(), str(folder))
+
+    def check(instant: str) -> None:
+        files = as_of(data_files(LocalStorage(), str(folder)), timeline, instant)
+        require_written(files, timeline, instant, timeline.upto(B))
+
+    check(A)
+    with pytest.raises(ReadError, match=f"version {B} of file y-0 is missing"):
+        check(B)
+    (folder / first).unlink()
+    with pytest.raises(ReadError, match=f"version {A} of file x-0 is missing"):
+        check(A)
+
+
+def test_a_file_that_was_replaced_or_began_later_is_not_missed(tmp_path: Path) -> None:
+    replaced = {"partitionToReplaceFileIds": {"": ["x-0"]}, **wrote(f"y-0_0_{B}.parquet")}
+    commits = {A: wrote(f"x-0_0_{A}.parquet", prevCommit="null"), B: replaced}
+    folder = table(tmp_path / "t", commits, f"y-0_0_{B}.parquet")
+    timeline = Timeline(LocalStorage(), str(folder))
+    files = as_of(data_files(LocalStorage(), str(folder)), timeline, B)
+    require_written(files, timeline, B, timeline.upto(B))
+    with pytest.raises(ReadError, match=f"version {A} of file x-0"):
+        require_written([], timeline, A, timeline.upto(B))
+
+
+def test_a_plan_that_is_half_written_is_named(tmp_path: Path) -> None:
+    folder = table(tmp_path / "t", {A: {}})
+    plan = folder / ".hoodie" / f"{B}.clean.requested"
+    plan.touch()
+    assert names(folder) == []
+    plan.write_bytes(b"Obj\x01\x02")
+    with pytest.raises(ReadError, match=f"{B}.clean.requested of the Hudi table at"):
+        open_table(str(folder))
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Run the block as a user whose access the modes of files limit."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        file = f"p=1/x-0_0_{A}.parquet"
+        folder = table(Path(place, "t"), {A: {}}, file)
+        with unprivileged():
+            assert names(folder) == [file]
+        (folder / "p=1").chmod(0)
+        with unprivileged(), pytest.raises(ReadError, match="p=1 cannot be listed: Permission"):
+            open_table(str(folder))
 
 
 def test_a_time_reads_the_generation_that_readers_saw_then(tmp_path: Path) -> None:
