@@ -307,6 +307,7 @@ class _Bootstrap:
         that are already captured. So this method first waits for the end of open transactions.
         """
         # The losses are read before the proof, so that each later loss counts for this attempt.
+        self._context.looks.follow(self._capture.names, self._source)
         before = times(self._seen_losses(), self._capture.names, self._table)
         primary = self._capture.prove(self._source.table(self._table), self._losses)
         server = CopiedServer(primary.system_identifier, primary.timeline)
@@ -412,7 +413,7 @@ class _Bootstrap:
     def _publish(self) -> None:
         """Publish the table, and keep the errors that follow the pointer's move as warnings."""
         try:
-            self._check_losses()
+            check_losses(self._seen_losses(), self._capture.names, self._record)
             shown = publish(self._context, self._record, self._settings, self._lease)
         except (SchemaError, ReplacedGenerationError, RememberedLossError) as error:
             # The shard does not fit the others, or another generation has replaced this one, or
@@ -437,8 +438,9 @@ class _Bootstrap:
     def _require_start(self) -> None:
         """Check that settings, losses and topics still allow an exact end of the copy."""
         require_same_settings(self._record, self._attempt, self._made_by)
+        self._context.looks.follow(self._capture.names, self._source)
         try:
-            self._check_losses()
+            check_losses(self._seen_losses(), self._capture.names, self._record)
         except LostHistoryError as lost:
             raise AttemptSpoiledError(
                 lost.message, remedy="Nothing to do: the copy begins again.", table=self._table
@@ -451,9 +453,6 @@ class _Bootstrap:
 
     def _seen_losses(self) -> Mapping[str, Loss]:
         return self._losses.seen(self._capture.names.resource, self._table)
-
-    def _check_losses(self) -> None:
-        check_losses(self._seen_losses(), self._capture.names, self._record)
 
     @property
     def _attempt(self) -> Attempt:

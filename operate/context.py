@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture import signs_of_life
 from cdc.capture.gathering import ServerOpeners, gather
+from cdc.capture.log_looks import LogLooks
 from cdc.config import Config, load
 from cdc.connect import ConnectClient
 from cdc.debezium import CaptureNames, Definitions, names
@@ -157,6 +158,7 @@ class Services:
             exactly_once=self.config.connect.exactly_once,
             definitions=lambda: Definitions(self.kafka, self.schemas),
             life=lambda kafka: signs_of_life.look(kafka, capture, topics, interval_ms),
+            looks=LogLooks(self.store, lambda: self.kafka, lambda: self.schemas),
         )
 
     def _servers(self, capture: CaptureNames) -> ServerOpeners:

@@ -16,6 +16,7 @@ from schemas.errors import TributaryError
 if TYPE_CHECKING:
     from cdc.connect import ConnectorStatus
     from cdc.debezium import CaptureNames, ReportedStatements, SettingFinding
+    from cdc.log.continuity import Continuity
     from cdc.log.position import LogPosition
     from cdc.sources.source_facts import LogHealth, ServerIdentity
     from schemas.table import TableId
@@ -136,6 +137,7 @@ class CaptureEvidence:
         names: The capture's publication, slot and connector.
         log: The health of the source's log for this capture.
         lost: Why uncaptured changes are gone from the source's log; None if no change is gone.
+        continuity: The log compared with the last look's mark; None if it was not compared.
         unreadable: Why the connector cannot read the retained log any further; None if it can.
         obstacles: Reasons why changes of all tables are not captured in full, one sentence each.
         server: The identity of the primary.
@@ -164,6 +166,7 @@ class CaptureEvidence:
     statements: Answer[ReportedStatements | None] = None
     starts: tuple[int, ...] = ()
     life: Answer[SignsOfLife | None] = None
+    continuity: Answer[Continuity | None] = None
     strays: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -171,7 +174,14 @@ class CaptureEvidence:
         """The errors of the servers that did not answer, without repetitions."""
         answers: tuple[Answer[object], ...] = (
             *(self.log, self.lost, self.unreadable, self.obstacles, self.server),
-            *(self.topics, self.life, self.statements, self.connector, self.stored),
+            *(
+                self.continuity,
+                self.topics,
+                self.life,
+                self.statements,
+                self.connector,
+                self.stored,
+            ),
         )
         found = [answer for answer in answers if isinstance(answer, TributaryError)]
         return list({id(error): error for error in found}.values())

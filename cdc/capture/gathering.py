@@ -17,6 +17,7 @@ from cdc.capture.evidence import (
     known,
 )
 from cdc.capture.judgement import of_capture, of_table
+from cdc.capture.log_looks import LogLooks
 from cdc.capture.recovery import explained
 from cdc.capture.remembered_losses import remember
 from cdc.capture.strays import stray_topics, written_since
@@ -30,6 +31,7 @@ from cdc.debezium import (
 )
 from cdc.errors import ConnectError
 from cdc.kafka import never_compacted
+from cdc.log.continuity import Continuity
 from cdc.store.loss_counts import Losses
 from schemas.errors import TributaryError
 
@@ -97,6 +99,7 @@ def gather(
     exactly_once: bool,
     definitions: Callable[[], Definitions] | None = None,
     life: Callable[[KafkaAdmin], SignsOfLife] | None = None,
+    looks: LogLooks | None = None,
 ) -> CaptureEvidence:
     """Gather the evidence of one capture; query each server until its first error.
 
@@ -107,6 +110,7 @@ def gather(
         definitions: Returns this process's reader of the DDL statements that connectors report;
             None leaves the statements out of the evidence.
         life: Finds out whether the connector sends changes; None leaves this out of the evidence.
+        looks: Compares the log with the last look at it; None leaves the comparison out.
     """
     database, workers = _ServerQueries(servers.source), _ServerQueries(servers.connect)
     topics = _ServerQueries(servers.kafka)
@@ -126,6 +130,9 @@ def gather(
         unreadable=database.ask(lambda it: it.capture(names).unreadable()),
         obstacles=database.ask(lambda it: tuple(it.capture(names).audit())),
         server=database.ask(lambda it: it.identity()),
+        continuity=database.ask(
+            lambda it: None if looks is None else looks.compare(names, it.capture(names))
+        ),
         topics=policies,
         connector=connector,
         stored=stored,
@@ -175,6 +182,7 @@ class Captures:
                     ),
                     exactly_once=context.config.connect.exactly_once,
                     definitions=lambda: context.definitions,
+                    looks=context.looks,
                 )
                 records = self._records(found.names)
                 found = replace(found, strays=self._strays(found.names, records))
@@ -183,6 +191,8 @@ class Captures:
                 remember(losses, found.names.resource, of_capture(found))
                 for table in found.strays:
                     remember(losses, table, of_table(found, table))
+                if isinstance(found.continuity, Continuity):
+                    context.looks.leave(found.names, found.continuity)
                 tables = [one.table for one in records]
                 self._losses[key] = losses.seen(found.names.resource, record.table, *tables)
                 self._statements[key] = StatementsByTable(_definition_changes(found.statements))

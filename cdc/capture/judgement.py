@@ -192,7 +192,9 @@ def _log_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
     log = evidence.log
     if isinstance(log, TributaryError):
         return
-    for problem in (evidence.lost, evidence.unreadable):
+    known = evidence.continuity
+    broken = None if known is None or isinstance(known, TributaryError) else known.lost
+    for problem in (evidence.lost, evidence.unreadable, broken):
         if isinstance(problem, str):
             yield Finding(Severity.LOST, log.title, f"{log.title} {problem}", _COPY_AGAIN)
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from cdc.capture.log_looks import LogLooks
 from cdc.debezium import Definitions, names
 from cdc.errors import ConnectError, StateError, onboard_again
 from cdc.lake.shards import ShardTable, SharedTable, timeline_of
@@ -87,6 +88,11 @@ class RunContext:
     def definitions(self) -> Definitions:
         """The table definitions that connectors have reported, as read by this process."""
         return Definitions(self.kafka, self.registry)
+
+    @property
+    def looks(self) -> LogLooks:
+        """The looks at the captures' logs, which each look compares with the last one."""
+        return LogLooks(self.store, lambda: self.kafka, lambda: self.registry)
 
     @property
     def spark(self) -> SparkSession:

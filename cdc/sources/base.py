@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import LogPosition
 from cdc.sources.source_facts import (
     Boundaries,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from cdc.runtime.progress import Progress
 
 __all__ = [
-    "Fingerprint",
     "KeptLog",
     "Marker",
     "PartitionFiles",
@@ -179,8 +179,7 @@ class SourceLog(Protocol):
         end of the transaction has all of them.
 
         Raises:
-            SourceError: The wait reached its bound. The error names the blocking sessions and
-                prepared transactions.
+            SourceError: The wait reached its bound; the error names the transactions that block.
         """
 
     def nudge(self) -> None:
@@ -242,8 +241,7 @@ class RowLookup(Protocol):
             progress: Shows the wait.
 
         Raises:
-            SourceError: The wait reached its bound. The error names the sessions that delay the
-                transactions.
+            SourceError: The wait reached its bound; the error names the sessions that delay it.
         """
 
 
@@ -283,8 +281,7 @@ class SnapshotReader(Protocol):
     def shares_views(self) -> bool:
         """Whether a session can import the view of another session.
 
-        If not, all sessions of an exact view open together, within the block of `open_exact_view`,
-        and no session can join later.
+        If not, all sessions of an exact view open together, within `open_exact_view`.
         """
 
     def wait_for_marker_on_replica(
@@ -457,6 +454,9 @@ class SourceCapture(Protocol):
 
     def unreadable(self) -> str | None:
         """Return why the connector can no longer read the retained log; None if it can."""
+
+    def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
+        """Compare the log with an earlier look; None if its losses show without a comparison."""
 
     def log_health(self) -> LogHealth:
         """Return the health of the log from which the capture reads."""

@@ -127,6 +127,16 @@ loss_rows = sa.Table(
 )
 """One row per capture or table that ever lost changes. Rows stay, so a count never falls."""
 
+log_mark_rows = sa.Table(
+    "tributary_log_mark",
+    metadata,
+    sa.Column("scope", _name(512), primary_key=True),
+    sa.Column("server", sa.String(255), nullable=False),
+    sa.Column("file", sa.String(512), nullable=False),
+    sa.Column("executed", _document(), nullable=False),
+)
+"""One row per capture whose log is compared with its state at the last look."""
+
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",
     metadata,

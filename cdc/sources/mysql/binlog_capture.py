@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from cdc.debezium import CaptureNames
+from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import LogPosition
-from cdc.sources.mysql import catalog, preparation, primary, rights
+from cdc.sources.mysql import binlog_continuity, catalog, preparation, primary, rights
 from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
 from cdc.sources.mysql.connection import Connections
 from cdc.sources.source_facts import LogHealth, SourceTable
@@ -47,6 +48,10 @@ class BinlogCapture:
     def unreadable(self) -> str | None:
         """Return None, since the connector can always read the binlog that is still there."""
         return None
+
+    def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
+        """Compare the binlog with an earlier look; None if the server has no GTIDs."""
+        return binlog_continuity.continuity(self._connections, earlier, sent)
 
     def log_health(self) -> LogHealth:
         """Return the health of the binlog, which the server can purge before it is captured."""

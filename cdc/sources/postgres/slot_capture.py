@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from cdc.debezium import CaptureNames
+from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import Lsn
 from cdc.sources.postgres import fingerprint, logins, primary, publication
 from cdc.sources.postgres.connection import Connections
@@ -149,6 +150,10 @@ class PostgresCapture:
         if last:
             return publication.dropping(name, self._slot)
         return [publication.removing(name, table)]
+
+    def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
+        """Return None: a slot is lost together with the log that it keeps."""
+        return None
 
     def unreadable(self) -> str | None:
         """Return the problem that the slot's publication does not exist, or None.

@@ -12,9 +12,12 @@ import pytest
 from cdc.capture import gathering
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import Severity, of_capture, stopping
+from cdc.capture.log_looks import LogLooks
 from cdc.connect import ConnectorStatus, TaskStatus
 from cdc.debezium import ReportedStatements
 from cdc.errors import ConnectError, KafkaError, SourceError
+from cdc.log.continuity import Continuity, LogMark
+from cdc.store.log_marks import LogMarks
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import TableRecord
@@ -26,6 +29,7 @@ ASKED = (
     ("log_health", SourceError),
     ("problem", SourceError),
     ("unreadable", SourceError),
+    ("continuity", SourceError),
     ("audit_source", SourceError),
     ("identity", SourceError),
     ("topic_configs", KafkaError),
@@ -54,6 +58,7 @@ class ServerOpeners:
         folder: Path,
         failing: str = "",
         error: type[TributaryError] = TributaryError,
+        compared: Continuity | None = None,
     ) -> None:
         self.failing, self.error = failing, error
         self.store = Store(f"sqlite:///{folder / 'state.db'}")
@@ -65,6 +70,7 @@ class ServerOpeners:
         captured = SimpleNamespace(
             log_health=self.answers("log_health", log),
             unreadable=self.answers("unreadable", None),
+            continuity=self.answers("continuity", compared),
             audit=self.answers("audit_source", ["binlog_format is MIXED"]),
         )
         self.source = SimpleNamespace(
@@ -105,6 +111,7 @@ class ServerOpeners:
                 of=self.answers("definitions", ReportedStatements("id", 0, 0))
             ),
             connected=lambda: self.connect,
+            looks=LogLooks(self.store, cast("Any", None), cast("Any", None)),
             config=SimpleNamespace(connect=SimpleNamespace(exactly_once=True)),
         )
         return Captures(cast("Any", context))
@@ -154,3 +161,17 @@ def test_a_loss_is_counted_once_for_each_look_at_a_capture(
         assert [(scope, loss.times, loss.what) for scope, loss in seen.items()] == [
             ("the capture of shop", look, "binlog_format is MIXED")
         ]
+
+
+def test_a_log_that_lost_commits_is_a_loss_of_all_tables_of_its_capture(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now = LogMark("server", "binlog.000008", "0-1-9")
+    compared = Continuity(None, now, "lacks transactions 0-1-7")
+    servers = ServerOpeners(monkeypatch, tmp_path, compared=compared)
+    evidence = servers.captures().evidence(record("orders"))
+    found = [one for one in of_capture(evidence) if one.severity is Severity.LOST]
+    assert [one.message for one in found] == ["the log lacks transactions 0-1-7"]
+    (loss,) = Losses(servers.store).seen("the capture of shop").values()
+    assert "the log lacks transactions 0-1-7" in loss.what
+    assert LogMarks(servers.store).of("the capture of shop") == now

@@ -1,0 +1,74 @@
+"""Compares a capture's log with the last look at it, and leaves a mark for the next look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cdc.debezium.sent_transactions import sent_since
+from cdc.store.log_marks import LogMarks
+from cdc.store.loss_counts import Losses
+
+if TYPE_CHECKING:
+    from cdc.debezium import CaptureNames
+    from cdc.kafka import KafkaAdmin
+    from cdc.log.continuity import Continuity
+    from cdc.sources.base import Source, SourceCapture
+    from cdc.store.state_store import Store
+    from schemas.registry import SchemaRegistry
+
+
+class LogLooks:
+    """The looks at the logs of captures, by all processes that share a state store.
+
+    Args:
+        store: The state store.
+        kafka: Opens Kafka, which shows what connectors have sent.
+        registry: Opens the registry, with the writers' schemas.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        kafka: Callable[[], KafkaAdmin],
+        registry: Callable[[], SchemaRegistry],
+    ) -> None:
+        self._store = store
+        self._marks = LogMarks(store)
+        self._kafka = kafka
+        self._registry = registry
+
+    def compare(self, names: CaptureNames, capture: SourceCapture) -> Continuity | None:
+        """Compare the log with the last look; None if the log needs no comparison.
+
+        Raises:
+            TributaryError: The source, Kafka or the registry does not answer, or the state store
+                cannot be used.
+        """
+        earlier = self._marks.of(str(names.resource))
+        return capture.continuity(
+            earlier, lambda file: sent_since(self._kafka(), self._registry(), names, file)
+        )
+
+    def leave(self, names: CaptureNames, found: Continuity) -> None:
+        """Leave the mark of a look for the next one. A loss must be counted before.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        self._marks.move(str(names.resource), found.earlier, found.mark)
+
+    def follow(self, names: CaptureNames, source: Source) -> None:
+        """Compare the log with the last look, count a loss, and leave a new mark.
+
+        Raises:
+            TributaryError: As for `compare`.
+        """
+        found = self.compare(names, source.capture(names))
+        if found is None:
+            return
+        if found.lost is not None:
+            Losses(self._store).note(
+                str(names.resource), f"the log of source {names.source} {found.lost}"
+            )
+        self.leave(names, found)

@@ -1,0 +1,55 @@
+"""The end of a server's log as one look saw it, with which a later look compares the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LogMark:
+    """The end of a server's log at one moment.
+
+    Args:
+        server: The id that distinguishes the server from those that replicate from it.
+        file: The log's newest file. It was read after `executed`, so a later file begins after it.
+        executed: The position up to which the server had executed transactions, as text.
+    """
+
+    server: str
+    file: str
+    executed: str
+
+
+@dataclass(frozen=True)
+class Continuity:
+    """A comparison of a server's log with the mark of an earlier look.
+
+    Args:
+        earlier: The mark of the earlier look; None if there was none.
+        mark: The log's end now.
+        lost: Why the log no longer continues from the earlier mark; None if it does.
+    """
+
+    earlier: LogMark | None
+    mark: LogMark
+    lost: str | None = None
+
+
+@dataclass(frozen=True)
+class SentTransaction:
+    """A transaction that a connector has sent.
+
+    Args:
+        server: The id of the server that executed the transaction.
+        file: The file of the log from which it was read.
+        gtid: Its GTID.
+    """
+
+    server: str
+    file: str
+    gtid: str
+
+
+Sent = Callable[[str], Sequence[SentTransaction]]
+"""Reads the transactions that a connector has sent from a file of the log and later ones."""

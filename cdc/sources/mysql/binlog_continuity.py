@@ -1,0 +1,130 @@
+"""Finds commits that a server had executed and has lost, though later commits got their GTIDs.
+
+After a crash of its machine, a server can lack the last commits of its binlog, and its binlog goes
+on in a new file. The file begins with the GTIDs of all files before it, and these never change. So
+they show the loss for as long as the file exists, also after the GTIDs were used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cdc.log.binlog_position import BinlogPosition
+from cdc.log.continuity import Continuity, LogMark, Sent, SentTransaction
+from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
+from cdc.sources.mysql import primary
+from cdc.sources.mysql.connection import Connections, Session
+
+_START = 4
+"""Offset of a file's first event, in bytes."""
+
+
+def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) -> Continuity | None:
+    """Compare the primary's binlog with an earlier look, and with what its connector has sent.
+
+    Args:
+        connections: Opens sessions.
+        earlier: The mark of the earlier look; None if there was none.
+        sent: Reads the transactions that the connector has sent. It is called only after the server
+            has begun a new file.
+
+    Returns:
+        The comparison; None if the server has no GTIDs, or no binlog.
+    """
+    kind = connections.config.kind
+    with connections.open("admin") as session:
+        executed = _executed(session, kind)
+        if executed is None:
+            return None
+        server, _ = primary.identity(session, kind)
+        files = [str(row[0]) for row in session.rows("SHOW BINARY LOGS")]
+        unlogged = _unlogged(session, kind)
+    mark = LogMark(server, files[-1], str(executed))
+    if earlier is None or earlier.server != server or file_after(earlier.file, files) is None:
+        return Continuity(earlier, mark)
+    for file, known in known_by_file(kind, earlier, sent(earlier.file)).items():
+        after = file_after(file, files)
+        if after is None:
+            continue
+        lacking = known.without(_beginning(connections, after).joined(unlogged))
+        if lacking:
+            return Continuity(
+                earlier,
+                mark,
+                f"lacks transactions {lacking}, which the server had executed before its file"
+                f" {after} began: a crash of its machine lost them, or the server was restored to"
+                " an earlier state. It gives their GTIDs to later transactions, which the connector"
+                " skips",
+            )
+    return Continuity(earlier, mark)
+
+
+def known_by_file(
+    kind: str, earlier: LogMark, sent: Iterable[SentTransaction]
+) -> Mapping[str, GtidSet]:
+    """Return by file the transactions that were in the binlog when the file was the newest.
+
+    Args:
+        kind: ``mysql`` or ``mariadb``.
+        earlier: The mark of an earlier look.
+        sent: The transactions that the connector has sent, from any server and file.
+    """
+    known = {earlier.file: gtids(earlier.executed, kind)}
+    first = BinlogPosition(earlier.file, 0).number
+    for one in sent:
+        # A loss before the earlier look was counted then.
+        if one.server == earlier.server and BinlogPosition(one.file, 0).number >= first:
+            found = gtids(one.gtid, kind)
+            known[one.file] = known[one.file].joined(found) if one.file in known else found
+    return known
+
+
+def file_after(earlier: str, files: Iterable[str]) -> str | None:
+    """Return the oldest file that began after an earlier one; None if there is none.
+
+    Args:
+        earlier: The earlier file, which may be purged.
+        files: The files that the server has, in ascending order.
+    """
+    known = BinlogPosition(earlier, 0)
+    for file in files:
+        found = BinlogPosition(file, 0)
+        if found.base == known.base and found.number > known.number:
+            return file
+    return None
+
+
+def gtids(value: object, kind: str) -> GtidSet:
+    """Parse a set of GTIDs of this kind of server; None is the empty set."""
+    text = str(value or "")
+    return MysqlGtidSet.parse(text) if kind == "mysql" else MariadbGtidSet.parse(text)
+
+
+def _executed(session: Session, kind: str) -> GtidSet | None:
+    logs = str(session.value("SELECT @@global.log_bin")) not in ("0", "OFF")
+    if not logs or not primary.has_gtids(session, kind):
+        return None
+    found = primary.executed_position(session, kind)
+    # The mode may have changed between the two queries.
+    return found if isinstance(found, MysqlGtidSet | MariadbGtidSet) else None
+
+
+def _unlogged(session: Session, kind: str) -> GtidSet:
+    """Return the GTIDs that MySQL has executed and its binlog lacks; none for MariaDB.
+
+    InnoDB can keep a commit that the binlog has lost. MySQL does not use its GTID again then.
+    """
+    return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
+
+
+def _beginning(connections: Connections, file: str) -> GtidSet:
+    """Return the GTIDs of all files before one."""
+    kind = connections.config.kind
+    if kind == "mariadb":
+        with connections.open("admin") as session:
+            return gtids(session.value("SELECT binlog_gtid_pos(%s, %s)", (file, _START)), kind)
+    # Only the connector's login may read the binlog's events. The file's second one has the GTIDs.
+    with connections.open("capture") as session:
+        events = session.rows("SHOW BINLOG EVENTS IN %s LIMIT 2", (file,))
+    (found,) = [event[5] for event in events if event[2] == "Previous_gtids"]
+    return gtids(found, kind)

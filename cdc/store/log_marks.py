@@ -1,0 +1,70 @@
+"""Keeps the mark of the newest look at each capture's log, for the next look's comparison."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.log.continuity import LogMark
+from cdc.store.tables import log_mark_rows
+
+if TYPE_CHECKING:
+    from cdc.store.state_store import Store
+
+
+class LogMarks:
+    """The marks that all processes that share a state store have left.
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of(self, scope: str) -> LogMark | None:
+        """Return the mark of the newest look; None if there was no look.
+
+        Args:
+            scope: The capture.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        asked = sa.select(log_mark_rows).where(log_mark_rows.c.scope == scope)
+        with self._store.transaction() as connection:
+            row = connection.execute(asked).first()
+        return None if row is None else LogMark(row.server, row.file, row.executed)
+
+    def move(self, scope: str, earlier: LogMark | None, now: LogMark) -> None:
+        """Replace a mark, unless another process has replaced it since it was read.
+
+        Without this condition, a slow process could restore a mark from before a loss, and the next
+        look would count that loss again.
+
+        Args:
+            scope: The capture.
+            earlier: The mark that was read; None if there was none.
+            now: The new mark.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        values = {"server": now.server, "file": now.file, "executed": now.executed}
+        table = log_mark_rows.c
+        try:
+            with self._store.transaction() as connection:
+                if earlier is None:
+                    connection.execute(sa.insert(log_mark_rows).values(scope=scope, **values))
+                    return
+                unchanged = (
+                    (table.scope == scope)
+                    & (table.server == earlier.server)
+                    & (table.file == earlier.file)
+                    & (table.executed == earlier.executed)
+                )
+                connection.execute(sa.update(log_mark_rows).where(unchanged).values(**values))
+        except IntegrityError:
+            return  # another process has left the first mark

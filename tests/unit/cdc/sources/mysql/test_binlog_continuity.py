@@ -1,0 +1,40 @@
+"""Which file of a binlog shows a loss, and the transactions that must be in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.log.continuity import LogMark, SentTransaction
+from cdc.sources.mysql.binlog_continuity import file_after, known_by_file
+
+
+@pytest.mark.parametrize(
+    ("files", "after"),
+    [
+        (["binlog.000007"], None),
+        (["binlog.000006", "binlog.000007", "binlog.000008", "binlog.000009"], "binlog.000008"),
+        (["binlog.000012"], "binlog.000012"),  # those before it are purged
+        (["binlog.999999", "binlog.1000000"], "binlog.999999"),
+        (["binlog.000001"], None),  # RESET MASTER begins again
+        (["other.000008"], None),  # log_bin has another value
+    ],
+)
+def test_the_oldest_file_that_began_after_an_earlier_one(
+    files: list[str], after: str | None
+) -> None:
+    assert file_after("binlog.000007", files) == after
+
+
+def test_what_the_connector_sent_from_a_file_was_in_that_file() -> None:
+    sent = [
+        SentTransaction("server", "binlog.000006", "0-1-10"),
+        SentTransaction("server", "binlog.000007", "0-1-12"),
+        SentTransaction("server", "binlog.000007", "0-1-11"),
+        SentTransaction("former", "binlog.000007", "0-1-99"),
+        SentTransaction("server", "binlog.000008", "0-1-15"),
+    ]
+    known = known_by_file("mariadb", LogMark("server", "binlog.000007", "0-1-9,1-1-4"), sent)
+    assert {file: str(gtids) for file, gtids in known.items()} == {
+        "binlog.000007": "0-1-12,1-1-4",
+        "binlog.000008": "0-1-15",
+    }
