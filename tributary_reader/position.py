@@ -13,9 +13,6 @@ from cdc.store.documents import Codec, Part
 from schemas.fingerprint import Fingerprint
 from tributary_reader.errors import ReadError
 
-COMMIT_KEY = "tributary.commit"
-"""Key of the product's record in a commit's extra metadata."""
-
 
 @dataclass(frozen=True)
 class Position(Part):

@@ -11,7 +11,7 @@ from cdc.lake.pointer import Pointer, Published
 from cdc.rows.columns import DELETED, OFFSET
 from tributary_reader.errors import CleanedError, ReadError, WholeTableError
 from tributary_reader.files import DataFile
-from tributary_reader.position import COMMIT_KEY, Position, Progress
+from tributary_reader.position import Position, Progress
 from tributary_reader.snapshot import (
     Snapshot,
     files_as_of,
@@ -21,7 +21,7 @@ from tributary_reader.snapshot import (
     table_folder,
 )
 from tributary_reader.storage import Storage, pyarrow_module, storage_of
-from tributary_reader.timeline import Commit
+from tributary_reader.timeline import COMMIT_KEY, Commit
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,6 +15,9 @@ from fastavro import reader as avro_reader
 from tributary_reader.errors import ReadError
 from tributary_reader.storage import Storage, properties
 
+COMMIT_KEY = "tributary.commit"
+"""Key of the product's record in a commit's extra metadata."""
+
 _TIMELINE = ".hoodie"
 _VERSION = "6"
 _FILE = re.compile(r"(\d{17})\.([a-z]+)(?:\.(requested|inflight))?")
@@ -77,7 +80,7 @@ class Timeline:
         self._completed: dict[str, str] = {}
         self._pending: set[str] = set()
         self._cleanings: list[str] = []
-        self._rollbacks: list[str] = []
+        self._rollbacks: dict[str, bool] = {}
         self._plans: dict[str, Mapping[str, Any]] = {}
         self._require_version()
         planned: set[str] = set()
@@ -92,8 +95,8 @@ class Timeline:
                 planned.add(instant)
             elif action == "clean" and state == "requested":
                 self._cleanings.append(name)
-            elif action == "rollback" and state == "requested":
-                self._rollbacks.append(name)
+            elif action == "rollback":
+                self._rollbacks[instant] = self._rollbacks.get(instant, False) or state is None
         self._pending = planned - self._completed.keys()
 
     def again(self) -> Timeline:
@@ -184,9 +187,21 @@ class Timeline:
 
     @property
     def undone(self) -> frozenset[str]:
-        """The completed commits that a rollback names: another writer removed their files."""
-        plans = (self._plan(name).get("instantToRollback") or {} for name in self._rollbacks)
-        return frozenset(str(one.get("commitTime")) for one in plans) & self._completed.keys()
+        """The completed commits that a rollback names: another writer removed their files.
+
+        A snapshot chunk whose rollback is complete is left out: the copy has copied it again.
+        """
+        undone: set[str] = set()
+        for instant, complete in self._rollbacks.items():
+            plan = self._plan(f"{instant}.rollback.requested").get("instantToRollback") or {}
+            commit = str(plan.get("commitTime"))
+            if commit in self._completed and not (complete and self._is_chunk(commit)):
+                undone.add(commit)
+        return frozenset(undone)
+
+    def _is_chunk(self, instant: str) -> bool:
+        record = self.commit(instant).note(COMMIT_KEY)
+        return record is not None and json.loads(record)["kind"] == "chunk"
 
     def commit(self, instant: str) -> Commit:
         """Return a completed commit.

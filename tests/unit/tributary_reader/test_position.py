@@ -15,7 +15,8 @@ from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 from tests.handoffs import handed
 from tributary_reader import ReadError
-from tributary_reader.position import COMMIT_KEY, Position, Progress
+from tributary_reader.position import Position, Progress
+from tributary_reader.timeline import COMMIT_KEY
 
 HANDOFF = handed([LakeColumn("id", "integer", "int"), LakeColumn("v", "text", "string")])
 RECORD = CommitRecord(

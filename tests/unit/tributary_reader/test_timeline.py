@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastavro import writer as avro_writer
 from pyarrow.fs import LocalFileSystem
 
 from cdc.lake.pointer import POINTER, Pointer, Published
 from tributary_reader import ReadError, open_table
 from tributary_reader.files import DataFile, as_of, data_files, require_written
 from tributary_reader.storage import Entry, LocalStorage
-from tributary_reader.timeline import Timeline
+from tributary_reader.timeline import COMMIT_KEY, Timeline
 
 A, B, C, D = (f"2026010112000{number}000" for number in range(4))
 
@@ -69,6 +70,51 @@ def test_replaced_files_are_read_only_as_of_before(tmp_path: Path) -> None:
     folder = table(tmp_path / "t", {A: {}, B: replaced}, *files)
     assert names(folder) == [files[2], files[1]]
     assert names(folder, A) == [files[0], files[1]]
+
+
+ROLLBACK = {
+    "type": "record",
+    "name": "HoodieRollbackPlan",
+    "fields": [
+        {
+            "name": "instantToRollback",
+            "type": {
+                "type": "record",
+                "name": "HoodieInstantInfo",
+                "fields": [
+                    {"name": "commitTime", "type": "string"},
+                    {"name": "action", "type": "string"},
+                ],
+            },
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "read"),
+    [
+        ("chunk", "rollback", True),
+        ("chunk", "rollback.inflight", False),
+        ("run", "rollback", False),
+        (None, "rollback", False),
+    ],
+)
+def test_only_a_chunk_whose_rollback_is_complete_may_be_undone(
+    tmp_path: Path, kind: str | None, state: str, read: bool
+) -> None:
+    """The copy has copied the chunk again. What another commit had written is lost."""
+    notes = {} if kind is None else {COMMIT_KEY: json.dumps({"kind": kind})}
+    folder = table(tmp_path / "t", {A: {}, B: {"extraMetadata": notes}, D: {}, C: state})
+    (folder / f"x-0_0_{A}.parquet").touch()
+    plan = {"instantToRollback": {"commitTime": B, "action": "commit"}}
+    with (folder / ".hoodie" / f"{C}.rollback.requested").open("wb") as file:
+        avro_writer(file, ROLLBACK, [plan])
+    if read:
+        assert names(folder) == [f"x-0_0_{A}.parquet"]
+        return
+    with pytest.raises(ReadError, match=f"commit {B} of .* was rolled back while it completed"):
+        open_table(str(folder))
 
 
 def test_a_table_of_another_version_is_refused(tmp_path: Path) -> None:
