@@ -10,6 +10,7 @@ import json
 import platform
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -85,20 +86,22 @@ class Package:
     manifest: Manifest
 
 
-def package(path: Path, progress: Progress, *, s3: bool, prefix: Path | None = None) -> Package:
+def package(
+    path: Path, progress: Progress, *, stores: Sequence[str], prefix: Path | None = None
+) -> Package:
     """Write the archive; an existing file is replaced when the new archive is complete.
 
     Args:
         path: The archive, which ends in .tar.gz.
         progress: Shows that the work goes on.
-        s3: Whether to add the jars for a lake on S3.
+        stores: The object stores to add the jars for (keys of ``cdc.runtime.jars.STORES``).
         prefix: Folder of the environment; None for the environment of this process.
 
     Raises:
         ConfigError: The environment cannot be packed, or the file cannot be written.
         ArtifactError: The jars cannot be fetched.
     """
-    bundles = ("spark", "s3") if s3 else ("spark",)
+    bundles = ("spark", *stores)
     with shown_as(f"pack {path}", progress), tempfile.TemporaryDirectory() as made:
         try:
             env = venv_pack.Env(str(prefix or Path(sys.prefix)))

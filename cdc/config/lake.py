@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from cdc.config.s3 import is_s3, settings_problems, url_problem
+from cdc.config import gcs, s3
 from cdc.config.secrets import SecretRef, expand
 from cdc.config.templates import Conflict
 from cdc.config.value_types import LoginFreeUrl, Options, Positive, Section, Verbatim, is_sensitive
@@ -18,12 +18,15 @@ from cdc.errors import SecretError
 HADOOP_PREFIX = "spark.hadoop."
 """Prefix of the Spark settings that Spark passes on to Hadoop."""
 
+Store = Literal["s3", "gcs"]
+"""An object store: S3 or what has its interface, or Google Cloud Storage."""
+
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
 
 def _lake_url(url: str, info: ValidationInfo) -> str:
-    """Refuse a URL of S3 that Hadoop cannot read; make the path of a local folder absolute."""
-    if problem := url_problem(url):
+    """Refuse a URL that Hadoop cannot read; make the path of a local folder absolute."""
+    if problem := s3.url_problem(url) or gcs.url_problem(url):
         raise PydanticCustomError("lake_url", "{problem}", {"problem": problem})
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url):
         return url.rstrip("/")
@@ -54,13 +57,19 @@ class LakeConfig(Section):
     """The key for columns.hash. Another key changes all hashes: then copy the tables again."""
 
     @property
-    def on_s3(self) -> bool:
-        """Whether the lake is on S3, or on a store that has its interface."""
-        return is_s3(self.url)
+    def store(self) -> Store | None:
+        """The object store whose jars the lake needs; None if pyspark's own jars are enough."""
+        if s3.is_s3(self.url):
+            return "s3"
+        return "gcs" if gcs.is_gcs(self.url) else None
 
     def conflicts(self) -> list[Conflict]:
         """Return settings that cannot work, as (path of the key, problem)."""
-        return [(("hadoop", key), text) for key, text in settings_problems(self.url, self.hadoop)]
+        found = (
+            *s3.settings_problems(self.url, self.hadoop),
+            *gcs.settings_problems(self.url, self.hadoop),
+        )
+        return [(("hadoop", key), text) for key, text in found]
 
 
 class CatalogConfig(Section):

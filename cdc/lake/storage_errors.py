@@ -11,7 +11,25 @@ _CREDENTIALS = (
     " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or run on a machine whose"
     " role may use the bucket."
 )
+_OF_GOOGLE = r"GoogleJsonResponseException: "
 _REMEDIES = (
+    (
+        r"GoogleHadoopFileSystem not found",
+        "With spark.jars: provided, the cluster needs Google's gcs-connector for Hadoop 3; with"
+        " bundled, Tributary fetches it.",
+    ),
+    (
+        rf"No valid credential configuration|Error getting access token|Failed to refresh token"
+        rf"|{_OF_GOOGLE}401",
+        "In lake.hadoop, set fs.gs.auth.service.account.json.keyfile to the file with an account's"
+        " key, or run on a machine of Google Cloud whose account may use the bucket.",
+    ),
+    (
+        rf"{_OF_GOOGLE}403",
+        "Give the account the role roles/storage.objectAdmin on the bucket.",
+    ),
+    # A missing object has an error of its own.
+    (rf"{_OF_GOOGLE}404", "Create the bucket, or correct lake.url."),
     (
         r"S3AFileSystem not found",
         "With spark.jars: provided, the cluster needs hadoop-aws of its Hadoop's version and the"
@@ -34,7 +52,7 @@ _REMEDIES = (
         " kms:GenerateDataKey and kms:Decrypt on the key.",
     ),
     (
-        r"SlowDown|Status Code: 503|ThrottlingException",
+        rf"SlowDown|Status Code: 503|ThrottlingException|{_OF_GOOGLE}(429|503)",
         "The store is busy. Run again later, or lower spark.parallel_tables.",
     ),
     (

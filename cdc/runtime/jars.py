@@ -114,8 +114,11 @@ BUNDLED = Path(__file__).with_name("artifacts")
 LOCK = read_lock(Path(__file__).with_name("jars.lock"))
 SPARK: tuple[Artifact, ...] = LOCK["spark"]
 """The jars that a Spark session needs in addition to pyspark's own."""
-S3: tuple[Artifact, ...] = LOCK["s3"]
-"""The jars that a session needs besides `SPARK` for a lake on S3. They take 270 MiB."""
+STORES: dict[str, tuple[Artifact, ...]] = {name: LOCK[name] for name in ("s3", "gcs")}
+"""The jars that a session needs besides `SPARK` for a lake on an object store.
+
+Those for S3 take 270 MiB.
+"""
 
 
 def cache_folder() -> Path:
@@ -125,20 +128,20 @@ def cache_folder() -> Path:
 
 
 def spark_jars(
-    cache: Path | None = None, report: Report | None = None, *, s3: bool = False
+    cache: Path | None = None, report: Report | None = None, *, store: str | None = None
 ) -> list[Path]:
     """Return local paths of the jars for ``spark.jars``, fetched if the cache lacks them.
 
     Args:
         cache: Cache folder; by default ``cache_folder()``.
         report: Takes lines of progress.
-        s3: Whether the lake is on S3, which needs jars of its own.
+        store: The object store that the lake is on (a key of ``STORES``), or None.
 
     Raises:
         ArtifactError: They cannot be fetched or verified.
     """
     found: list[Path] = []
-    for bundle, artifacts in {"spark": SPARK, **({"s3": S3} if s3 else {})}.items():
+    for bundle, artifacts in {"spark": SPARK, **({store: STORES[store]} if store else {})}.items():
         folder = fetch(bundle, artifacts, cache=cache, report=report)
         found += [folder / artifact.filename for artifact in artifacts]
     return found

@@ -23,6 +23,7 @@ from cdc.errors import ConfigError, LakeError
 from cdc.runtime import jvm_guard, task_watch
 from cdc.runtime.jars import spark_jars
 from cdc.runtime.java import find_java
+from cdc.runtime.object_stores import store_defaults
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JError
@@ -86,24 +87,6 @@ _DEFAULTS = {
 _AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.authorization")
 """Settings of Hadoop that Spark needs at its start to log in and to find files; no secrets."""
 
-_S3_BOUNDS = {
-    # By Hadoop's defaults, a store that does not answer, or refuses because it is too busy, holds a
-    # table for hours, since both S3A and the SDK below it retry. With these values, it holds the
-    # table for a minute or two.
-    "fs.s3a.attempts.maximum": "3",
-    "fs.s3a.retry.limit": "4",
-    "fs.s3a.retry.interval": "500ms",
-    "fs.s3a.retry.throttle.limit": "7",
-    "fs.s3a.retry.throttle.interval": "200ms",
-    "fs.s3a.connection.establish.timeout": "5000",
-    "fs.s3a.connection.timeout": "60000",
-    # Tables run side by side, and each open file holds a connection.
-    "fs.s3a.connection.maximum": "256",
-    # Otherwise each new file costs a request that deletes the markers of the folders above it.
-    "fs.s3a.directory.marker.retention": "keep",
-}
-"""This product's defaults for S3A. Settings of the user or of the cluster take precedence."""
-
 # Avro allocates the size that a length prefix claims before it reads. Without a limit, one damaged
 # message ends the JVM and with it every other table's run. Kafka records are far smaller than this.
 _AVRO_LIMITS = {
@@ -151,7 +134,7 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
                 remedy="Check spark.master, spark.driver_memory and the log above.",
                 field="spark",
             ) from error
-        _give_hadoop(started, hadoop_settings(config), s3_defaults(config))
+        _give_hadoop(started, hadoop_settings(config), store_defaults(config))
         gateway: Any = started.sparkContext._gateway
         if (jvm := gateway.proc) is not None:
             jvm_guard.guard(jvm)
@@ -234,7 +217,7 @@ def session_settings(config: Config) -> dict[str, str]:
         chosen = "" if re.search(r"-XX:\+Use\w*GC", given) else collector
         settings[key] = " ".join(part for part in (options, chosen, given) if part)
     if config.spark.jars == "bundled":
-        jars = [str(path) for path in spark_jars(s3=config.lake.on_s3)]
+        jars = [str(path) for path in spark_jars(store=config.lake.store)]
         if "spark.jars" in config.spark.conf:
             jars.append(str(config.spark.conf["spark.jars"]))
         settings["spark.jars"] = ",".join(jars)
@@ -254,14 +237,6 @@ def hadoop_settings(config: Config) -> dict[str, str]:
     }
     given.update(config.lake.hadoop)
     return {key: str(value) for key, value in given.items() if HADOOP_PREFIX + key not in _REQUIRED}
-
-
-def s3_defaults(config: Config) -> dict[str, str]:
-    """Return our defaults for a lake on S3, by Hadoop's names, without those that are given."""
-    if not config.lake.on_s3:
-        return {}
-    given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
-    return {key: value for key, value in _S3_BOUNDS.items() if key not in given}
 
 
 def _give_hadoop(

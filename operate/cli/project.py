@@ -65,6 +65,9 @@ def package(
     s3: Annotated[
         bool, typer.Option("--s3", help="Add the jars for a lake on S3, 270 MiB.")
     ] = False,
+    gcs: Annotated[
+        bool, typer.Option("--gcs", help="Add the jar for a lake on Google Cloud Storage, 37 MiB.")
+    ] = False,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -74,7 +77,8 @@ def package(
 
     renderer = Renderer(output)
     with renderer.progress() as progress:
-        written = pack(file, progress, s3=s3)
+        asked = {"s3": s3, "gcs": gcs}
+        written = pack(file, progress, stores=[name for name in asked if asked[name]])
     renderer.document(written)
     manifest = written.manifest
     renderer.line(f"Wrote {file}, sha256 {written.sha256}: Tributary {manifest.tributary}")

@@ -321,6 +321,8 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Compare the archive's sha256",
         "Give the cluster's machines Spark",
         "Give the machines of the cluster the versions",
+        "Give the account the role roles/storage.objectAdmin",
+        "In lake.hadoop, set fs.gs.auth.service.account.json.keyfile",
         "Set lake.hadoop.fs.s3a.access.key",
         "The bucket is in another region",
         "The store is busy",

@@ -27,11 +27,11 @@ def test_a_url_that_hadoop_cannot_use_is_refused_with_what_to_write(url: str, re
 
 
 @pytest.mark.parametrize(
-    ("url", "on_s3"),
-    [(URL, True), ("s3a://lake", True), ("/lake", False), ("gs://lake/a_b", False)],
+    ("url", "store"),
+    [(URL, "s3"), ("s3a://lake", "s3"), ("/lake", None), ("gs://lake/a_b", "gcs")],
 )
-def test_which_lake_is_on_s3(url: str, on_s3: bool) -> None:
-    assert read(changed(("lake", "url"), url)).lake.on_s3 is on_s3
+def test_which_store_a_lake_is_on(url: str, store: str | None) -> None:
+    assert read(changed(("lake", "url"), url)).lake.store == store
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from cdc.lake.storage_errors import storage_error
 
 _S3 = "com.amazonaws.services.s3.model.AmazonS3Exception: "
+_GOOGLE = "com.google.api.client.googleapis.json.GoogleJsonResponseException: "
 _IDS = "; Request ID: 1F9; S3 Extended Request ID: 9Gj=; Proxy: null), S3 Extended Request ID: 9Gj="
 
 
@@ -20,6 +21,12 @@ _IDS = "; Request ID: 1F9; S3 Extended Request ID: 9Gj=; Proxy: null), S3 Extend
         ("com.amazonaws.SdkClientException: Unable to load AWS credentials from env", "Set lake."),
         (f"{_S3}Slow Down (Status Code: 503; Error Code: SlowDown{_IDS}", "is busy"),
         (f"{_S3}(Status Code: 301; Error Code: PermanentRedirect{_IDS}", "another region"),
+        ("java.lang.ClassNotFoundException: Class a.GoogleHadoopFileSystem not found", "connector"),
+        ("java.io.IOException: Error getting access token from metadata server", "json.keyfile"),
+        (f"{_GOOGLE}401 Unauthorized", "json.keyfile"),
+        (f"{_GOOGLE}403 Forbidden", "roles/storage.objectAdmin"),
+        (f"{_GOOGLE}404 Not Found", "Create the bucket"),
+        (f"{_GOOGLE}429 Too Many Requests", "is busy"),
         ("javax.net.ssl.SSLException: Unsupported or unrecognized SSL message", "speaks TLS"),
         (
             "sun.security.provider.certpath.SunCertPathBuilderException: unable to find valid"

@@ -10,8 +10,8 @@ import pytest
 
 from cdc.runtime import jars
 from cdc.runtime.jars import (
-    S3,
     SPARK,
+    STORES,
     Artifact,
     ArtifactError,
     cache_folder,
@@ -54,7 +54,7 @@ def test_a_line_of_another_form_is_refused(line: str) -> None:
 
 
 def test_the_locks_pin_each_file_once() -> None:
-    for bundle in (SPARK, S3, *LOCK.values()):
+    for bundle in (SPARK, *STORES.values(), *LOCK.values()):
         names = [artifact.filename for artifact in bundle]
         assert names
         assert len(set(names)) == len(names)
@@ -72,13 +72,20 @@ def test_the_jars_fit_the_installed_spark() -> None:
 
 def test_the_jars_of_s3_fit_the_installed_hadoop() -> None:
     (hadoop,) = pyspark_jars().glob("hadoop-client-api-*.jar")
-    (ours,) = [jar.revision for jar in S3 if jar.name == "hadoop-aws"]
+    (ours,) = [jar.revision for jar in STORES["s3"] if jar.name == "hadoop-aws"]
     assert hadoop.name == f"hadoop-client-api-{ours}.jar"
 
 
-@pytest.mark.parametrize("s3", [False, True])
-def test_the_jars_of_s3_are_fetched_only_for_a_lake_there(
-    s3: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("store", "jar"),
+    [
+        (None, None),
+        ("s3", "hadoop-aws-3.3.4.jar"),
+        ("gcs", "gcs-connector-hadoop3-2.2.26-shaded.jar"),
+    ],
+)
+def test_the_jars_of_a_store_are_fetched_only_for_a_lake_there(
+    store: str | None, jar: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched: list[str] = []
 
@@ -87,9 +94,11 @@ def test_the_jars_of_s3_are_fetched_only_for_a_lake_there(
         return tmp_path
 
     monkeypatch.setattr(jars, "fetch", fetch)
-    found = {path.name for path in spark_jars(s3=s3)}
-    assert fetched == (["spark", "s3"] if s3 else ["spark"])
-    assert ("hadoop-aws-3.3.4.jar" in found) is s3
+    found = {path.name for path in spark_jars(store=store)}
+    assert fetched == (["spark", store] if store else ["spark"])
+    of_stores = {one.filename for bundle in STORES.values() for one in bundle}
+    assert jar is None or jar in found
+    assert found & of_stores == ({one.filename for one in STORES[store]} if store else set())
 
 
 def test_the_ivy_module_resolves_nothing_but_the_named_files() -> None:

@@ -5,7 +5,8 @@ import pytest
 from cdc.config import Config, SparkConfig
 from cdc.config.value_types import is_sensitive
 from cdc.errors import ConfigError, LakeError
-from cdc.runtime.spark import hadoop_settings, s3_defaults, session_settings
+from cdc.runtime.object_stores import store_defaults
+from cdc.runtime.spark import hadoop_settings, session_settings
 from tests.unit.cdc.configuration import changed, full, read, refusal
 from tests.unit.cdc.configuration import environment as environment
 
@@ -45,13 +46,21 @@ def test_settings_that_results_need_are_not_hadoops_to_change() -> None:
 def test_a_lake_on_s3_gets_bounds_unless_it_is_given_others() -> None:
     key = "fs.s3a.retry.limit"
     on_s3 = read(full())
-    bounds = s3_defaults(on_s3)
+    bounds = store_defaults(on_s3)
     assert bounds[key] == "4"
     given = changed(("lake", "hadoop"), {key: 9})
-    assert key not in s3_defaults(read(given))
-    assert key not in s3_defaults(read(changed(("spark", "conf"), {f"spark.hadoop.{key}": 9})))
-    assert s3_defaults(read(changed(("lake", "url"), "/lake"))) == {}
+    assert key not in store_defaults(read(given))
+    assert key not in store_defaults(read(changed(("spark", "conf"), {f"spark.hadoop.{key}": 9})))
+    assert store_defaults(read(changed(("lake", "url"), "/lake"))) == {}
     assert not [name for name in bounds if is_sensitive(name)]
+
+
+def test_a_lake_on_gcs_gets_the_class_of_its_file_system() -> None:
+    key = "fs.gs.impl"
+    document = changed(("lake", "url"), "gs://lake/cdc")
+    assert store_defaults(read(document))[key].endswith("GoogleHadoopFileSystem")
+    document["lake"]["hadoop"] = {key: "their.Own"}
+    assert key not in store_defaults(read(document))
 
 
 def test_what_the_lake_is_given_goes_before_what_spark_is() -> None:

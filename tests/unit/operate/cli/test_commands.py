@@ -318,7 +318,7 @@ def test_the_examples_in_the_starting_configuration_work(monkeypatch: pytest.Mon
     assert config.tables["public.orders"].partition_by == ("country",)
     assert config.state.connection_url().startswith("postgresql+psycopg://tributary:canary-")
     on_s3 = parse(switched_on.replace("url: ./lake", "url: s3a://bucket/lake"))
-    assert on_s3.lake.on_s3
+    assert on_s3.lake.store == "s3"
     assert str(on_s3.lake.hadoop["fs.s3a.secret.key"]) == "canary-s3_secret_key"
 
 
