@@ -20,8 +20,8 @@ from tests.integration.rigs.s3_gate import BUSY, FORBIDDEN, Gate, Refusal, Reque
 
 ORDERS = "public.orders"
 BOUND_S = 600.0
-"""The longest time that a store which refuses may hold a run: S3A repeats each request for about
-half a minute, and an undone commit makes several."""
+"""The longest time that a store which refuses may hold a run: S3A repeats each request for 30
+to 45 s, and a commit that fails makes several."""
 pytestmark = pytest.mark.breadth
 
 
@@ -79,6 +79,7 @@ def test_a_store_that_throttles_now_and_then_delays_a_run_only(
     assert_equal(project, 499)
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("refusal", "remedy"), [(BUSY, "The store is busy"), (FORBIDDEN, "Allow s3:ListBucket")]
 )
