@@ -253,6 +253,7 @@ class Mysql:
             " onboard` for a table of the source grants that), that no other client of the primary"
             f" has the number {server_id(capture.connector)} (database.server.id), and the log of"
             " the Connect worker: a connector that is far behind reads the binlog up to now first."
+            " Restart the connector if it was paused while the server restarted."
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:

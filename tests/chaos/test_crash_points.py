@@ -134,6 +134,29 @@ def test_onboard_killed_at_each_point_and_repeated(
     project.assert_equal(spark, project.label(name), COLUMNS)
 
 
+@pytest.mark.breadth
+def test_a_copy_that_was_cut_short_is_kept_and_completed_as_it_says(
+    project: Project, spark: SparkSession
+) -> None:
+    name = "crash_kept"
+    label, table = project.label(name), project.table(name)
+    create(project, name)
+    killed_at(project, "bootstrap.before_handoff_commit", "onboard", label)
+    refused = project.run("generations", "remove", label, "1").expect(1)
+    said = " ".join((refused.stdout + refused.stderr).split())
+    assert f"Run `tributary bootstrap {table}`, which completes it." in said
+    done = project.run("bootstrap", label).expect(0)
+    assert "continued its copy in " in " ".join(done.stdout.split())
+    for text in (said, done.stdout, done.stderr):
+        assert "copied 0 rows" not in text
+        assert f"table {table}: table" not in text
+    change(project, name)
+    with opened(project, spark) as services:
+        settle(services, table)
+        run(services, table)
+    project.assert_equal(spark, label, COLUMNS)
+
+
 @pytest.fixture(scope="module")
 def running(project: Project, spark: SparkSession) -> str:
     name = "crash_runs"

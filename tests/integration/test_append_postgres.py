@@ -76,15 +76,9 @@ def test_verify_counts_how_often_a_row_occurs(log: Log) -> None:
         found = log.shop.verify("events")
     assert found.equal, found.differences
     assert found.source_rows == found.lake_rows > ROWS
-    publication = log.shop.services.capture_of(log.shop.record("events")).publication
-    with log.shop.database.connect() as connection, connection.transaction():
-        # One transaction, which no run can look into; the entry in the publication is another.
-        connection.execute(f"ALTER PUBLICATION {publication} SET (publish = 'truncate')".encode())
-        connection.execute(b"INSERT INTO events VALUES ('old', 1, repeat('x', 100))")
-        connection.execute(
-            f"ALTER PUBLICATION {publication} SET (publish = 'insert, truncate')".encode()
-        )
-    log.shop.database.execute("DELETE FROM events WHERE ctid = '(0,2)'")
+    # Only inserts are captured. So the lake keeps the row with 2, and the row with 1 occurs once
+    # more on the source.
+    log.shop.database.execute("UPDATE events SET n = 1 WHERE ctid = '(0,2)'")
     found = log.shop.verify("events")
     assert not found.equal
     assert {(one.kind, one.key["n"]) for one in found.differences} == {("missing", 1), ("extra", 2)}

@@ -201,6 +201,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}remedies_early.py::test_a_topic_that_was_deleted_is_made_anew_as_it_says": (
         "Run `tributary onboard` for its table, which creates the topic",
     ),
+    "tests/chaos/test_crash_points.py::"
+    "test_a_copy_that_was_cut_short_is_kept_and_completed_as_it_says": (
+        "Run `tributary bootstrap {}`, which completes it",
+    ),
     f"{_TESTS}remedies_early.py::"
     "test_settings_of_topics_and_connectors_fit_after_what_the_checks_say": (
         "Raise kafka.topic.retention_ms",
@@ -442,7 +446,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Drop that name",
         "Give the capture role REPLICATION",
         "Leave it out with columns.exclude",
-        "Run `tributary bootstrap {}`, which completes it",
         "Allow the login of credentials.snapshot",
         "Give the table a primary key",
         "Raise retention.ms",
