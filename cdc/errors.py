@@ -112,6 +112,10 @@ class LakeError(TributaryError):
     """A Hudi table that cannot be read or written."""
 
 
+class MissingFolderError(LakeError):
+    """A table whose own folder is not in the lake: it is not mounted, or was removed."""
+
+
 class ClusterError(TributaryError):
     """A cluster of Spark without executors, or whose executors differ from this process."""
 

@@ -339,20 +339,23 @@ def published_path(services: Services, table: TableId) -> str:
 
     Raises:
         StateError: The table is not on the plan, or is not published yet.
-        LakeError: The table was published, but its pointer is missing.
+        LakeError: The table was published, but its pointer or its folder is missing.
     """
-    from cdc.lake.publish import current_path
+    from cdc.lake.publish import current_path, folder_exists
+    from cdc.run.published_generation import missing_folder
 
     record = services.store.get(table)
     if record is None:
         raise _not_on_plan(table)
     followed = State.INCREMENTAL in (record.state, record.resume_to)
     base = record.base_path if record.shard is None else record.shard.base_path
-    local = folder_here(services.config, base) is not None
-    path = current_path(base, None if local else services.spark)
+    local = folder_here(services.config, base)
+    path = current_path(base, None if local is not None else services.spark)
     if path is None and record.state is State.RETIRED:
         raise _not_on_plan(table)
     if path is None and followed:
+        if not (folder_exists(services.spark, base) if local is None else local.exists()):
+            raise missing_folder(record)
         raise LakeError(
             f"table {table} is {record.state.value}, but its pointer in {base} is missing",
             remedy=f"To copy the table again, {copy_lost(table)}.",

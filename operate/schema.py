@@ -159,12 +159,16 @@ def _now(
         the TRUNCATEs since the commit.
     """
     from cdc.lake.shards import timeline_of
+    from cdc.run.published_generation import require_folder
+    from cdc.run.stopping import RUN_STATES
 
     record = require(services, table)
     if record.attempt is None:
         raise _not_copied(table)
     latest = timeline_of(services.spark, record.attempt).latest_offsets()
     if latest is None:
+        if RUN_STATES & {record.state, record.resume_to}:
+            require_folder(services.spark, record)
         raise LakeError(
             f"no commit under {record.attempt.path} has the offsets of table {table}",
             remedy=f"If its copy is running, wait for its end; otherwise {copy_lost(table)}.",

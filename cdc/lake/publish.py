@@ -115,6 +115,16 @@ def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
             raise
 
 
+def folder_exists(spark: SparkSession, path: str) -> bool:
+    """Whether there is a folder at a path; in an object store, whether objects are below it.
+
+    Raises:
+        LakeError: The path cannot be accessed.
+    """
+    with _files(spark, path) as (files, folder):
+        return bool(files.exists(folder))
+
+
 def list_files(spark: SparkSession, path: str, *, recursive: bool) -> Iterator[tuple[str, int]]:
     """Yield each file's path below a folder and its size in bytes, if the folder exists.
 

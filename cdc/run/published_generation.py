@@ -9,8 +9,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from cdc.errors import LakeError, LostHistoryError, copy_lost, onboard_again
-from cdc.lake.publish import has_commit, read_pointer
+from cdc.errors import (
+    LakeError,
+    LostHistoryError,
+    MissingFolderError,
+    copy_again,
+    copy_lost,
+    onboard_again,
+)
+from cdc.lake.publish import folder_exists, has_commit, read_pointer
 from cdc.store.table_state import State
 
 if TYPE_CHECKING:
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
 
     from cdc.lake.pointer import Pointer
     from cdc.store.table_state import TableRecord
-    from schemas.table import TableId
+    from schemas.table import Shard, TableId
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 32
@@ -66,8 +73,9 @@ class Served:
         """Return the tables whose lake does not have the generation or commit of their record.
 
         A commit is missing if the lake was restored from a backup or lost its last writes. The
-        table's next run then continues from the lake's newest commit. An unreachable lake does not
-        stop a table that has nothing to write.
+        table's next run then continues from the lake's newest commit. A table whose folder is
+        missing is returned, too, so that its run reports it. An unreachable lake does not stop a
+        table that has nothing to write.
 
         Args:
             spark: Returns the calling thread's session, whose file systems are used.
@@ -86,7 +94,7 @@ class Served:
             try:
                 self.note_pointer(record, check_serving(spark(), record))
                 return not _has_newest(spark(), record)
-            except LostHistoryError:
+            except (LostHistoryError, MissingFolderError):
                 return True
             except LakeError as error:
                 return error
@@ -128,16 +136,18 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
 
     Raises:
         LostHistoryError: The record and the pointer name different attempts.
+        MissingFolderError: There is neither a pointer nor a folder for it.
         LakeError: The pointer cannot be read.
     """
     attempt = record.attempt
     if attempt is None or State.INCREMENTAL not in (record.state, record.resume_to):
         return None
-    shared = record.shard if attempt.shard is not None else None
-    base = shared.base_path if shared is not None else record.base_path
+    base = _folder(record)
     pointer = read_pointer(spark, base)
     if pointer is not None and pointer.path == attempt.path:
-        return None if shared is not None else pointer
+        return None if attempt.shard is not None else pointer
+    if pointer is None:
+        require_folder(spark, record)
     known = f"the state store knows generation {record.generation}, attempt {attempt.id}"
     if pointer is None:
         found = "there is no pointer for readers"
@@ -154,6 +164,51 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
         table=record.table,
         path=base,
     )
+
+
+def require_folder(spark: SparkSession, record: TableRecord) -> None:
+    """Refuse to take a table for lost if its whole folder is missing.
+
+    A lake that is not mounted looks like that. The table is complete again after the mount.
+
+    Args:
+        spark: The session whose file systems are used.
+        record: The table's record. Runs apply changes to the table, or did so before it FAILED.
+
+    Raises:
+        MissingFolderError: The table's folder does not exist.
+        LakeError: The lake cannot be reached.
+    """
+    if not folder_exists(spark, _folder(record)):
+        raise missing_folder(record)
+
+
+def missing_folder(record: TableRecord) -> MissingFolderError:
+    """Return the error for a table whose folder, which all its generations share, is missing."""
+    if (shard := _joined(record)) is not None:
+        anew = onboard_again(shard.of, without_data=True)
+    elif State.INCREMENTAL in (record.state, record.resume_to):
+        anew = copy_again(record.table)
+    else:
+        anew = onboard_again(record.table, without_data=True)
+    return MissingFolderError(
+        f"the folder of table {record.table} is not there: {_folder(record)}",
+        remedy="Mount the lake, or restore the folder; the next try then continues. If the folder"
+        f" is gone for good, {anew}.",
+        table=record.table,
+        path=_folder(record),
+    )
+
+
+def _folder(record: TableRecord) -> str:
+    """Return the folder that has the pointer of a table, or of the table that shards share."""
+    shard = _joined(record)
+    return shard.base_path if shard is not None else record.base_path
+
+
+def _joined(record: TableRecord) -> Shard | None:
+    """Return the shard of a table whose rows are in the table that shards share, else None."""
+    return record.shard if record.attempt is not None and record.attempt.shard is not None else None
 
 
 def _has_newest(spark: SparkSession, record: TableRecord) -> bool:

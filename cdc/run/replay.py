@@ -25,7 +25,7 @@ from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.comparison import compare
 from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import follow
-from cdc.run.published_generation import check_serving, no_offsets
+from cdc.run.published_generation import check_serving, no_offsets, require_folder
 from cdc.run.quarantining import require_listed
 from cdc.run.truncates import Truncates
 from cdc.sources.source_facts import Look
@@ -86,6 +86,7 @@ class _QuarantineReplay:
         check_serving(self._context.spark, self._record)
         latest = self._context.timeline(attempt).latest_offsets()
         if latest is None or latest.record.attempt != str(attempt.id):
+            require_folder(self._context.spark, self._record)
             raise no_offsets(self._record, f"no commit under {attempt.path} belongs to its attempt")
         require_listed(self._context.store, latest.record)
         start = self._first_offsets(attempt, latest, first)

@@ -41,7 +41,7 @@ from cdc.run.comparison import Comparison, compare, settings_digest
 from cdc.run.context import RunResult, Turn
 from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import LakeShape, follow, seen_at
-from cdc.run.published_generation import check_serving, no_offsets
+from cdc.run.published_generation import check_serving, no_offsets, require_folder
 from cdc.run.quarantining import require_listed
 from cdc.run.source_lookup import VISIBLE_S
 from cdc.run.stopping import RUN_STATES, counts_as_loss, stopped, unexpected
@@ -210,6 +210,7 @@ class _TableRun:
         timeline = self._context.timeline(attempt)
         latest = timeline.latest_offsets()
         if latest is None:
+            require_folder(self._context.spark, self._record)
             reason = f"no commit under {attempt.path} carries offsets"
             raise no_offsets(self._record, reason, gone=not timeline.exists)
         if latest.record.attempt != str(attempt.id):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc.lake.pointer import POINTER, local_folder
+from cdc.run import plan
+from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State
 from stack.postgres import POSTGRES
 from tests.integration.rigs.captured import wait_until
@@ -121,12 +124,17 @@ def without_folder(shop: Shop, name: str) -> None:
     shutil.rmtree(copied)
 
 
+def without_all(shop: Shop, name: str) -> None:
+    shutil.rmtree(folder(shop, name))
+
+
 def without_pointer(shop: Shop, name: str) -> None:
     (folder(shop, name) / POINTER).unlink()
 
 
 LOST: dict[str, tuple[Callable[[Shop, str], None], list[list[str]]]] = {
     "folder": (without_folder, [["schema", "diff"], ["quarantine", "replay"], ["verify"]]),
+    "all": (without_all, [["run"], ["path"], ["schema", "diff"]]),
     "pointer": (without_pointer, [["path"], ["quarantine", "replay"], ["verify"]]),
 }
 
@@ -148,6 +156,49 @@ def test_a_lake_that_lost_a_part_of_a_table_is_made_anew_as_each_command_says(
         shop.settle("orders")
         person.follow(person.refused(*words, table).remedy)
         person.done("verify", table)
+
+
+@pytest.mark.breadth
+@on_postgres
+def test_tables_of_a_lake_that_is_not_mounted_fail_and_continue_after_the_mount(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "FIRST_RETRY", timedelta())
+    shop = person.shop
+    names = ("changed", "idle", "caught")
+    changed, idle, caught = created(shop, *names)
+    person.done("onboard", changed, idle, caught)
+    shop.services.store.put(replace(shop.record("caught"), state=State.CATCHING_UP))
+    shop.database.execute("UPDATE changed SET v = v + 1", "UPDATE caught SET v = v + 1")
+    shop.settle("changed")
+    shop.settle("caught")
+    lake = local_folder(shop.services.config.lake.url)
+    assert lake is not None
+    away = lake.rename(lake.with_name("away"))
+    lake.mkdir()  # the place of the mount
+
+    failed = person.run("run")
+    assert failed.code == 3, failed.documents
+    failing = person.refused("bootstrap", caught)
+    for name, said in zip(names, (failed, failed, failing), strict=True):
+        assert person.state(name) is State.FAILED, said.documents
+        assert f"the folder of table {shop.table(name)} is not there" in said.messages
+    assert not Losses(shop.services.store).seen(*(shop.table(name) for name in names))
+    assert list(lake.rglob("*")) == [], "nothing is written beside the lake"
+
+    lake.rmdir()
+    away.rename(lake)
+    person.done("run")
+    person.done("bootstrap", caught)
+    assert {shop.record(name).generation for name in names} == {1}, "none is copied again"
+    person.done("verify", changed, idle, caught)
+
+    shop.services.store.put(replace(shop.record("caught"), state=State.CATCHING_UP))
+    shutil.rmtree(folder(shop, "caught"))
+    gone = person.refused("bootstrap", caught)
+    assert person.state("caught") is State.FAILED, gone.documents
+    person.follow(gone.remedy)
+    person.done("verify", caught)
 
 
 @pytest.mark.breadth

@@ -16,7 +16,13 @@ POLICIES = f"{_REMEDIES}policies_and_tables_that_went_away_go_on_as_they_say"
 ANEW = f"{_REMEDIES}what_does_not_fit_the_plan_begins_anew_as_it_says"
 CAPTURE = f"{_REMEDIES}a_capture_that_was_taken_apart_is_restored_as_it_says"
 
+MOUNTED = f"{_REMEDIES}tables_of_a_lake_that_is_not_mounted_fail_and_continue_after_the_mount"
+
 _TESTS = "tests/integration/test_"
+_MOUNT = (
+    "Mount the lake, or restore the folder; the next try then continues. If the folder is gone for"
+    " good,"
+)
 
 EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}s3.py::test_check_says_what_the_store_lacks_and_is_content_once_it_has_it": (
@@ -54,8 +60,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     LOST: (
         "If its copy is running, wait for its end; otherwise run `tributary run {}`",
         "To copy the table again, run `tributary run {}`, which marks the table",
+        f"{_MOUNT} copy the table again: `tributary resync {{}}`",
         "Was the state store or the lake restored from a backup?",
     ),
+    MOUNTED: (f"{_MOUNT} run `tributary offboard {{}}",),
     POLICIES: (
         "List the tables with `tributary discover`",
         "Set on_schema_change to evolve or freeze",

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
-from cdc.errors import FencedError, LostHistoryError
+from cdc.errors import FencedError, LostHistoryError, MissingFolderError
+from cdc.lake.pointer import read_local
 from cdc.run import RunContext, run_table
 from cdc.run.commits import keep_size
 from cdc.store.lease import Lease
+from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import LakeSize, State, TableRecord
 from cdc.store.tables import leases, loss_rows
@@ -96,6 +99,32 @@ def test_a_change_that_another_process_copies_over_is_dropped(
     assert result.error is not None
     assert result.error.error == FencedError.__name__
     assert [store.get(TABLE)] == left
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_a_table_without_its_folder_is_not_lost(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted: bool
+) -> None:
+    """The local disk is looked at by Python's means, and not by Hadoop's."""
+    module = "cdc.run.published_generation"
+    monkeypatch.setattr(f"{module}.read_pointer", lambda _, base: read_local(Path(base)))
+    monkeypatch.setattr(f"{module}.folder_exists", lambda _, base: Path(base).exists())
+    folder = tmp_path / "lake" / "orders"
+    store = command.services.store
+    known = command.put(State.INCREMENTAL, handoff_offsets={0: 1})
+    first = store.put(replace(known, base_path=str(folder)))
+    if mounted:
+        folder.mkdir(parents=True)
+    else:
+        served = command.context().served
+        assert served.differing_from_lake(cast("Any", str), [first]) == {TABLE}, "it has its run"
+    result = run_table(command.context(), first)
+    assert result.error is not None
+    state, error = (
+        (State.NEEDS_BOOTSTRAP, LostHistoryError) if mounted else (State.FAILED, MissingFolderError)
+    )
+    assert (result.state, result.error.error) == (state, error.__name__)
+    assert len(Losses(store).seen(TABLE)) == int(mounted)
 
 
 def test_a_size_is_kept_for_the_generation_that_was_measured(
