@@ -213,7 +213,7 @@ class _Bootstrap:
 
     def _lake_facts(self) -> LakeFacts:
         attempt = self._record.attempt
-        if attempt is None or attempt.start_offsets is None:
+        if attempt is None:
             return LakeFacts()
         timeline = self._context.timeline(attempt)
         handoff, latest = timeline.handoff(), timeline.latest_offsets()
@@ -229,17 +229,17 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin another attempt, since the lake has a handoff that the state store lacks."""
+        """Begin another attempt, since the lake has commits that the state store does not know."""
         _log.warning(
-            "attempt %s of %s is handed off in the lake, and the state store does not know it: was"
-            " the store restored from a backup? The table is copied again",
+            "attempt %s of %s is further in the lake than in the state store: was the store"
+            " restored from a backup? The table is copied again",
             self._attempt.id,
             self._table,
         )
         self._note_attempt(self._new_attempt())
 
     def _lack_chunks(self) -> None:
-        """Raise an error for a finished copy whose chunks are no longer all in the lake."""
+        """Raise the error that the lake lacks chunks of a finished copy, which begins again."""
         raise AttemptSpoiledError(
             f"the lake lacks chunks of table {self._table} whose copy was finished: was it restored"
             " from a backup?",

@@ -18,7 +18,7 @@ class Step(str, Enum):
     """
 
     BEGIN = "begin an attempt"
-    BEGIN_ANOTHER = "begin another attempt beside one that the lake shows as handed off"
+    BEGIN_ANOTHER = "begin another attempt beside one that is further in the lake than on record"
     BEGIN_AGAIN = "begin again, since the lake lacks chunks of a copy that was finished"
     RESUME = "go on with the attempt"
     WAIT_FOR_OLDER_TRANSACTIONS = "wait for transactions older than the capture"
@@ -96,15 +96,18 @@ def _step_of_copy(record: TableRecord, lake: LakeFacts) -> Step:
             remedy=f"The state store was altered: {onboard_again(record.table)}.",
             table=record.table,
         )
+    # The plan is recorded before the first chunk is committed, and H before the handoff. A record
+    # that lacks one of them is from a backup of the state store, and the lake is further.
+    if (lake.chunks and not attempt.chunks) or (
+        lake.handed_off and attempt.handoff_offsets is None
+    ):
+        return Step.BEGIN_ANOTHER
     if attempt.x0 is None:
         return Step.WAIT_FOR_OLDER_TRANSACTIONS
     if attempt.start_offsets is None:
         return Step.RECORD_START
     if lake.handed_off:
-        # H is recorded before the handoff is committed. So a record without H is from a backup of
-        # the state store, and its facts about the copy are older than the lake table.
-        known = attempt.handoff_offsets is not None
-        return Step.ENTER_CATCHING_UP if known else Step.BEGIN_ANOTHER
+        return Step.ENTER_CATCHING_UP
     planned = frozenset(chunk.id for chunk in attempt.chunks)
     copied = bool(planned) and planned <= lake.chunks and attempt.reads_upto is not None
     if attempt.handoff_offsets is None:

@@ -1,6 +1,6 @@
 """Lists the changes of a table, each with a verdict on whether the lake can follow, and why.
 
-One function compares the catalog that the lake follows with the current catalog. A run, `tributary
+One function compares the catalog that the lake follows with the current one. Runs, `tributary
 schema diff` and `tributary schema check` all call it, so they cannot disagree.
 """
 
@@ -63,6 +63,7 @@ class Rules:
         frozen: Whether the lake takes no new columns.
         keyed: Whether rows of the lake are found by their key; False for an append table.
         keeps_deleted: Whether rows of the lake stay when the source deletes them.
+        keeps_truncated: Whether they stay when the source truncates the table.
         renames: The renames of columns that the settings allow.
         key: The columns by which rows of the lake are found; empty for an append table.
     """
@@ -71,6 +72,7 @@ class Rules:
     frozen: bool = False
     keyed: bool = True
     keeps_deleted: bool = False
+    keeps_truncated: bool = False
     renames: Renames = field(default_factory=Renames)
     key: tuple[str, ...] = ()
 
@@ -332,24 +334,22 @@ class _Diff:
         The connector of PostgreSQL takes the definition of a table from the catalog, not from the
         WAL. For a NULL in a column that it takes for NOT NULL, it sends 0, an empty text or 1970:
 
-        - A lagging connector decodes older events with the current definition. Before a column can
-          become NOT NULL, an update must replace its NULLs. The event of this update corrects the
-          lake's row.
-        - The connector can take a column for NOT NULL that now allows NULL. It has read the catalog
-          before the change was visible, or it has not noticed the change of a domain. A run reads a
-          row with such a value from the source by its key.
+        - A lagging connector decodes older events with the current definition. An update must
+          replace NULLs before the column can become NOT NULL, and its event corrects the lake.
+        - The connector can take a column for NOT NULL that now allows NULL, since it does not see
+          the change yet, or since a domain changed. A run reads such a row from the source by key.
 
-        Neither correction reaches a deleted row that the lake keeps, or a row of an append table.
+        Neither corrects a row that the source deleted or truncated and the lake keeps, or one of an
+        append table. A truncated table has a new file.
         """
-        return self._on_postgres and (self._rules.keeps_deleted or not self._rules.keyed)
+        kept = self._rules.keeps_deleted or (self._rules.keeps_truncated and self._new_file)
+        return self._on_postgres and (kept or not self._rules.keyed)
 
     @property
     def _other_values(self) -> str:
-        row = "that was deleted" if self._rules.keyed else "of an append table"
-        return (
-            "earlier events may have another value instead of NULL, and no later event corrects a"
-            f" row {row}"
-        )
+        row = "that the source no longer has" if self._rules.keyed else "of an append table"
+        what = "earlier events may have another value instead of NULL"
+        return f"{what}, and no later event corrects a row {row}"
 
     def _renamed(self, old: str, new: str) -> RenameColumn:
         carried = old in self._lake.types and old not in self._lake.dropped

@@ -139,10 +139,11 @@ class CaptureEvidence:
         lost: Why uncaptured changes are gone from the source's log; None if no change is gone.
         continuity: The log compared with the last look's mark; None if it was not compared.
         unreadable: Why the connector cannot read the retained log any further; None if it can.
-        obstacles: Reasons why changes of all tables are not captured in full, one sentence each.
+        obstacles: Reasons why the changes of every table of the capture may be incomplete, one
+            sentence each.
         server: The identity of the primary.
-        topics: By topic, the cleanup policies of the capture's `evidence_topics`. Their records are
-            in no other topic.
+        topics: By topic, the cleanup policies of the capture's `evidence_topics`. A record that is
+            deleted from these topics cannot be read elsewhere.
         connector: The connector; None if there is none.
         stored: The position that Connect has stored, read after ``log``; None if there is none.
         statements: The DDL statements that the connector has reported; None if its kind reports
@@ -150,8 +151,8 @@ class CaptureEvidence:
         starts: Offsets in the topic of DDL statements at which the connector started without a
             stored position.
         life: Whether the connector sends changes; None if the caller did not request this.
-        strays: By table, the topics with the table's name that belong to no table. Only runs look
-            for such topics.
+        strays: By table, topics that have the table's name under another schema's. The connector
+            sent changes of the table there; see `cdc.capture.strays`. Only runs look for them.
     """
 
     names: CaptureNames

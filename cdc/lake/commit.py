@@ -132,6 +132,8 @@ class CommitRecord(Part):
         last_event: The place in the binlog that an append table has reached, as text
             (`cdc.rows.log_rows.ReachedPlace`); None for any other table and for a source without a
             binlog.
+        truncated: Offset of the newest TRUNCATE that this or an earlier commit applied; None if
+            there is none. A replay decides by it, whatever ``on_truncate`` is then.
         chunk_ids: Snapshot chunks that this commit holds.
         handoff: The table's handoff with the schema that the lake follows; None before the end of a
             snapshot.
@@ -158,6 +160,7 @@ class CommitRecord(Part):
     lacks: int = 0
     schema_ids: tuple[int, ...] = ()
     last_event: str | None = None
+    truncated: int | None = None
     chunk_ids: tuple[int, ...] = ()
     handoff: Handoff | None = None
     shared: SharedState | None = None

@@ -139,11 +139,11 @@ class BatchWriter:
 
         Args:
             piece: The range to read.
-            previous: The lake's newest commit with offsets. Its handoff has the snapshot of the
-                newest reading of the source's catalog.
+            previous: The lake's newest commit with offsets. Its handoff says which transactions
+                were visible when the source's catalog was last read.
             guard: Called just before the commit completes. It raises an error to refuse the commit.
-            still_open: The transactions that can be in the range and were still open just before
-                that reading; None if they are not known.
+            still_open: The transactions that can be in the range and had not ended just before the
+                catalog was last read; None if they are not known.
 
         Raises:
             DecodeError: A record cannot be applied, and the settings do not allow to leave it out.
@@ -190,7 +190,6 @@ class BatchWriter:
         Raises:
             DecodeError: No quarantined record can be read, or a record that was applied before
                 cannot be read any more.
-            PausedByPolicyError: The range has a TRUNCATE, and `on_truncate` is pause.
             FencedError: Another writer has committed to the table.
         """
         late = LateColumns.of(previous.require_handoff(), replayed=True)
@@ -205,12 +204,13 @@ class BatchWriter:
             lost = [problem for place, problem in left.items() if place not in within]
             if lost or left.keys() == within:
                 raise self._reader.unreadable((lost or list(batch.left_out))[0], len(left), 0)
-            truncate = batch.summary.first_truncate
-            if truncate is not None and self._settings.on_truncate == "pause":
-                raise self._truncate_error(truncate)
             gaps = left_out.will_lack_records(batch)
-            record = self._commit_record(batch, previous, left_out)
-            record = replace(record, counts={"replayed": len(within) - len(left)})
+            record = replace(
+                self._commit_record(batch, previous, left_out),
+                counts={"replayed": len(within) - len(left)},
+                # The runs have decided about each TRUNCATE of the range.
+                truncated=previous.truncated,
+            )
             applied = self._commit(batch, record, guard, gaps=gaps, again=True)
             crash("quarantine.after_replay")
             left_out.drop_applied(batch)
@@ -269,7 +269,7 @@ class BatchWriter:
             again: Whether the lake can already have some of the rows.
         """
         summary = batch.summary
-        truncated = summary.last_truncate if self._settings.on_truncate == "apply" else None
+        truncated = _within(commit.truncated, batch.piece)
         changing = ("c", "r") if self._lake.layout.is_log else ("c", "r", "u", "d")
         rows_changed = any(summary.counts.get(op) for op in changing)
         crash("run.before_commit")
@@ -315,6 +315,7 @@ class BatchWriter:
         reached = plan.watermark(
             previous.watermark, summary.source_ts, self._settings.allowed_lateness_s
         )
+        truncated = summary.last_truncate if self._settings.on_truncate == "apply" else None
         return CommitRecord(
             kind="run",
             table=self._schema.table,
@@ -327,6 +328,7 @@ class BatchWriter:
             topic_id=previous.topic_id,
             position=self._position(previous.position, summary.position),
             last_event=self._last_event(batch, previous),
+            truncated=previous.truncated if truncated is None else truncated,
             # A table that lacks a change is complete only up to that change.
             watermark=previous.watermark if left_out.will_lack_records(batch) else reached,
             counts=counts,
@@ -409,6 +411,13 @@ class BatchWriter:
             return None
         found = reached(batch.changes, _reached_place(previous), self._schema.table)
         return None if found is None else str(found)
+
+
+def _within(offset: int | None, piece: Range) -> int | None:
+    """Return an offset if it is in a range or after it, else None."""
+    if offset is None or any(offset < at for at in piece.start.values()):
+        return None
+    return offset
 
 
 def _up_to(piece: Range, offset: int) -> Range:

@@ -108,6 +108,7 @@ def compare(
         frozen=ruled is not settings,
         keyed=not settings.appends,
         keeps_deleted=settings.delete_mode == "soft",
+        keeps_truncated=settings.on_truncate != "apply",
         renames=allowed,
         key=handoff.key,
     )

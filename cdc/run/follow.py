@@ -163,6 +163,7 @@ def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord
         watermark=record.watermark,
         lacks=record.lacks,
         last_event=record.last_event,
+        truncated=record.truncated,
         schema_ids=record.schema_ids,
         handoff=handoff,
         run_id=run_id,

@@ -160,13 +160,19 @@ class _TableRun:
             # Another writer has the table now, and the table's state is that writer's.
             _log.warning("%s", error)
             self.result = replace(self.result, error=ErrorRecord.of(error))
+        except LeaseHeldError as held:
+            # Another process writes to the shared table. The next run continues.
+            _log.info("%s", held)
+            warnings = (*self.result.warnings, held.message)
+            skipped = not self.result.commits
+            self.result = replace(self.result, warnings=warnings, skipped=skipped)
 
     def _work(self, until: Mapping[int, int] | None) -> None:
         """Run the table, and move it to the state that an error requires."""
         try:
             self._settings = self._context.settings(self._record)
             self._apply_seen(until)
-        except FencedError:
+        except (FencedError, LeaseHeldError):
             raise
         except TributaryError as error:
             self._stop(error)

@@ -171,8 +171,9 @@ class SourceTable:
     def columns_with_nulls(self, *, trust_domains: bool) -> frozenset[str]:
         """Return the columns that allow NULL, and that the connector could take for NOT NULL.
 
-        PostgreSQL's connector takes the definition of a column from the catalog, not from the log,
-        and keeps it. MySQL's and MariaDB's take it from the log.
+        With PostgreSQL, these are all columns that allow NULL. Its connector keeps a definition
+        that it has read from the catalog, and that can be older or newer than an event. With MySQL
+        and MariaDB there are none: their connectors take the definition from the binlog.
 
         Args:
             trust_domains: Whether to assume that a column whose domain refuses NULL has no NULL.

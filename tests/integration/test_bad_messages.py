@@ -65,6 +65,10 @@ def replay(orders: Orders, **options: Any) -> Replayed:
     return replay_table(orders.replication.context(), record, **options)
 
 
+def configure(orders: Orders, **settings: str) -> None:
+    orders.replication.configure(**{f"public__{orders.name}": settings})
+
+
 def lose(orders: Orders) -> LostSchema:
     return LostSchema(orders.replication.config.kafka.registry.url)
 
@@ -221,6 +225,33 @@ def test_a_replay_lets_the_last_change_of_each_key_win(orders: Orders, shared: R
     orders.execute("UPDATE T SET note = 'x'")
     assert orders.run().counts == {"u": 2}
     assert orders.lake("id", "note") == [(1, "x"), (3, "three"), (4, "x")]
+
+
+@pytest.mark.parametrize("policies", [("apply", "ignore"), ("ignore", "apply"), ("apply", "pause")])
+def test_a_replay_decides_about_a_truncate_as_the_run_did(
+    orders: Orders, policies: tuple[str, str]
+) -> None:
+    at_the_run, at_the_replay = policies
+    configure(orders, on_bad_message="quarantine", on_truncate=at_the_run)
+    orders.execute(
+        "INSERT INTO T VALUES (1, 'one', 'b', 1)", "INSERT INTO T VALUES (2, 'two', 'b', 2)"
+    )
+    assert orders.run().error is None
+    lost = lose(orders)
+    produce(orders, lost.write(events(orders)[0][1]))
+    orders.execute(
+        "UPDATE T SET note = 'newer'", "TRUNCATE T", "INSERT INTO T VALUES (3, 'three', 'b', 3)"
+    )
+    assert orders.run().counts["quarantined"] == 1
+    orders.execute("INSERT INTO T VALUES (4, 'four', 'b', 4)")
+    assert orders.run().error is None
+    before = orders.lake("id", "note")
+    kept_rows = [] if at_the_run == "apply" else [(1, "newer"), (2, "newer")]
+    assert before == [*kept_rows, (3, "three"), (4, "four")]
+    restore(lost, orders)
+    configure(orders, on_bad_message="quarantine", on_truncate=at_the_replay)
+    assert replay(orders).records == 1
+    assert orders.lake("id", "note") == before
 
 
 @settings(on_bad_message="quarantine")

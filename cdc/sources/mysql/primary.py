@@ -209,7 +209,7 @@ def identity_test(kind: str, server: str) -> str:
 
 
 def _identity_sql(kind: str) -> str:
-    """Return SQL of the id of :func:`identity`."""
+    """Return the SQL expression of the id by which :func:`identity` distinguishes servers."""
     return _OWN_ID[kind] if kind == "mysql" else _NAMED
 
 

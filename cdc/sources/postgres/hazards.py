@@ -67,9 +67,9 @@ def _values(kind: PostgresType) -> list[str]:
 
 
 def _no_stand_in(kind: PostgresType, *, of_domain: bool) -> bool:
-    """Whether the connector fails at the placeholder of an unchanged large value.
+    """Whether the connector fails at an unchanged large value, since its type has no placeholder.
 
-    The connector does not recognize an array under a domain, and has no placeholder for it.
+    Under a domain, every array fails: the connector does not recognize it as an array.
     """
     element = kind.element
     if element is None:

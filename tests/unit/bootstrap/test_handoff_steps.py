@@ -168,8 +168,6 @@ def test_a_store_from_a_backup_never_copies_into_a_table_that_is_handed_off(
 ) -> None:
     backup = World(registered())
     backup.run(crash_after=backup_after)
-    if backup.record.attempt is None or backup.attempt.start_offsets is None:
-        return
     world = replace(backup, chunks=set(backup.chunks))
     world.run()
     served = world.attempt.id
@@ -184,6 +182,28 @@ def test_a_store_from_a_backup_never_copies_into_a_table_that_is_handed_off(
         assert not {Step.COPY, Step.FIND_HANDOFF, Step.COMMIT_HANDOFF} & {*world.taken}
     else:
         assert world.taken == [Step.BEGIN_ANOTHER, *ORDER[1:]]
+
+
+@pytest.mark.parametrize("went_on", range(1, 8))
+@pytest.mark.parametrize("backup_after", range(1, effects_of_a_whole_run()))
+def test_a_store_from_a_backup_never_keeps_chunks_of_a_plan_that_it_does_not_know(
+    backup_after: int, went_on: int
+) -> None:
+    """O and the plan of a copy that goes on would be others than those of the chunks."""
+    backup = World(registered())
+    backup.run(crash_after=backup_after)
+    world = replace(backup, chunks=set(backup.chunks))
+    world.run(crash_after=went_on)
+    copied = world.attempt.id
+    unknown = bool(world.chunks) and not backup.attempt.chunks
+    world.record, world.taken = backup.record, []
+
+    world.run()
+
+    assert world.record.state is State.INCREMENTAL
+    if unknown:
+        assert world.taken[0] is Step.BEGIN_ANOTHER
+        assert world.attempt.id != copied
 
 
 @given(st.lists(st.integers(0, 6), max_size=12))

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from bootstrap.handoff import bootstrap_table
-from bootstrap.steps import Step
+from bootstrap.steps import LakeFacts, Step
 from cdc.config import parse
-from cdc.errors import LakeError, StoppedError
+from cdc.errors import LakeError, LeaseHeldError, StoppedError
 from cdc.run import RunContext, run_table
 from cdc.runtime import jvm_guard
 from cdc.runtime.progress import NullProgress
@@ -83,9 +83,10 @@ def command(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @HOW
 def test_a_copy_whose_spark_is_killed_as_the_command_ends_has_not_failed(
-    command: Command, how: str
+    command: Command, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failure would make it wait, longer with each."""
+    monkeypatch.setattr("bootstrap.handoff._Bootstrap._lake_facts", lambda _: LakeFacts())
     record = command.put(State.BOOTSTRAPPING)
     sources = {"shop": cast("Any", SimpleNamespace(capture=command.fails))}
     with pytest.raises(LakeError, match="Spark is gone"):
@@ -105,6 +106,22 @@ def test_a_table_whose_jobs_are_cancelled_as_the_command_ends_has_not_failed(
     assert result.error is not None
     failed = (State.FAILED, 1)
     assert command.left() == (failed if how == "failed" else (State.CATCHING_UP, 0))
+
+
+@pytest.mark.parametrize("how", ["failed"])
+def test_a_table_whose_shared_table_another_process_holds_has_not_failed(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def held(*_args: object, **_kwargs: object) -> None:
+        raise LeaseHeldError("lake table /lake/a is held", remedy="Wait.")
+
+    record = command.put(State.CATCHING_UP, handoff_offsets={0: 1})
+    monkeypatch.setattr("cdc.run.table.check_serving", held)
+    monkeypatch.setattr(RunContext, "spark", None)
+    result = run_table(command.context(), record)
+    assert (result.error, result.skipped) == (None, True)
+    assert result.warnings == ("lake table /lake/a is held",)
+    assert command.left() == (State.CATCHING_UP, 0)
 
 
 @pytest.mark.parametrize("how", ["interrupted"])

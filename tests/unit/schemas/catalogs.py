@@ -92,6 +92,7 @@ def compared(
     keyed: bool = True,
     key: tuple[str, ...] = ("id",),
     keeps_deleted: bool = False,
+    keeps_truncated: bool = False,
     horizon: str = "",
 ) -> tuple[Change, ...]:
     wanted = [
@@ -103,7 +104,14 @@ def compared(
         Catalog.read({**(before or FACTS), "snapshot": f"{horizon}:{horizon}:"}),
         Catalog.read(now),
         LakeColumns(lake or LAKE, frozenset(dropped)),
-        Rules(wanted, frozen=frozen, keyed=keyed, keeps_deleted=keeps_deleted, key=key),
+        Rules(
+            wanted,
+            frozen=frozen,
+            keyed=keyed,
+            keeps_deleted=keeps_deleted,
+            keeps_truncated=keeps_truncated,
+            key=key,
+        ),
         Evidence(stored or {}, empty=empty),
     )
 

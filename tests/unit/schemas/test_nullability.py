@@ -18,7 +18,12 @@ def test_a_column_that_no_longer_allows_null_asks_for_a_copy_where_no_event_corr
     assert change.verdict is Verdict.BOOTSTRAP
     assert only(now).verdict is Verdict.EVOLVE, "a later event corrects the row of a key"
     deleted = only(now, keeps_deleted=True)
-    assert (deleted.verdict, "that was deleted" in deleted.why) == (Verdict.BOOTSTRAP, True)
+    assert (deleted.verdict, "no longer has" in deleted.why) == (Verdict.BOOTSTRAP, True)
+    truncated = {**now, "relfilenode": 300}
+    assert only(now, keeps_truncated=True).verdict is Verdict.EVOLVE, "the table has its rows"
+    found = compared(truncated, keeps_truncated=True)
+    assert Verdict.BOOTSTRAP in {one.verdict for one in found}
+    assert Verdict.BOOTSTRAP not in {one.verdict for one in compared(truncated)}
     without = {name: kind for name, kind in LAKE.items() if name != "note"}
     found = compared(now, keyed=False, lake=without, left_out=("note",))
     assert Verdict.BOOTSTRAP not in {one.verdict for one in found}
