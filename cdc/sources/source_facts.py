@@ -173,7 +173,7 @@ class SourceTable:
 
         With PostgreSQL, these are all columns that allow NULL. Its connector keeps a definition
         that it has read from the catalog, and that can be older or newer than an event. With MySQL
-        and MariaDB there are none: their connectors take the definition from the binlog.
+        and MariaDB there are none: their connectors take the definition from the log.
 
         Args:
             trust_domains: Whether to assume that a column whose domain refuses NULL has no NULL.
