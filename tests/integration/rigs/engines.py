@@ -7,10 +7,13 @@ UTC with six digits, a float by its 32 bits.
 from __future__ import annotations
 
 import base64
+import itertools
 import math
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any, Protocol
@@ -18,9 +21,13 @@ from typing import Any, Protocol
 import trino
 from pyspark.sql import SparkSession
 
+from tests.integration.rigs.at_work import at_work
+
 Types = Mapping[str, str]
 """The lake type of each column."""
 Row = dict[str, Any]
+GENERATION = """regexp_extract("$path", '/(attempt=[^/]+)/', 1)"""
+"""Trino's expression for the generation that a row is from."""
 
 
 class UnreadableError(Exception):
@@ -101,6 +108,15 @@ class Trino:
 
     def ask(self, query: str) -> list[list[Any]]:
         """The rows of an answer, with values as the server writes them."""
+        try:
+            with self.scan(query) as cursor:
+                return [list(row) for row in cursor.fetchall()]
+        except trino.exceptions.TrinoQueryError as error:
+            raise UnreadableError(f"{error.error_name}: {error.message}") from error
+
+    @contextmanager
+    def scan(self, query: str) -> Iterator[Any]:
+        """A cursor on a query that goes on only as far as its rows are fetched."""
         with trino.dbapi.connect(
             host=self.host,
             port=self.port,
@@ -109,14 +125,55 @@ class Trino:
             legacy_primitive_types=True,
         ) as connection:
             cursor = connection.cursor()
-            try:
-                cursor.execute(query)
-                return [list(row) for row in cursor.fetchall()]
-            except trino.exceptions.TrinoQueryError as error:
-                raise UnreadableError(f"{error.error_name}: {error.message}") from error
+            cursor.execute(query)
+            yield cursor
 
     def _place(self, table: str) -> str:
         return ".".join(_quoted(part) for part in (self.catalog, *table.split(".")))
+
+
+@dataclass
+class Counted:
+    """A table whose rows Trino counts again and again.
+
+    Args:
+        trino: The engine.
+        table: The table's name.
+        answers: For each count in order: rows, and the least and the greatest generation in it.
+        failures: The reasons of counts without an answer.
+    """
+
+    trino: Trino
+    table: str
+    answers: list[tuple[int, str, str]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count while the block runs, and once after it."""
+        with at_work(lambda _, stop: self._until(stop)):
+            yield
+        self._count()
+
+    def generations(self) -> list[str]:
+        """The generations in the order in which counts saw them; no count saw two of them."""
+        seen = [(least, most) for rows, least, most in self.answers if rows]
+        assert all(least == most for least, most in seen), seen
+        return [generation for (generation, _), _ in itertools.groupby(seen)]
+
+    def _until(self, stop: threading.Event) -> None:
+        self._count()
+        while not stop.is_set():
+            self._count()
+
+    def _count(self) -> None:
+        query = f"SELECT count(*), min({GENERATION}), max({GENERATION}) FROM {self.table}"
+        try:
+            ((rows, least, most),) = self.trino.ask(query)
+        except UnreadableError as error:
+            self.failures.append(str(error))
+        else:
+            self.answers.append((rows, str(least), str(most)))
 
 
 def cell(value: Any, kind: str) -> Any:
@@ -146,11 +203,16 @@ def _of_trino(value: Any, kind: str) -> Any:
         return [_of_trino(item, kind[len("array<") : -1]) for item in value]
     if value is not None and kind == "binary":
         return base64.b64decode(value)
-    if value is not None and kind.startswith("timestamp"):
-        whole, _, fraction = str(value).partition(".")
-        assert not fraction[6:].strip("0"), value
-        return f"{whole}.{fraction[:6].ljust(6, '0')}"
-    return value
+    return moment(value) if kind.startswith("timestamp") else value
+
+
+def moment(text: Any) -> Any:
+    """A moment as an engine writes it, with six digits of the second; NULL stays."""
+    if text is None:
+        return None
+    whole, _, fraction = str(text).partition(".")
+    assert not fraction[6:].strip("0"), text
+    return f"{whole}.{fraction[:6].ljust(6, '0')}"
 
 
 def _quoted(name: str) -> str:

@@ -20,10 +20,12 @@ _INTRODUCTION = """\
 Written by tests/integration/test_readers.py, which compares this page with what it sees. It starts
 the engines, gives tables of PostgreSQL and MariaDB a name in a Hive Metastore
 (`catalog: {metastore: ...}`), reads them by name, and compares each cell with the source's. The
-lake was on a local disk. The test runs in `make test-all`.
+lake was on a local disk. Hive and Presto read the tables of PostgreSQL only. The test runs in
+`make test-all`. docs/deploy.md has the settings of the engines.
 
 "equal" means that each cell is the source's, as docs/types.md has it. A name before it is that of
-the engine's own type, if it has another one.
+the engine's own type, if it has another one. Columns of types that an engine does not show equal
+are left out of its comparisons below the types.
 
 With a catalog, `tributary check` names the partition columns of a table for which Trino shows
 encoded texts or fails.
