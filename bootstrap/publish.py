@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import BootstrapError
 from cdc.errors import StateError, onboard_again
 from cdc.lake.index import SnapshotSize
+from cdc.lake.late_files import delete_unnamed
 from cdc.lake.publish import current_path, write_pointer
 from cdc.lake.shard_write import ShardWrite
 from cdc.lake.shards import ShardTimeline, identity_of, shared_path
@@ -51,6 +52,7 @@ def publish(
         FencedError: Another process has taken the table over.
     """
     attempt = _attempt(record)
+    delete_unnamed(context.spark, context.timeline(attempt))
     crash("bootstrap.before_publish")
     if record.shard is not None:
         attempt = _joined(context, record, record.shard, settings, lease)

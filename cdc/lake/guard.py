@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 
 from cdc.errors import FencedError, LakeError
-from cdc.lake.late_files import delete_refused
+from cdc.lake.late_files import delete_refused, merged_files, require_named
 from cdc.lake.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class CommitGuard:
       this commit changed;
     - whose instant is not above all completed instants, since instants order offsets: a clock went
       backwards;
-    - that lacks rows: Hudi counts the rows that it cannot write, and would commit the others.
+    - that lacks rows: Hudi counts the rows that it cannot write, and would commit the others;
+    - that merges a file which came after its own commit (see :mod:`cdc.lake.late_files`).
     """
 
     class Java:
@@ -89,6 +90,7 @@ class CommitGuard:
             self._require_alone(timeline)
             self._require_newest(timeline)
             self._require_whole(int(metadata.fetchTotalWriteErrors()))
+            require_named(self._spark, timeline, lambda: merged_files(metadata))
             self._check(timeline)
             if self._passed is not None:
                 self._passed()

@@ -1,20 +1,33 @@
-"""Deletes the files that a writer adds to a commit after another writer has rolled it back.
+"""Deletes late files: files that a writer adds to a commit after its end, or after its rollback.
 
-A rollback deletes the files that exist at that time. A writer that still runs, or resumes later,
-adds more files. The writer's commit is refused, but these late files remain. Hudi counts a file as
-committed if its instant is below the first commit of the active timeline. So late files are deleted
-before archiving moves that first commit above their instant.
+Two kinds of writers add late files:
+
+- A writer goes on after another writer has rolled its commit back. A rollback deletes the files
+  that exist at that time. The later ones remain, though the writer's commit is refused. Hudi counts
+  a file as committed if its instant is below the first commit of the active timeline. So these
+  files are deleted before archiving moves that first commit above their instant.
+- An executor that the driver has given up goes on after the commit completed. The driver has
+  repeated the executor's task, and the commit names the files of the repetition. Hudi shows readers
+  each file of a completed commit, also a file that the commit does not name, and merges it.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import Iterable
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+
+from cdc.errors import LakeError
+from cdc.lake.storage_errors import storage_error
 from cdc.lake.timeline import Timeline
-from cdc.runtime.spark import java_class
+from cdc.runtime.spark import java_class, java_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +35,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _SPECIAL = re.compile(r"[\\\[\]{}*?]")
 """Special characters in patterns of Hadoop's file systems."""
+
+GIVEN_UP_S = 1800
+"""How long an executor that the driver has given up may still write, in seconds.
+
+It ends after 60 heartbeats of 10 s without an answer (``spark.executor.heartbeat.maxFailures``).
+"""
+
+MOST_CACHED_PATHS = 100_000
+"""Maximum number of paths in the cache of what commits have written."""
+
+
+def may_come_late(spark: SparkSession) -> bool:
+    """Whether tasks run outside of the driver's process, so that a lost executor may still write.
+
+    In local mode, no task is repeated, so each file of a completed commit is named by it.
+    """
+    master = str(spark.sparkContext.master)
+    return not (master == "local" or master.startswith("local["))
 
 
 def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_columns: int) -> None:
@@ -40,13 +71,119 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
     completed = timeline.completed_instants()
     first = min(completed, default="")
     undone = sorted(one for one in timeline.undone() - completed if one > first)
-    if not undone:
+    if undone:
+        files = _file_system(spark, timeline.path)
+        folders = _literal(timeline.path) + "/*" * partition_columns
+        found = _of_instants(spark, files, folders, undone)
+        _delete(files, found, "after its commit was rolled back")
+
+
+def delete_unnamed(
+    spark: SparkSession, timeline: Timeline, instants: Collection[str] | None = None
+) -> None:
+    """Delete the files of completed commits that their own commit does not name.
+
+    Each partition that such a commit has written is listed once. In local mode, nothing is listed.
+
+    Args:
+        spark: The session whose file systems are used.
+        timeline: The table's commits.
+        instants: Instants of the completed commits to look at; None for all active ones.
+
+    Raises:
+        LakeError: The statistics of a commit cannot be read, or files cannot be listed or deleted.
+    """
+    if not may_come_late(spark):
         return
-    base = _SPECIAL.sub(r"\\\g<0>", timeline.path)
-    pattern = f"{base}{'/*' * partition_columns}/*_{{{','.join(undone)}}}.parquet"
-    path = java_class(spark, "org.apache.hadoop.fs.Path")(pattern)
-    files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-    _delete(files, (one.getPath() for one in files.globStatus(path) or ()))
+    completed = timeline.completed_instants()
+    named: dict[str, frozenset[str]] = {}
+    wrote: dict[str, list[str]] = {}
+    try:
+        for instant in sorted(completed if instants is None else completed & set(instants)):
+            paths = paths_of(timeline, instant)
+            named[instant] = _names(paths)
+            for partition in {path.rpartition("/")[0] for path in paths}:
+                wrote.setdefault(partition, []).append(instant)
+        files = _file_system(spark, timeline.path)
+        for partition, its_instants in wrote.items():
+            folder = f"{timeline.path}/{partition}" if partition else timeline.path
+            for path in _of_instants(spark, files, _literal(folder), its_instants):
+                file = str(path.getName())
+                if file not in named[_instant(file)]:
+                    _delete(files, [path], "after its commit completed")
+    except Py4JJavaError as error:
+        what = f"late files of the lake table at {timeline.path} cannot be looked for"
+        raise storage_error(what, java_reason(error), path=timeline.path) from error
+
+
+def recent(instants: Collection[str], now: datetime, *, newest: int) -> list[str]:
+    """Return the instants of commits for which files may still come, or came since the last look.
+
+    Args:
+        instants: Instants of the table's completed commits.
+        now: The current time, aware UTC.
+        newest: Number of commits since the look before.
+    """
+    first = f"{now - timedelta(seconds=GIVEN_UP_S):%Y%m%d%H%M%S%f}"[:17]
+    listed = sorted(instants)
+    return [
+        one for place, one in enumerate(listed, newest - len(listed)) if place >= 0 or one >= first
+    ]
+
+
+def require_named(
+    spark: SparkSession, timeline: Timeline, merged: Callable[[], Iterable[str]]
+) -> None:
+    """Refuse to merge files that a completed commit has not written, and delete them.
+
+    Args:
+        spark: The session whose file systems are used.
+        timeline: The table's commits.
+        merged: Returns the paths of the files, relative to the table's path. It is not called in
+            local mode.
+
+    Raises:
+        LakeError: There are such files, or the statistics of a commit cannot be read.
+    """
+    if not may_come_late(spark):
+        return
+    completed = timeline.completed_instants()
+    try:
+        files = {one: _instant(one) for one in merged()}
+        named = {one: _names(paths_of(timeline, one)) for one in completed & {*files.values()}}
+        late = [
+            file
+            for file, instant in files.items()
+            if instant in named and file.rpartition("/")[2] not in named[instant]
+        ]
+        if not late:
+            return
+        path = java_class(spark, "org.apache.hadoop.fs.Path")
+        paths = [path(f"{timeline.path}/{one}") for one in late]
+        _delete(_file_system(spark, timeline.path), paths, "after its commit completed")
+    except Py4JJavaError as error:
+        what = f"the files that a commit to the lake table at {timeline.path} merges are not known"
+        raise storage_error(what, java_reason(error), path=timeline.path) from error
+    raise LakeError(
+        f"a commit to the lake table at {timeline.path} would merge {late[0]}, which an executor"
+        " that was given up has added after its commit completed; the file was deleted",
+        remedy="Nothing was committed; the next run takes the same changes again.",
+        path=timeline.path,
+    )
+
+
+def merged_files(metadata: Any) -> list[str]:
+    """Return the files that a commit merges with new rows, relative to the table's path.
+
+    Args:
+        metadata: Hudi's metadata of the commit.
+    """
+    return [
+        f"{partition}/{before}".lstrip("/")
+        for partition, stats in _stats(metadata).items()
+        for stat in stats
+        if (before := stat.get("prevBaseFile"))
+    ]
 
 
 def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]) -> None:
@@ -67,14 +204,83 @@ def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]
     path = java_class(spark, "org.apache.hadoop.fs.Path")
     late = [path(timeline.path, one) for one in written if _instant(one) not in known]
     if late:
-        _delete(late[0].getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), late)
+        _delete(_file_system(spark, timeline.path), late, "after its commit was rolled back")
 
 
-def _delete(files: Any, paths: Iterable[Any]) -> None:
+class _Cache:
+    """The files that completed commits name. A completed commit never changes."""
+
+    def __init__(self) -> None:
+        self._paths: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._size = 0
+
+    def paths(self, timeline: Timeline, instant: str) -> frozenset[str]:
+        """Return the files that a commit names; read the commit if they are not cached."""
+        key = (timeline.path, instant)
+        with self._lock:
+            found = self._paths.get(key)
+        if found is None:
+            stats = _stats(timeline.metadata_of(instant)).values()
+            found = frozenset(str(one["path"]) for listed in stats for one in listed)
+            with self._lock:
+                self._size += len(found) if key not in self._paths else 0
+                self._paths[key] = found
+                while self._size > MOST_CACHED_PATHS and len(self._paths) > 1:
+                    self._size -= len(self._paths.popitem(last=False)[1])
+        return found
+
+
+_cache = _Cache()
+
+
+def paths_of(timeline: Timeline, instant: str) -> frozenset[str]:
+    """Return the paths of the files that a completed commit names, relative to the table's path.
+
+    Raises:
+        Py4JJavaError: The commit's metadata cannot be read.
+    """
+    return _cache.paths(timeline, instant)
+
+
+def _names(paths: Iterable[str]) -> frozenset[str]:
+    """Return the names of files, which are unique in a table."""
+    return frozenset(path.rpartition("/")[2] for path in paths)
+
+
+def _stats(metadata: Any) -> Mapping[str, list[Mapping[str, Any]]]:
+    """Return Hudi's statistics of the files in a commit by partition, by one call to Java."""
+    stats: Mapping[str, list[Mapping[str, Any]]] = json.loads(metadata.toJsonString())[
+        "partitionToWriteStats"
+    ]
+    return stats
+
+
+def _file_system(spark: SparkSession, path: str) -> Any:
+    """Return Hadoop's file system of a path."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    return java_class(spark, "org.apache.hadoop.fs.Path")(path).getFileSystem(hadoop)
+
+
+def _of_instants(
+    spark: SparkSession, files: Any, folders: str, instants: Iterable[str]
+) -> list[Any]:
+    """Return the paths of the data files of some commits in the folders of a pattern."""
+    pattern = f"{folders}/*_{{{','.join(instants)}}}.parquet"
+    path = java_class(spark, "org.apache.hadoop.fs.Path")(pattern)
+    return [one.getPath() for one in files.globStatus(path) or ()]
+
+
+def _literal(folder: str) -> str:
+    """Return the pattern that matches exactly this folder."""
+    return _SPECIAL.sub(r"\\\g<0>", folder)
+
+
+def _delete(files: Any, paths: Iterable[Any], why: str) -> None:
     """Delete late files in a Hadoop file system, and log each file that was there."""
     for path in paths:
         if files.delete(path, False):
-            _log.info("%s was written after its commit was rolled back: deleted", path)
+            _log.warning("%s was written %s: deleted", path, why)
 
 
 def _instant(file: str) -> str:

@@ -216,21 +216,41 @@ class Timeline:
 
     def clustered_files(self, instant: str) -> dict[str, list[str]]:
         """Return the ids of the files that a planned clustering merges, by partition."""
+        files: dict[str, list[str]] = {}
+        for file in self._planned(instant):
+            files.setdefault(str(file.getPartitionPath()), []).append(str(file.getFileId()))
+        return files
+
+    def clustered_paths(self, instant: str) -> list[str]:
+        """Return the files that a planned clustering merges, relative to the table's path."""
+        return [
+            f"{file.getPartitionPath()}/{str(file.getDataFilePath()).rpartition('/')[2]}".lstrip(
+                "/"
+            )
+            for file in self._planned(instant)
+        ]
+
+    def _planned(self, instant: str) -> list[Any]:
+        """Return Hudi's descriptions of the files that a planned clustering merges."""
         clustering = java_class(self._spark, "org.apache.hudi.common.util.ClusteringUtils")
         plan = clustering.getPendingClusteringPlan(self._meta, instant)
-        files: dict[str, list[str]] = {}
-        for group in plan.getInputGroups():
-            for file in group.getSlices():
-                files.setdefault(str(file.getPartitionPath()), []).append(str(file.getFileId()))
-        return files
+        return [file for group in plan.getInputGroups() for file in group.getSlices()]
+
+    def metadata_of(self, instant: str) -> Any:
+        """Return Hudi's metadata of a completed commit of the active timeline.
+
+        Raises:
+            Py4JJavaError: The commit's file cannot be read.
+        """
+        (place,) = (place for place, (one, _) in enumerate(self._listed()) if one == instant)
+        return self._metadata(instant, self._completed().get(place))
 
     def largest_file_bytes(self, committed: Committed) -> int:
         """Return the size of the largest file that a commit wrote, in bytes."""
-        for place, (instant, _) in enumerate(self._listed()):
-            if instant == committed.instant:
-                stats = self._metadata(instant, self._completed().get(place)).getWriteStats()
-                return max((int(one.getFileSizeInBytes()) for one in stats), default=0)
-        return 0
+        if committed.instant not in self.completed_instants():
+            return 0
+        stats = self.metadata_of(committed.instant).getWriteStats()
+        return max((int(one.getFileSizeInBytes()) for one in stats), default=0)
 
     def _newest_first(self) -> Iterator[Committed]:
         """Yield the active timeline's commits that have a record, newest first."""

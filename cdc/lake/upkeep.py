@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -17,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from cdc.errors import LakeError
 from cdc.lake.guard import CommitGuard
-from cdc.lake.late_files import delete_late_files
+from cdc.lake.late_files import delete_late_files, delete_unnamed, recent, require_named
 from cdc.lake.table_services import CLUSTERING_KEY
 from cdc.lake.timeline import Timeline
 from cdc.runtime.failpoints import crash
@@ -38,6 +39,7 @@ class Upkeep:
         options: Hudi's settings of the table.
         check: Raises :class:`~cdc.errors.FencedError` if this process no longer holds the table.
         clusters: Whether small files are merged. False for a bucket index.
+        every: Number of commits between upkeeps.
     """
 
     def __init__(
@@ -48,12 +50,14 @@ class Upkeep:
         check: Callable[[], None],
         *,
         clusters: bool,
+        every: int,
     ) -> None:
         self._spark = spark
         self._path = path
         self._options = options
         self._check = check
         self._clusters = clusters
+        self._every = every
 
     def run(self) -> None:
         """Clean, archive, and merge small files if these steps are due.
@@ -74,14 +78,17 @@ class Upkeep:
                 step()
 
     def _delete_late_files(self) -> None:
-        """Delete the late files of rolled back commits.
+        """Delete the late files of rolled back and of completed commits.
 
-        After archiving, readers would see late files.
+        After archiving, readers would see the first kind, and the second could not be recognized.
         """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0
         timeline = Timeline(self._spark, self._path)
         delete_late_files(self._spark, timeline, partition_columns=partition_columns)
+        # The upkeep before may have failed.
+        instants, now = timeline.completed_instants(), datetime.now(timezone.utc)
+        delete_unnamed(self._spark, timeline, recent(instants, now, newest=2 * self._every))
 
     def _cluster(self, client: Any) -> None:
         """Merge small files, if this is due, in a commit that the guard can refuse."""
@@ -101,6 +108,8 @@ class Upkeep:
         if not planned.isPresent():
             return
         instant = str(planned.get())
+        planned_on = Timeline(self._spark, self._path)
+        require_named(self._spark, planned_on, lambda: planned_on.clustered_paths(instant))
         written = client.cluster(instant, False)
         operations = java_class(self._spark, "org.apache.hudi.common.model.WriteOperationType")
         client.setOperationType(operations.CLUSTER)
@@ -110,7 +119,7 @@ class Upkeep:
                 written.getWriteStatuses(),
                 option.empty(),
                 "replacecommit",
-                Timeline(self._spark, self._path).clustered_files(instant),
+                planned_on.clustered_files(instant),
                 option.of(guard),
                 option.empty(),
             )

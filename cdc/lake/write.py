@@ -17,6 +17,7 @@ from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.instants import ahead_of_clock
+from cdc.lake.late_files import delete_unnamed
 from cdc.lake.layout import LakeLayout, column
 from cdc.lake.options import check_overrides, require_keyed, table_options
 from cdc.lake.storage_errors import known_remedy
@@ -242,8 +243,10 @@ class LakeTable:
             return False
         options, clusters = self._options(latest.index, "upsert"), not latest.index.is_bucket
         cluster_every = int(options[CLUSTERING_KEY]) if clusters else 0
-        options |= self._retention(instants).options(cluster_every=cluster_every)
-        Upkeep(self._spark, self.path, options, check, clusters=clusters).run()
+        retention = self._retention(instants)
+        options |= retention.options(cluster_every=cluster_every)
+        every = retention.every
+        Upkeep(self._spark, self.path, options, check, clusters=clusters, every=every).run()
         return True
 
     def _is_due(self, instants: frozenset[str]) -> bool:
@@ -342,6 +345,7 @@ class LakeTable:
                 raise verdict from error
             reason = java_reason(error)
             after = f" {cause}" if (cause := known_remedy(reason)) else ""
+            self._delete_unnamed(timeline)
             raise LakeError(
                 f"the commit to the lake table at {self.path} failed: {reason}",
                 remedy=f"Nothing was committed; the next run takes the same changes again.{after}",
@@ -361,6 +365,16 @@ class LakeTable:
             )
         self._commits = guard.began | {instant}
         return instant
+
+    def _delete_unnamed(self, timeline: Timeline) -> None:
+        """Delete late files after a failed commit. They may be its cause.
+
+        Hudi refuses to write to a bucket to which an executor has added a second file.
+        """
+        try:
+            delete_unnamed(self._spark, timeline)
+        except LakeError as error:
+            _log.warning("%s", error)
 
     def _call_writer(
         self, rows: DataFrame, operation: str, options: dict[str, str], guard: CommitGuard
