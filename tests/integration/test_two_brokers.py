@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -28,11 +29,13 @@ from cdc.run import RunContext, plan
 from cdc.store.attempt import Attempt
 from cdc.store.state_store import Store
 from cdc.store.table_state import CommitSummary, TableRecord
+from operate.check_kafka import durability
 from schemas.table import TableId
 from stack.artifacts import Software, fetch_software
 from stack.jvm import Kafka
 from stack.ports import HOST, choose
 from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.servers import alter_topic
 from tests.integration.test_kafka_security import wait_until_started, write_properties
 from tests.records import table_record
 
@@ -250,6 +253,34 @@ def test_segments_that_expired_unread_stop_the_table(cluster: Cluster) -> None:
     wait_until(lambda: context.kafka.start_offsets(topic)[0] > 3, "the end of what is kept", 60)
     with pytest.raises(LostHistoryError, match=r"offsets 3 to \d+ of topic .* were deleted before"):
         still_in_topic(context, record, latest, one_topic(context, topic))
+
+
+def test_what_lets_a_topic_lose_changes_is_named_until_it_is_set_as_it_says(
+    cluster: Cluster,
+) -> None:
+    alone, weak = f"{TOPIC}.alone", f"{TOPIC}.weak"
+    create(cluster, alone, [FIRST])
+    create(
+        cluster,
+        weak,
+        [FIRST, SECOND],
+        min_insync_replicas="1",
+        unclean_leader_election_enable="true",
+    )
+    kafka = KafkaAdmin(cluster.config)
+    _, brokers = kafka.ping()
+
+    def remedies(topic: str) -> list[str]:
+        found = durability(topic, kafka.topic(topic).replicas, brokers, kafka.topic_config(topic))
+        return [remedy for _, remedy in found]
+
+    (reassign,) = remedies(alone)
+    assert reassign.startswith(f"Reassign topic {alone} to three brokers")
+    told = [re.match(rf"Set (\S+)=(\S+) on topic {weak}\.", one) for one in remedies(weak)]
+    settings = {one[1]: one[2] for one in told if one is not None}
+    assert settings == {"unclean.leader.election.enable": "false", "min.insync.replicas": "2"}
+    alter_topic(cluster.config, weak, **settings)
+    assert remedies(weak) == []
 
 
 @pytest.mark.timeout(200)

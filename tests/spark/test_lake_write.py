@@ -228,10 +228,15 @@ def test_a_second_bulk_insert_into_buckets_is_refused(spark: SparkSession, tmp_p
     table = lake(spark, tmp_path / "t", ORDERS)
     insert(spark, table, (1, "a"))
 
-    with pytest.raises(LakeError, match="bucket index"):
+    with pytest.raises(LakeError, match="bucket index") as refused:
         insert(spark, table, (2, "b"))
 
     assert content(table) == [(1, "a")]
+    assert refused.value.remedy.startswith("Set index: bloom for this table")
+    again = lake(spark, tmp_path / "again", ORDERS, index="bloom")
+    insert(spark, again, (1, "a"))
+    insert(spark, again, (2, "b"))
+    assert content(again) == [(1, "a"), (2, "b")]
 
 
 def test_a_value_that_cannot_be_written_fails_the_commit_whole(

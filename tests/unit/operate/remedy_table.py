@@ -213,6 +213,9 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     "test_a_copy_that_was_cut_short_is_kept_and_completed_as_it_says": (
         "Run `tributary bootstrap {}`, which completes it",
     ),
+    "tests/spark/test_lake_write.py::test_a_second_bulk_insert_into_buckets_is_refused": (
+        "Set index: bloom",
+    ),
     f"{_TESTS}remedies_early.py::"
     "test_settings_of_topics_and_connectors_fit_after_what_the_checks_say": (
         "Raise kafka.topic.retention_ms",
@@ -463,7 +466,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Run `tributary run` for the table, which marks it",
         "Run `tributary stack up",
         "Run `tributary verify {}` at a time without TRUNCATE",
-        "Set index: bloom",
         "Set binlog_format = ROW",
         "The log has the whole error",
         "The named column holds a value",
