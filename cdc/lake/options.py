@@ -90,8 +90,17 @@ _DEFAULTS = {
 }
 """Settings that change costs, not results. A table's ``hudi:`` may change them."""
 
+NO_REPEATED_TASKS = {"hoodie.fail.job.on.duplicate.data.file.detection": "true"}
+"""Fails a commit in which a repeated task has written a file that another attempt had begun.
+
+By default, Hudi deletes the files of the other attempts before it commits. An attempt that still
+runs may add its file later, and readers see files of completed commits. Files of a failed commit
+are never seen.
+"""
+
 _OWNED = (
     "hoodie.table.",
+    "hoodie.fail.job.",
     "hoodie.datasource.write.operation",
     "hoodie.datasource.write.recordkey.",
     "hoodie.datasource.write.partitionpath.",

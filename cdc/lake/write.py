@@ -17,9 +17,9 @@ from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.instants import ahead_of_clock
-from cdc.lake.late_files import delete_unnamed
+from cdc.lake.late_files import delete_unnamed, may_come_late
 from cdc.lake.layout import LakeLayout, column
-from cdc.lake.options import check_overrides, require_keyed, table_options
+from cdc.lake.options import NO_REPEATED_TASKS, check_overrides, require_keyed, table_options
 from cdc.lake.storage_errors import known_remedy
 from cdc.lake.table_services import CLUSTERING_KEY, Retention
 from cdc.lake.timeline import Committed, Timeline
@@ -410,7 +410,11 @@ class LakeTable:
         return str(result._2().get()) if result._1() else None
 
     def _options(self, index: IndexLayout, operation: str) -> dict[str, str]:
-        return table_options(self.layout, index, self._overrides, operation=operation)
+        options = table_options(self.layout, index, self._overrides, operation=operation)
+        # A copy takes long, so a lost executor costs it only tasks. Before its rows are published,
+        # the files of other attempts are looked for.
+        repeatable = operation == "bulk_insert" or not may_come_late(self._spark)
+        return options if repeatable else options | NO_REPEATED_TASKS
 
     def _java(self, name: str) -> Any:
         return java_class(self._spark, name)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from bootstrap.publish import publish
 from cdc.config import TableSettings
@@ -31,6 +32,7 @@ from tests.spark.lake import (
     ORDERS,
     SEVERAL_COMMITS,
     TABLE,
+    accept,
     change,
     content,
     insert,
@@ -199,6 +201,34 @@ def test_a_bucket_that_got_a_second_file_is_written_again(
     assert not bucket.exists()
     change(spark, table, 3, ("u", 2, (1, "1")))
     assert content(table) == [(1, "1")]
+
+
+@pytest.mark.breadth
+@pytest.mark.usefixtures("on_cluster")
+@pytest.mark.parametrize("operation", ["upsert", "insert", "overwrite", "bulk_insert"])
+def test_a_change_whose_task_was_repeated_is_not_committed(
+    spark: SparkSession, tmp_path: Path, operation: str
+) -> None:
+    """A marker of Hudi names the file that another attempt has begun; copies go on."""
+    table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
+    insert(spark, table, (1, "one"), size=SEVERAL_COMMITS)
+    hoodie = str(tmp_path / "t/.hoodie")
+
+    def marked(name: str) -> str:
+        instant = max(file.name for file in Path(hoodie).glob("*.requested")).partition(".")[0]
+        markers = Path(hoodie, ".temp", instant)
+        markers.mkdir(parents=True, exist_ok=True)
+        (markers / f"{uuid.uuid4()}-0_9-9-999_{instant}.parquet.marker.CREATE").touch()
+        return name
+
+    new = rows(spark, table, [("c", 3, (2, "two"))]).withColumn("name", F.udf(marked)("name"))
+    if operation == "bulk_insert":
+        table.bulk_insert(new, record("chunk", chunk_ids=(1,)), accept, SEVERAL_COMMITS)
+        assert content(table) == [(1, "one"), (2, "two")]
+        return
+    with pytest.raises(LakeError, match=r"Duplicate data files? detected"):
+        getattr(table, operation)(new, record(offsets={0: 4}), accept)
+    assert content(table) == [(1, "one")]
 
 
 def test_the_time_for_which_late_files_are_looked_for() -> None:
