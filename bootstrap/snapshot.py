@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cdc.lake.commit import CommitRecord
     from cdc.lake.guard import Guard
     from cdc.lake.index import SnapshotSize
+    from cdc.lake.timeline import Timeline
     from cdc.lake.write import LakeTable
     from cdc.runtime.progress import Task
     from cdc.sources.base import SnapshotReader, SourceTable, View
@@ -108,12 +109,19 @@ class SnapshotCopy:
             CopyError: The rows cannot be read.
             FencedError: The guard refused, or another writer has taken the table over.
             LakeError: The rows cannot be written, or a task failed to read them.
+            ReplicaError: The rows may not be the primary's.
         """
+
+        def guard(timeline: Timeline) -> None:
+            # A later check would be too late: the rows of a committed chunk are not read again.
+            self.source.assert_rows_of_primary(view)
+            self.guard(timeline)
+
         at_once = fetch_rows(size.rows, size.bytes, failures=failures)
         rows = self.rows(chunks, view, at_once=at_once)
         counter = RowCounter(self.spark, f"tributary-copy-{uuid.uuid4()}", task)
         with counter.counting(f"copy {self.table.table}"):
-            self.lake.bulk_insert(rows, commit, self.guard, size)
+            self.lake.bulk_insert(rows, commit, guard, size)
         return counter.rows
 
     def rows(self, chunks: Sequence[Chunk], view: View, *, at_once: int) -> DataFrame:

@@ -344,6 +344,16 @@ class SnapshotReader(Protocol):
 
         Raises:
             SnapshotLostError: The view is gone, or the replica was promoted or re-cloned.
+            ReplicaError: The replica may have other rows than the primary.
+        """
+
+    def assert_rows_of_primary(self, view: View) -> None:
+        """Check that the view's server has not executed any change that the primary lacks.
+
+        The sessions' rows are read before this check. So they are the primary's if it passes.
+
+        Raises:
+            ReplicaError: The replica may have other rows than the primary.
         """
 
     def size(self, table: SourceTable) -> TableSize:

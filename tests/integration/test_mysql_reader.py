@@ -312,6 +312,14 @@ def test_a_replica_that_differs_in_silence_is_refused(lab: Lab) -> None:
     assert "Use a replica without filters." in told
     stopped(leave_out[1])
     assert refused() == ""
+    # What a managed service leaves out of each replica: tables of the server itself.
+    own = "mysql.rds_history, innodb_memcache.cache_policies"
+    stopped(ignoring(lab.kind, own))
+    assert refused() == ""
+    stopped(ignoring(lab.kind, f"{own}, {server.name}.item"))
+    assert "leaves out changes: replicate_ignore_table" in refused()
+    stopped(ignoring(lab.kind, ""))
+    assert refused() == ""
 
     gtid, write = errant(lab)
     server.root(*write, replica=True)
@@ -320,6 +328,13 @@ def test_a_replica_that_differs_in_silence_is_refused(lab: Lab) -> None:
     assert "an empty transaction with the same GTID on the primary is enough" in told
     server.root(*empty(lab.kind, gtid))
     assert refused() == ""
+
+
+def ignoring(kind: str, tables: str) -> str:
+    """The statement by which a replica leaves out changes of these tables only."""
+    if kind == MARIADB:
+        return f"SET GLOBAL replicate_ignore_table = '{tables}'"
+    return f"CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE = ({tables})"
 
 
 def reach(lab: Lab) -> None:

@@ -16,7 +16,10 @@ from schemas.table import TableId
 OWN = "tributary"
 """Database of this product's tables on the source."""
 
-_SYSTEM = ("information_schema", "mysql", "performance_schema", "sys", OWN)
+SYSTEM = ("information_schema", "innodb_memcache", "mysql", "performance_schema", "sys")
+"""Databases of the server itself, whose tables are never captured."""
+
+_SYSTEM = (*SYSTEM, OWN)
 
 _TABLES = f"""
 SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name, TABLE_TYPE AS kind, ENGINE AS engine,

@@ -107,6 +107,23 @@ def wait_for_position(
     return executed
 
 
+def require_rows_of_primary(connections: Connections) -> None:
+    """Refuse a replica whose rows may differ from the primary's.
+
+    Without GTIDs, transactions that only the replica has are not detected.
+
+    Raises:
+        ReplicaError: The replica leaves out changes, continues after errors, or has transactions
+            that the primary lacks.
+    """
+    with connections.open("snapshot", on_replica=True) as session:
+        _require_all_changes(connections, session)
+    with connections.open("marker") as session:
+        by_gtid = has_gtids(session, connections.config.kind)
+    if by_gtid:
+        _require_no_errant(connections)
+
+
 @dataclass(frozen=True)
 class _Primary:
     """The primary's id, and whether its transactions have GTIDs."""

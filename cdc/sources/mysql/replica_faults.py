@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc.log.gtid import MysqlGtidSet, mariadb_numbers
+from cdc.sources.mysql.catalog import SYSTEM
 from cdc.sources.mysql.connection import Session
 
 WITHOUT_FILTERS = "Use a replica without filters."
@@ -28,6 +29,9 @@ _FILTERS = (
     *("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table"),
     *("rewrite_db", "ignore_server_ids", "do_domain_ids", "ignore_domain_ids"),
 )
+# Lists of tables, ``database.table``. A managed service leaves tables of the server itself out on
+# each of its replicas: Amazon RDS, for one, mysql.rds_history.
+_IGNORED_TABLES = ("replicate_ignore_table", "replicate_wild_ignore_table")
 # By name of the setting, the values with which the applier stops at each error and changes only the
 # rows that the primary changed. MySQL also has the settings by MariaDB's names.
 _STRICT = {
@@ -94,13 +98,26 @@ def by_current_names(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filters(found: Applying) -> list[str]:
-    """Return the names of the filters that leave out or redirect changes, of all channels."""
+    """Return the names of the filters that leave out or redirect changes, of all channels.
+
+    A filter of tables is left out if all of its tables are in databases of the server itself.
+    """
     names = [f"replicate_{name}" for name in _FILTERS]
     return [
         name
         for name in names
-        if found.settings.get(name) or any(channel.get(name) for channel in found.channels)
+        if any(
+            _of_others(name, str(one.get(name) or "")) for one in (found.settings, *found.channels)
+        )
     ]
+
+
+def _of_others(name: str, value: str) -> bool:
+    """Whether a filter's value concerns more than the databases of the server itself."""
+    if name not in _IGNORED_TABLES:
+        return bool(value)
+    listed = (one.strip() for one in value.split(",") if one.strip())
+    return any(one.partition(".")[0].replace("\\", "") not in SYSTEM for one in listed)
 
 
 def lenient(found: Applying) -> list[str]:

@@ -252,7 +252,7 @@ class MysqlSource:
             replica_applier.resume(self._connections)
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that the server is the one on which the copy began."""
+        """Check that the server is the one on which the copy began, with the primary's rows."""
         now = self.identity(on_replica=True)
         if now.system_identifier != view.identity.system_identifier:
             raise SnapshotLostError(
@@ -262,6 +262,12 @@ class MysqlSource:
                 remedy="Point `replica` at one server, and not at several.",
                 source=self._name,
             )
+        self.assert_rows_of_primary(view)
+
+    def assert_rows_of_primary(self, view: View) -> None:
+        """Check that the replica has executed all changes of the primary, and no other."""
+        if view.on_replica:
+            replica.require_rows_of_primary(self._connections)
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Return the typed error of a failed read by Spark, from the text of its exception."""

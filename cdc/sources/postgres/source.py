@@ -245,6 +245,9 @@ class PostgresSource:
             raise replica.closed_view(self._name, view)
         replica.assert_alive(self._connections, exporter)
 
+    def assert_rows_of_primary(self, view: View) -> None:
+        """Do nothing, since a standby executes the changes of its primary only."""
+
     def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
         """Return the typed error of a failed read by Spark, from the text of its exception."""
         if "PSQLException" not in text:

@@ -24,6 +24,33 @@ def test_a_filter_of_any_channel_is_named(name: str) -> None:
     assert filters(Applying((unfiltered, filtered), {})) == [f"replicate_{name}"]
 
 
+RDS = "innodb_memcache.cache_policies,mysql.plugin,mysql.rds_history,mysql.rds_sysinfo"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "named"),
+    [
+        ("ignore_table", RDS, False),
+        ("ignore_table", f"{RDS},mysql.ibbackup_binlog_marker, sys.x", False),
+        ("ignore_table", f"{RDS},shop.orders", True),
+        ("ignore_table", f"shop.mysql,{RDS}", True),
+        ("wild_ignore_table", r"mysql.backup\_%,performance_schema.%,performance\_schema.%", False),
+        ("wild_ignore_table", "mysql%.%", True),
+        ("wild_ignore_table", "%.rds_history", True),
+        ("wild_ignore_table", "mysql.%,sho_.%", True),
+        ("do_table", RDS, True),
+        ("wild_do_table", "mysql.%", True),
+        ("ignore_db", "mysql", True),
+    ],
+)
+def test_a_filter_of_the_servers_own_tables_leaves_out_nothing_of_ours(
+    name: str, value: str, named: bool
+) -> None:
+    found = filters(Applying(({f"replicate_{name}": value},), {}))
+    assert found == ([f"replicate_{name}"] if named else [])
+    assert filters(Applying(({},), {f"replicate_{name}": value})) == found
+
+
 def test_a_filter_that_only_a_setting_shows_is_named() -> None:
     assert filters(Applying(({},), {"replicate_rewrite_db": "a->b"})) == ["replicate_rewrite_db"]
     assert filters(Applying(({},), {"replicate_rewrite_db": ""})) == []
