@@ -30,8 +30,10 @@ _SET_MEANWHILE = {
 }
 """Queries for the settings that were changed since the server started; any login may run them."""
 _WITHOUT_XA = (
-    "Stop the use of XA transactions by applications. The server counts them from its start:"
-    " before the first table is onboarded, restart the server once no application uses them."
+    "Stop the use of XA transactions by applications. End each branch that is prepared, also one"
+    " from before a restart: XA RECOVER CONVERT XID (MariaDB: XA RECOVER FORMAT='SQL') lists them,"
+    " and XA COMMIT or XA ROLLBACK ends one. The server counts XA transactions from its start:"
+    " if it still counts some, restart it once no application uses them."
 )
 DIRECT = (
     "Without GTIDs `replica` must follow the primary itself, and no other replica; or set"

@@ -213,13 +213,17 @@ def _xa_prepared(session: Session) -> str | None:
 
     The rows of such a transaction are logged before it commits.
     """
+    # A prepared branch survives a restart of the server; the server's counters do not. InnoDB's
+    # table of transactions also shows the server's own work, such as that of full-text indexes.
+    if branches := prepared_branches(session):
+        one = branches[0]
+        return (
+            f"XA transactions are used ({len(branches)} are prepared; XA COMMIT {one} or"
+            f" XA ROLLBACK {one} ends the first)"
+        )
     rows = session.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_prepare'")
     if prepared := int(rows[0][1]) if rows else 0:
         return f"XA transactions are used ({prepared} since the server started)"
-    # A prepared branch survives a restart of the server; the server's counters do not. InnoDB's
-    # table of transactions also shows the server's own work, such as that of full-text indexes.
-    if prepared := len(prepared_branches(session)):
-        return f"XA transactions are used ({prepared} prepared before the server started)"
     return None
 
 

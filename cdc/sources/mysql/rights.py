@@ -14,7 +14,7 @@ from pymysql.constants import ER
 
 from cdc.errors import SourceError
 from cdc.sources.mysql import catalog
-from cdc.sources.mysql.connection import DENIED, Connections, Row, Session, quoted
+from cdc.sources.mysql.connection import DENIED, Connections, Session, quoted
 from cdc.sources.mysql.grants import Account, account_sql, grant, watch
 from cdc.sources.mysql.keys import relation_of
 from cdc.sources.mysql.primary import NO_TABLE
@@ -30,7 +30,8 @@ _READERS: tuple[tuple[Role, bool], ...] = (
     ("snapshot", True),
 )
 _SHOWN = 5
-_PREPARED = "XA RECOVER"
+# Both print identifiers of any bytes as text.
+_PREPARED = {"mysql": "XA RECOVER CONVERT XID", "mariadb": "XA RECOVER FORMAT='SQL'"}
 _PREPARED_DENIED = 1401
 """The error code of MySQL, ``ER_XAER_RMERR``, for a login without the right."""
 # Errors for an object that is missing. Other checks report that it is missing.
@@ -65,7 +66,7 @@ def of_server(connections: Connections) -> Iterator[Check]:
     probes: list[tuple[Role, bool, str, str]] = [
         ("admin", False, "SELECT 1 FROM information_schema.INNODB_METRICS LIMIT 1", "PROCESS"),
         ("admin", False, "SHOW BINARY LOGS", binlog),
-        ("admin", False, _PREPARED, "XA_RECOVER_ADMIN"),
+        ("admin", False, _PREPARED[connections.config.kind], "XA_RECOVER_ADMIN"),
     ]
     if connections.config.replica is not None:
         probes.append(("snapshot", True, "SHOW REPLICA STATUS", replica[0] if replica else binlog))
@@ -114,14 +115,17 @@ def of_tables(connections: Connections) -> Iterator[Check]:
         )
 
 
-def prepared_branches(session: Session) -> list[Row]:
+def prepared_branches(session: Session) -> list[str]:
     """Return the prepared branches of XA transactions, also those from before a restart.
+
+    Returns:
+        The identifier of each branch, as XA COMMIT and XA ROLLBACK take it.
 
     Raises:
         SourceError: The login lacks XA_RECOVER_ADMIN, which only MySQL requires.
     """
     try:
-        return session.rows(_PREPARED)
+        return [_branch(*row) for row in session.rows(_PREPARED[session.kind])]
     except pymysql.MySQLError as error:
         if error.args and error.args[0] == _PREPARED_DENIED:
             account = _account(session)
@@ -131,6 +135,18 @@ def prepared_branches(session: Session) -> list[Row]:
                 field="credentials.admin",
             ) from error
         raise
+
+
+def _branch(form: object, length: object, _: object, data: object) -> str:
+    """Return the identifier of a branch from a row of the server.
+
+    MariaDB prints the identifier itself, MySQL the bytes of its two parts.
+    """
+    text = str(data)
+    if not text.startswith("0x"):
+        return text
+    parts, end = text[2:], 2 * int(str(length))
+    return f"X'{parts[:end]}',X'{parts[end:]}',{form}"
 
 
 def _logins(connections: Connections) -> Iterator[tuple[Role, bool]]:
@@ -145,7 +161,7 @@ def _allowed(session: Session, statement: str) -> bool:
         session.rows(statement)
     except pymysql.MySQLError as error:
         code = error.args[0] if error.args else None
-        denied = code in DENIED or (statement, code) == (_PREPARED, _PREPARED_DENIED)
+        denied = code in DENIED or (code == _PREPARED_DENIED and statement in _PREPARED.values())
         if not denied and code not in _NOTHING_THERE:
             raise
         return code in _NOTHING_THERE

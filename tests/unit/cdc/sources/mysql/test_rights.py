@@ -23,6 +23,8 @@ from tests.unit.cdc.configuration import minimal
 class Scripted(Session):
     """A session whose answers are given: errors by statement, and rows of InnoDB's own tables."""
 
+    kind = "mysql"
+
     def __init__(
         self,
         errors: dict[str, pymysql.MySQLError] | None = None,
@@ -71,13 +73,13 @@ def test_a_server_without_a_binlog_lacks_no_right() -> None:
 def test_mysqls_refusal_to_show_prepared_transactions_is_a_missing_right() -> None:
     """Error 1401 stands for a fatal error in a branch; for this statement it means the right."""
     denied = pymysql.OperationalError(1401, "XAER_RMERR: Fatal error occurred")
-    (lacking,) = rights.of_server(Scripts(Scripted({"XA RECOVER": denied})))
+    (lacking,) = rights.of_server(Scripts(Scripted({"XA RECOVER CONVERT XID": denied})))
     assert "lacks XA_RECOVER_ADMIN" in lacking.detail
     with pytest.raises(SourceError, match="XA transactions"):
-        rights.prepared_branches(Scripted({"XA RECOVER": denied}))
+        rights.prepared_branches(Scripted({"XA RECOVER CONVERT XID": denied}))
     lost = pymysql.OperationalError(CR.CR_SERVER_LOST, "Lost connection")
     with pytest.raises(pymysql.OperationalError):
-        rights.prepared_branches(Scripted({"XA RECOVER": lost}))
+        rights.prepared_branches(Scripted({"XA RECOVER CONVERT XID": lost}))
 
 
 @pytest.mark.parametrize("code", [ER.UNKNOWN_ERROR, CR.CR_SERVER_LOST])
