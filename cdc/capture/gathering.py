@@ -23,7 +23,6 @@ from cdc.capture.remembered_losses import remember
 from cdc.capture.strays import stray_topics, written_since
 from cdc.debezium import (
     ReportedStatements,
-    StatementsByTable,
     audit,
     captured_tables,
     fresh_starts,
@@ -153,7 +152,6 @@ class Captures:
         self._context = context
         self._known: dict[tuple[str, str], CaptureEvidence] = {}
         self._losses: dict[tuple[str, str], Mapping[str, Loss]] = {}
-        self._statements: dict[tuple[str, str], StatementsByTable] = {}
         self._plan: list[TableRecord] | None = None
         self._topics: Collection[str] = ()
         self._lock = threading.Lock()
@@ -195,7 +193,6 @@ class Captures:
                     context.looks.leave(found.names, found.continuity)
                 tables = [one.table for one in records]
                 self._losses[key] = losses.seen(found.names.resource, record.table, *tables)
-                self._statements[key] = StatementsByTable(_definition_changes(found.statements))
                 self._known[key] = found
         for error in found.errors:
             if not isinstance(error, ConnectError):
@@ -250,8 +247,8 @@ class Captures:
         Raises:
             TributaryError: A server did not answer.
         """
-        known(self.evidence(record).statements)
-        return self._statements[record.table.source, record.tier].of(record.table)
+        reported = known(self.evidence(record).statements)
+        return [] if reported is None else reported.by_table.of(record.table)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
         """Return the counted losses, by scope, as of the time when the evidence was gathered."""

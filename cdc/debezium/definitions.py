@@ -17,12 +17,14 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 
 from cdc.errors import DecodeError
 from schemas.avro import split_wire
+from schemas.ddl.mysql_named_table import NamedTable, index_table, swapped_table
 from schemas.errors import SchemaError
 from schemas.table import TableId
 
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
 _PART = 1000
 """Number of offsets in one read of the topic."""
-_DROPS_INDEX = re.compile(r"\s*(?:DROP|CREATE\s+OR\s+REPLACE)\b.*\bINDEX\b", re.I | re.DOTALL)
 _ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 
 
@@ -77,6 +78,9 @@ class DefinitionChange:
             position.
         offset: Offset of the record in the topic.
         columns: The connector's columns of the table after the statement; none after a DROP.
+        beside: A table that the statement changes, too, without a record of it (see
+            `schemas.ddl.mysql_named_table`). An empty schema, or also an empty name, stands for
+            all.
     """
 
     kind: str | None
@@ -87,6 +91,7 @@ class DefinitionChange:
     offset: int
     place: str | None = None
     columns: tuple[KnownColumn, ...] = ()
+    beside: TableId | None = None
 
 
 class StatementsByTable:
@@ -97,40 +102,18 @@ class StatementsByTable:
     """
 
     def __init__(self, changes: Iterable[DefinitionChange]) -> None:
-        self._by_table: defaultdict[TableId | None, list[DefinitionChange]] = defaultdict(list)
-        self._swaps: list[DefinitionChange] = []
-        self._indexes: list[DefinitionChange] = []
+        self._by_table: defaultdict[TableId, list[DefinitionChange]] = defaultdict(list)
         for change in changes:
-            if not change.snapshot:
-                self._by_table[change.table].append(change)
-                if "exchange" in change.statement.lower():
-                    self._swaps.append(change)
-                if change.table is None and _DROPS_INDEX.match(change.statement):
-                    self._indexes.append(change)
+            for table in dict.fromkeys((change.table, change.beside)):
+                if table is not None and not change.snapshot:
+                    self._by_table[table].append(change)
 
     def of(self, table: TableId) -> list[DefinitionChange]:
-        """Return the statements on a table, in the order of the binlog.
-
-        The result also has two kinds of statements that the connector reports without this table.
-        EXCHANGE PARTITION swaps the rows of two tables, and the connector reports it for only one
-        of them. DROP INDEX is reported without a table. If such a statement names no database, it
-        counts for the tables of that name in all databases.
-        """
-        swapped = re.compile(
-            rf"exchange\s+partition\b.*\btable\b.*(?<!\w){re.escape(table.name)}(?!\w)",
-            re.IGNORECASE | re.DOTALL,
-        )
-        own = self._by_table.get(table, [])
-        others = [
-            one for one in self._swaps if one.table != table and swapped.search(one.statement)
-        ]
-        name, database = re.escape(table.name), re.escape(table.schema)
-        indexed = re.compile(
-            rf"\bindex\b.*\bon\s+(?:`?{database}`?\s*\.\s*)?`?{name}`?(?![\w.`])",
-            re.IGNORECASE | re.DOTALL,
-        )
-        others += [one for one in self._indexes if indexed.search(one.statement)]
-        return sorted([*own, *others], key=lambda one: one.offset)
+        """Return the statements on a table, in the order of the binlog."""
+        source = table.source
+        names = (table, TableId(source, "", table.name), TableId(source, "", ""))
+        found = {id(one): one for name in names for one in self._by_table.get(name, ())}
+        return sorted(found.values(), key=lambda one: one.offset)
 
 
 def definition_changes(
@@ -192,6 +175,11 @@ class ReportedStatements:
     end: int
     changes: tuple[DefinitionChange, ...] = ()
 
+    @cached_property
+    def by_table(self) -> StatementsByTable:
+        """The changes, found by table."""
+        return StatementsByTable(self.changes)
+
 
 class Definitions:
     """The DDL statements that connectors report. This process reads each record only once.
@@ -231,7 +219,9 @@ class Definitions:
                 more = definition_changes(self._kafka, self._registry, capture, known.end, upto)
                 known = replace(known, end=upto, changes=(*known.changes, *more))
                 self._read[capture] = known
-            return replace(known, first=first)
+            if known.first != first:
+                known = self._read[capture] = replace(known, first=first)
+            return known
 
 
 def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
@@ -280,16 +270,30 @@ def _definition_changes(event: Any, source: str, offset: int) -> Iterator[Defini
     place = f"{origin['file']}:{origin['pos'] + 1}" if origin.get("file") else None
     snapshot = origin["snapshot"] not in (None, "false")
     if not event["tableChanges"]:
-        yield DefinitionChange(None, None, statement, gtid, snapshot, offset, place)
+        # Without a table, the database is that of the session.
+        beside = _beside(index_table(statement), source, event.get("databaseName") or "")
+        yield DefinitionChange(None, None, statement, gtid, snapshot, offset, place, beside=beside)
+    swapped = swapped_table(statement)
     for change in event["tableChanges"]:
         match = _ID.fullmatch(change["id"])
         if match is None:
             raise ValueError(f"{change['id']} names no table")
         table = TableId(source, *(name.replace('""', '"') for name in match.groups()))
         columns = tuple(_known_columns(change["table"])) if change["table"] else ()
+        # With a table, the record has the table's database, and not that of the session.
+        session = table.schema if swapped is not None and swapped.beside else ""
+        beside = _beside(swapped, source, session)
         yield DefinitionChange(
-            change["type"], table, statement, gtid, snapshot, offset, place, columns
+            change["type"], table, statement, gtid, snapshot, offset, place, columns, beside
         )
+
+
+def _beside(named: NamedTable | None, source: str, session: str) -> TableId | None:
+    """Return the table that a statement names; ``session`` is empty if it is not known."""
+    if named is None:
+        return None
+    database = session if named.database is None else named.database
+    return TableId(source, database if named.name else "", named.name)
 
 
 def _known_columns(table: Any) -> Iterator[KnownColumn]:

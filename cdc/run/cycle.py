@@ -207,7 +207,7 @@ def _has_statements(context: RunContext, captures: Captures, record: TableRecord
     if not read_at:
         return False
     source = context.sources[record.table.source]
-    return any(since(source, record.table, str(read_at), captures.statements(record)))
+    return any(since(source, str(read_at), captures.statements(record)))
 
 
 def _edited(context: RunContext, record: TableRecord) -> bool:

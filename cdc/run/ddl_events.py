@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cdc.capture.known_definition import differences, newest, require_known
-from cdc.debezium import StatementsByTable, stored_position
+from cdc.debezium import stored_position
 from cdc.errors import CaptureError, LostHistoryError, PositionError
 from cdc.log.binlog_position import BinlogPosition
 from cdc.log.position import shortfall
@@ -49,7 +49,7 @@ def statement_effects(
         record: The table.
         handoff: The handoff in the lake's newest commit.
         look: The table in the source's catalog, and its fingerprint.
-        changes: The statements that the connector has reported so far.
+        changes: The statements on the table that the connector has reported so far.
 
     Returns:
         The effects of the statements; None for a source whose catalog shows every change.
@@ -67,13 +67,13 @@ def statement_effects(
     if after.source_kind == "postgres":
         return None
     source, capture = context.sources[record.table.source], context.capture(record)
-    found = list(since(source, record.table, before.read_at, changes))
+    found = list(since(source, before.read_at, changes))
     same = handoff.fingerprint.digest == look.fingerprint.digest
     if (found or not same) and context.connect is not None:
         _wait(context.connect, context.progress, record.table, source, capture, after.read_at)
-        changes = context.definitions.of(capture).changes
-        found = list(since(source, record.table, before.read_at, changes))
-        if differences(newest(changes).get(record.table, ()), look.table.columns):
+        reported = context.definitions.of(capture)
+        found = list(since(source, before.read_at, reported.by_table.of(record.table)))
+        if differences(newest(reported.changes).get(record.table, ()), look.table.columns):
             _require_known(context, record, capture, context.connect)
     statements = read_statements(change.statement for change in found)
     # An append table takes only inserts, so cascades do not affect it.
@@ -111,20 +111,19 @@ def _require_known(
 
 
 def since(
-    source: SourceLog, table: TableId, read_at: str, changes: Iterable[DefinitionChange]
+    source: SourceLog, read_at: str, changes: Iterable[DefinitionChange]
 ) -> Iterator[DefinitionChange]:
-    """Yield the statements on a table that were executed after a position.
+    """Yield the statements that were executed after a position.
 
     A statement that cannot be compared with the position is yielded, too.
 
     Args:
         source: The table's source, which parses positions.
-        table: The table.
         read_at: The position, as text.
-        changes: Statements that the connector has reported, on this and on other tables.
+        changes: The statements on one table that the connector has reported.
     """
     known = source.position(read_at)
-    for change in StatementsByTable(changes).of(table):
+    for change in changes:
         if not _covers(known, source, change):
             yield change
 

@@ -25,10 +25,11 @@ _ZERO_DATE = re.compile(r"\b(?:0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)\b")
 The lake has NULL in their place.
 """
 _NAME = r"(?:`[^`]+`|[\w$]+)"
+_COMMENTS = r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*\n)*"
 DROP_INDEX = re.compile(
-    rf"\s*DROP\s+INDEX\s+(?:IF\s+EXISTS\s+)?(?P<name>{_NAME})\s+ON\s+"
+    rf"{_COMMENTS}DROP\s+INDEX\s+(?:IF\s+EXISTS\s+)?(?P<name>{_NAME})\s+ON\s+"
     rf"(?:{_NAME}\s*\.\s*)?{_NAME}",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
 """Matches the start of a DROP INDEX, up to its options, which the parser cannot parse."""
 _CASCADES = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)\b", re.IGNORECASE)

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from cdc.connect import failures
-from cdc.debezium import audit, fresh_starts, known_tables
+from cdc.debezium import StatementsByTable, audit, fresh_starts, known_tables
 from cdc.errors import ConnectError
+from schemas.table import TableId
 from stack.mysql_software import MARIADB, MYSQL
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.mysql import MysqlDatabase
@@ -374,6 +375,53 @@ def test_the_topic_of_definitions_explains_changes(captured: MysqlCaptured) -> N
         ("ALTER", "item"),
         ("DROP", "item_old"),
     ], "TRUNCATE is a change of rows, OPTIMIZE none at all"
+
+
+def test_a_statement_is_told_with_the_table_that_its_record_lacks(captured: MysqlCaptured) -> None:
+    """The record of DROP INDEX has the session's database, which no other record has."""
+    database = captured.database
+    here, there = database.name, f"{database.name}_too"
+    parts = "PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (9))"
+    indexes = "KEY a (n), KEY b (n), KEY c (n)"
+    database.root(
+        f"CREATE DATABASE {there}",
+        *(f"CREATE TABLE {db}.kept (id int PRIMARY KEY, n int, {indexes})" for db in (here, there)),
+        f"CREATE TABLE {here}.big (id int PRIMARY KEY) {parts}",
+        *(f"CREATE TABLE {db}.swap (id int PRIMARY KEY)" for db in (here, there)),
+    )
+    try:
+        captured.wait_until_captured(captured.mark())
+        start = captured.kafka.stable_offsets(captured.names.schema_change_topic)[0]
+        swap = "EXCHANGE PARTITION p WITH TABLE"
+        database.root(
+            f"USE {here}",
+            "DROP INDEX a ON kept",
+            f"/* app */ DROP INDEX b ON {there}.`kept`",
+            f"ALTER TABLE big {swap} swap",
+            f"USE {there}",
+            "-- app\nDROP INDEX c ON kept",
+            f"DROP INDEX b ON {here} . kept ALGORITHM = INPLACE",
+            f"ALTER TABLE {here}.big {swap} {there}.swap",
+            f"ALTER TABLE {here}.big {swap} swap",
+        )
+        captured.wait_until_captured(captured.mark())
+        reported = StatementsByTable(captured.changes(start))
+        found = {
+            (db, table): [one.statement for one in reported.of(TableId(captured.name, db, table))]
+            for db in (here, there)
+            for table in ("kept", "swap", "big")
+        }
+    finally:
+        database.root(f"DROP DATABASE {there}")
+    assert {key: len(value) for key, value in found.items()} == {
+        (here, "kept"): 2,
+        (there, "kept"): 2,
+        # The last statement's session is unknown, so it counts for each table of that name.
+        (here, "swap"): 2,
+        (there, "swap"): 2,
+        (here, "big"): 3,
+        (there, "big"): 0,
+    }, found
 
 
 def test_the_tables_are_told_that_the_connector_knows(captured: MysqlCaptured) -> None:

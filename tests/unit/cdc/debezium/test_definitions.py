@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import fastavro
 import pytest
@@ -15,12 +15,14 @@ from cdc.debezium import (
     DefinitionChange,
     Definitions,
     KnownColumn,
+    StatementsByTable,
     definition_changes,
     definitions,
 )
 from cdc.kafka import KafkaAdmin
 from cdc.log.binlog_position import BinlogPosition
 from schemas.registry import SchemaRegistry
+from schemas.table import TableId
 
 _TEXT = ["null", "string"]
 _NUMBER = ["null", "int"]
@@ -55,6 +57,7 @@ SCHEMA = {
     "name": "Told",
     "fields": [
         {"name": "ddl", "type": "string"},
+        {"name": "databaseName", "type": _TEXT},
         {
             "name": "source",
             "type": {
@@ -119,19 +122,28 @@ REGISTRY = cast("SchemaRegistry", Registry())
 
 def told(file: str, *, gtid: str | None = None, at: int = 300) -> list[DefinitionChange]:
     """What is read of one RENAME TABLE of two tables, which begins at byte 300."""
+    source = {"gtid": gtid, "snapshot": "false", "file": file, "pos": at}
+    return read("RENAME TABLE orders TO former, swapped TO orders", "orders", "former", **source)
+
+
+def read(
+    ddl: str, *tables: str, database: str | None = "shop", **source: object
+) -> list[DefinitionChange]:
+    """What is read of one statement, whose record has these tables of database ``shop``."""
     columns = [
         dict(zip(("name", "typeName", "length", "optional", "position"), one, strict=True))
         for one in (("v", "VARCHAR", 20, True, 2), ("id", "INT", None, False, 1))
     ]
     changes = [
         {"type": "ALTER", "id": f'"shop"."{name}"', "table": {"columns": columns}}
-        for name in ("orders", "former")
+        for name in tables
     ]
     body, value = (
         io.BytesIO(),
         {
-            "ddl": "RENAME TABLE orders TO former, swapped TO orders",
-            "source": {"gtid": gtid, "snapshot": "false", "file": file, "pos": at},
+            "ddl": ddl,
+            "databaseName": database,
+            "source": {"gtid": None, "snapshot": "false", "file": "", "pos": 4, **source},
             "tableChanges": changes,
         },
     )
@@ -161,7 +173,12 @@ def test_each_record_is_read_once_and_in_parts(monkeypatch: pytest.MonkeyPatch) 
     def value(ddl: str) -> bytes:
         source = {"gtid": None, "snapshot": "false", "file": "", "pos": 4}
         body = io.BytesIO()
-        event = {"ddl": ddl, "source": source, "tableChanges": []}
+        event: dict[str, Any] = {
+            "ddl": ddl,
+            "databaseName": None,
+            "source": source,
+            "tableChanges": [],
+        }
         fastavro.schemaless_writer(body, fastavro.parse_schema(SCHEMA), event)
         return b"\0\0\0\0\1" + body.getvalue()
 
@@ -185,3 +202,61 @@ def test_each_record_is_read_once_and_in_parts(monkeypatch: pytest.MonkeyPatch) 
     # Another topic of that name is read from its start.
     kafka.id, kafka.values = "second", [value(ddl) for ddl in "vwxyz"]
     assert statements() == "vwxyz"
+
+
+SHOP, ELSEWHERE, ANYWHERE, UNKNOWN = (
+    TableId("shop", *name)
+    for name in (("shop", "orders"), ("elsewhere", "orders"), ("", "orders"), ("", ""))
+)
+
+
+@pytest.mark.parametrize(
+    ("statement", "database", "found"),
+    [
+        ("DROP INDEX u ON orders", "shop", SHOP),
+        ("DROP INDEX u ON orders", "elsewhere", ELSEWHERE),
+        ("DROP INDEX u ON orders", None, ANYWHERE),
+        ("drop index `u` on `elsewhere` . `orders` LOCK=NONE", "shop", ELSEWHERE),
+        ("/* app */ DROP INDEX u ON orders", "shop", SHOP),
+        ("-- app\n#\nDROP INDEX IF EXISTS u ON orders WAIT 5", "shop", SHOP),
+        ("/*!80000 DROP INDEX u ON orders */", "shop", SHOP),
+        ("CREATE OR REPLACE UNIQUE INDEX u USING BTREE ON orders(a)", "shop", SHOP),
+        ("DROP INDEX `on` ON `elsewhere`.orders", "shop", ELSEWHERE),
+        ("DROP INDEX orders ON other", "shop", TableId("shop", "shop", "other")),
+        ("DROP INDEX u ON `a``b`.`c.d`", "shop", TableId("shop", "a`b", "c.d")),
+        ("DROP INDEX u ON .orders", "shop", UNKNOWN),
+        ("CREATE INDEX u ON orders (a)", "shop", None),
+        ("DROP DATABASE `index`", "shop", None),
+        ("CREATE OR REPLACE VIEW v AS SELECT 1 FROM t USE INDEX (u)", "shop", None),
+        ("SET character_set_server = latin1", "", None),
+    ],
+)
+def test_a_dropped_index_is_found_by_the_table_that_its_statement_names(
+    statement: str, database: str | None, found: TableId | None
+) -> None:
+    """The connector reports these statements for no table, with the session's database."""
+    (change,) = read(statement, database=database)
+    assert (change.table, change.beside) == (None, found)
+    of_table = StatementsByTable([change])
+    assert bool(of_table.of(SHOP)) is (found in (SHOP, ANYWHERE, UNKNOWN))
+    assert bool(of_table.of(ELSEWHERE)) is (found in (ELSEWHERE, ANYWHERE, UNKNOWN))
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("ALTER TABLE big EXCHANGE PARTITION p WITH TABLE orders", SHOP),
+        ("/* app */ ALTER TABLE big exchange partition p with table orders", SHOP),
+        ("ALTER TABLE big EXCHANGE PARTITION p WITH TABLE elsewhere.`orders`", ELSEWHERE),
+        # The record has the database of the altered table, and nothing that of the session.
+        ("ALTER TABLE shop.big EXCHANGE PARTITION p WITH TABLE orders", ANYWHERE),
+        ("ALTER TABLE big COMMENT 'exchange partition'", None),
+    ],
+)
+def test_a_swapped_table_is_found_by_the_statement_on_the_other_one(
+    statement: str, found: TableId | None
+) -> None:
+    (change,) = read(statement, "big")
+    assert (change.table, change.beside) == (TableId("shop", "shop", "big"), found)
+    assert StatementsByTable([change]).of(TableId("shop", "shop", "big")) == [change]
+    assert bool(StatementsByTable([change]).of(SHOP)) is (found in (SHOP, ANYWHERE))

@@ -42,18 +42,21 @@ def change(statement: str, table: TableId | None = TABLE, **more: Any) -> Defini
         (change("ALTER TABLE orders ADD x int", gtid="0-1-5"), False),
         (change("CREATE TABLE orders (id int)", snapshot=True, gtid=None), False),
         (change("ALTER TABLE big ADD x int", BIG), False),
-        (change("ALTER TABLE big EXCHANGE PARTITION p WITH TABLE `shop`.`orders`", BIG), True),
-        (change("ALTER TABLE big EXCHANGE PARTITION p WITH TABLE orders_old", BIG), False),
+        (change("ALTER TABLE big EXCHANGE ...", BIG, beside=TABLE), True),
+        (change("ALTER TABLE big EXCHANGE ...", BIG, beside=TableId("shop", "", "orders")), True),
+        (change("ALTER TABLE big EXCHANGE ...", BIG, beside=TableId("shop", "", "other")), False),
+        (change("DROP INDEX ...", None, beside=TableId("shop", "", "")), True),
     ],
 )
 def test_what_is_told_of_a_table_after_a_position(told: DefinitionChange, found: bool) -> None:
-    listed = list(since(cast("Source", Positions()), TABLE, "0-1-5", [told]))
+    of_table = StatementsByTable([told]).of(TABLE)
+    listed = list(since(cast("Source", Positions()), "0-1-5", of_table))
     assert bool(listed) is found
 
 
 def test_statements_of_a_table_are_found_in_the_order_of_the_log() -> None:
     tables = [TableId("shop", "shop", f"t{number}") for number in range(3000)]
-    swap = change("ALTER TABLE t1 EXCHANGE PARTITION p WITH TABLE t7", tables[1], offset=3001)
+    swap = change("ALTER TABLE t1 ...", tables[1], offset=3001, beside=tables[7])
     reported = StatementsByTable(
         [
             *(change("ALTER TABLE ...", table, offset=at) for at, table in enumerate(tables)),
@@ -65,24 +68,6 @@ def test_statements_of_a_table_are_found_in_the_order_of_the_log() -> None:
     assert [one.offset for one in reported.of(tables[1])] == [1, 3001]
     assert {len(reported.of(table)) for table in tables[8:]} == {1}
     assert reported.of(TABLE) == []
-
-
-def test_a_dropped_index_is_found_by_the_table_that_its_statement_names() -> None:
-    """The connector reports these statements for no table."""
-    texts = [
-        "DROP INDEX u ON orders",
-        "drop index `u` on `shop`.`orders` LOCK=NONE",
-        "CREATE OR REPLACE INDEX u ON shop . orders(a)",
-        "DROP INDEX orders ON other",
-        "DROP INDEX u ON elsewhere.orders",
-        "DROP INDEX u ON orders_old",
-        "DROP INDEX u ON `orders`.`t`",
-        "CREATE INDEX u ON orders (a)",
-        "SET character_set_server = latin1",
-    ]
-    listed = [change(text, None, offset=at) for at, text in enumerate(texts)]
-    found = StatementsByTable(listed).of(TableId("shop", "shop", "orders"))
-    assert [one.offset for one in found] == [0, 1, 2]
 
 
 class Places:
@@ -113,13 +98,13 @@ def test_what_is_told_after_a_place_in_the_binlog(
     place: str | None, gtid: str | None, found: bool
 ) -> None:
     told = change("ALTER TABLE orders ADD x int", gtid=gtid, place=place)
-    listed = list(since(cast("Source", Places()), TABLE, "binlog.000003:100", [told]))
+    listed = list(since(cast("Source", Places()), "binlog.000003:100", [told]))
     assert bool(listed) is found
 
 
 def test_what_is_told_without_a_gtid_came_after_those_that_have_one() -> None:
     told = change("ALTER TABLE orders ADD x int", gtid=None, place="binlog.000003:100")
-    assert list(since(cast("Source", Places()), TABLE, f"{UUID}:1-9", [told]))
+    assert list(since(cast("Source", Places()), f"{UUID}:1-9", [told]))
 
 
 def connector_has(reported: str, *, then: str = "int", later: bool = False) -> None:

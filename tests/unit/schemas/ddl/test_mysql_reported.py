@@ -92,6 +92,7 @@ def test_a_foreign_key_that_came_and_went_is_told(statement: str) -> None:
         ("ALTER TABLE t DROP INDEX u, ADD UNIQUE (a(5)), ADD INDEX (a)", []),
         ("DROP INDEX u ON t", []),
         ("drop index if exists `u v` on shop.t ALGORITHM=INPLACE LOCK=NONE", []),
+        ("/* app */ DROP INDEX u ON t LOCK=NONE", []),
         ("CREATE OR REPLACE INDEX u ON t (a)", []),
         ("CREATE OR REPLACE UNIQUE INDEX u ON t (a)", [{"a"}]),
     ],
