@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import AttemptSpoiledError
 from schemas.catalog import Catalog
 from schemas.copy_spoiling import spoiling, spoiling_facts
-from schemas.fingerprint import READ_AT, Fingerprint
+from schemas.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
@@ -50,10 +50,8 @@ def unspoiled(
             " definition alone until the copy is done.",
             table=record.table,
         )
-    if READ_AT in known.facts:
-        # The first run judges the statements from the first look on.
-        now = Fingerprint({**now.facts, READ_AT: known.facts[READ_AT]})
-    return replace(attempt, fingerprint=now)
+    # The first run judges the statements from the first look on.
+    return replace(attempt, fingerprint=now.with_read_at(known))
 
 
 def _spoiling(

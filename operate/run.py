@@ -20,7 +20,7 @@ from operate.exit_codes import ExitCode, exit_code
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
-    from cdc.run import Expiring, RunResult, Silence
+    from cdc.run import Expiring, RunResult, Silence, Unchecked
     from cdc.store.table_state import TableRecord
     from operate.context import Services
     from operate.table_outcome import Outcome
@@ -49,6 +49,11 @@ class Runs:
         """The captures that sent no changes, as of the last check."""
         self.expiring: list[Expiring] = []
         """The topics that could drop changes before a run reads them, as of the last check."""
+
+    @property
+    def unchecked(self) -> list[Unchecked]:
+        """The idle tables that the last run could not check. Their lake has all events."""
+        return list(self._services.run_context.unchecked)
 
     def once(self) -> list[RunResult]:
         """Apply the new changes of the chosen tables in one run, then look for silent captures."""

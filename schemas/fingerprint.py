@@ -72,6 +72,12 @@ class Fingerprint:
             }
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
+    def with_read_at(self, earlier: Fingerprint) -> Fingerprint:
+        """Return these facts with the position in the log of an earlier look, if it has one."""
+        if READ_AT not in earlier.facts:
+            return self
+        return Fingerprint({**self.facts, READ_AT: earlier.facts[READ_AT]})
+
     def diff(self, other: Fingerprint) -> list[str]:
         """Return the compared facts that differ in ``other``, one line each."""
         return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cdc.capture.topic_retention import Expiring, expiring
 from cdc.capture.watch import Silence, silences
 from cdc.run.catalog_name import drop_name, keep_name
-from cdc.run.context import RunContext, RunResult
+from cdc.run.context import RunContext, RunResult, Unchecked
 from cdc.run.cycle import run_continuously, run_tables
 from cdc.run.replay import replay_table
 from cdc.run.table import run_table
@@ -15,6 +15,7 @@ __all__ = [
     "RunContext",
     "RunResult",
     "Silence",
+    "Unchecked",
     "drop_name",
     "expiring",
     "keep_name",

@@ -119,7 +119,18 @@ def compare(
     changes += _another_hash_key(source_table, wanted, handoff, config)
     ignored = () if ruled is settings else _left_out(settings, source_table, lake, renamed)
     count = evidence.statements.count
-    return Comparison(source_table, look.fingerprint, ruled, wanted, lake, changes, ignored, count)
+    seen = judged(look.fingerprint, handoff.fingerprint, count)
+    return Comparison(source_table, seen, ruled, wanted, lake, changes, ignored, count)
+
+
+def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprint:
+    """Return the facts that a commit records, after a comparison found a number of statements.
+
+    If neither catalog nor log show a change, the run does not wait for the connector. A statement
+    from before the look may then be reported later, and must still be after the recorded position.
+    """
+    unchanged = not statements and now.digest == before.digest
+    return now.with_read_at(before) if unchanged else now
 
 
 def _truncated(

@@ -79,6 +79,8 @@ class RunContext:
         default_factory=dict, init=False, repr=False
     )
     """By topic, the settings that runs have read since the last search for topics that expire."""
+    unchecked: list[Unchecked] = field(default_factory=list, init=False, repr=False)
+    """The idle tables that the last look at idle tables could not check."""
     served: Served = field(default_factory=Served, init=False, repr=False)
     """The pointers that this process has read."""
     _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
@@ -197,6 +199,37 @@ class Turn:
     def is_over(self, after_s: float) -> bool:
         """Whether the turn's time is over after a number of seconds."""
         return self.seconds is not None and after_s >= self.seconds
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """Idle tables of one capture that were not checked for changes without events.
+
+    Args:
+        source: The source.
+        tier: The tier.
+        tables: The tables.
+        reason: Why they were not checked.
+        remedy: What to do.
+    """
+
+    source: str
+    tier: str
+    tables: tuple[TableId, ...]
+    reason: str
+    remedy: str
+
+    @property
+    def message(self) -> str:
+        """The tables and the reason, as a message."""
+        return (
+            f"{len(self.tables)} idle tables of {self.source} were not checked for changes without"
+            f" events: {self.reason}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The look as plain values."""
+        return {**asdict(self), "tables": list(map(str, self.tables)), "message": self.message}
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,18 @@ from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
 from cdc.capture.remembered_losses import check_losses
 from cdc.capture.topic_facts import cut_off, topic_facts, with_settings
-from cdc.errors import CaptureError, KafkaError, LostHistoryError, PositionError, SecretError
+from cdc.errors import (
+    CaptureError,
+    KafkaError,
+    LostHistoryError,
+    PositionError,
+    SecretError,
+    UnreachableError,
+)
 from cdc.run import plan
 from cdc.run.catalog_name import follow_name, name_idle
 from cdc.run.comparison import settings_digest
-from cdc.run.context import RunResult, Turn
+from cdc.run.context import RunResult, Turn, Unchecked
 from cdc.run.ddl_events import since
 from cdc.run.former_generations import remove_former
 from cdc.run.table import run_table
@@ -170,44 +177,65 @@ def _changed_unseen(
 ) -> set[TableId]:
     """Return the idle tables whose capture, catalog or settings changed, which sends no event.
 
-    The lake already has all events of idle tables. So an unreachable source does not stop them.
+    The lake already has all events of idle tables. So an unreachable source does not stop them;
+    `RunContext.unchecked` names the tables.
     """
     groups: dict[tuple[str, str], list[TableRecord]] = {}
     for record in idle:
         groups.setdefault((record.table.source, record.tier), []).append(record)
+    context.unchecked.clear()
     found: set[TableId] = set()
-    for (source, _), records in groups.items():
-        try:
-            # This result needs no catalog. It is kept even if the catalog cannot be read
-            # afterwards.
-            found |= {one.table for one in records if _capture_broken(context, captures, one)}
-            tables = [record.table for record in records]
-            capture = context.sources[source].capture(context.capture(records[0]))
-            now = capture.fingerprints(tables)
-        except TributaryError as error:
-            _log.warning("%d idle tables of %s were not checked: %s", len(records), source, error)
-            continue
-        for record in records:
-            known = record.attempt.fingerprint if record.attempt is not None else None
-            seen = now.get(record.table)
-            if (
-                seen is None
-                or (known is not None and known.digest != seen.digest)
-                or _has_statements(context, captures, record)
-                or _edited(context, record)
-            ):
-                found.add(record.table)
+    for (source, tier), records in groups.items():
+        failures: list[TributaryError] = []
+        # The result of one look is kept even if another look is not possible.
+        for look in (_capture_broken, _differs_in_catalog, _has_statements):
+            try:
+                found |= look(context, captures, records)
+            except UnreachableError as error:
+                failures.append(error)
+                break
+            except TributaryError as error:
+                failures.append(error)
+        found |= {record.table for record in records if _edited(context, record)}
+        left = tuple(one.table for one in records if one.table not in found)
+        if failures and left:
+            unchecked = Unchecked(source, tier, left, str(failures[0]), failures[0].remedy)
+            context.unchecked.append(unchecked)
+            _log.warning("%s", unchecked.message)
     return found
 
 
-def _has_statements(context: RunContext, captures: Captures, record: TableRecord) -> bool:
-    """Whether the table has DDL statements since the catalog that the lake follows."""
-    compared = record.attempt.fingerprint if record.attempt is not None else None
-    read_at = None if compared is None else compared.facts.get(READ_AT)
-    if not read_at:
-        return False
-    source = context.sources[record.table.source]
-    return any(since(source, str(read_at), captures.statements(record)))
+def _differs_in_catalog(
+    context: RunContext, _: Captures, records: Sequence[TableRecord]
+) -> set[TableId]:
+    """Return the tables of one capture whose catalog differs from the one that the lake follows.
+
+    These include tables that are gone or that change all the time. Their own runs report it.
+    """
+    source = context.sources[records[0].table.source]
+    capture = source.capture(context.capture(records[0]))
+    now = capture.fingerprints([record.table for record in records])
+    found: set[TableId] = set()
+    for record in records:
+        known = record.attempt.fingerprint if record.attempt is not None else None
+        seen = now.get(record.table)
+        if seen is None or (known is not None and known.digest != seen.digest):
+            found.add(record.table)
+    return found
+
+
+def _has_statements(
+    context: RunContext, captures: Captures, records: Sequence[TableRecord]
+) -> set[TableId]:
+    """Return the tables with DDL statements since the catalog that the lake follows."""
+    found: set[TableId] = set()
+    for record in records:
+        compared = record.attempt.fingerprint if record.attempt is not None else None
+        read_at = None if compared is None else compared.facts.get(READ_AT)
+        source = context.sources[record.table.source]
+        if read_at and any(since(source, str(read_at), captures.statements(record))):
+            found.add(record.table)
+    return found
 
 
 def _edited(context: RunContext, record: TableRecord) -> bool:
@@ -223,18 +251,22 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
         return True  # the table's run reports what is wrong with them
 
 
-def _capture_broken(context: RunContext, captures: Captures, record: TableRecord) -> bool:
-    """Whether the table's changes are no longer captured, or a loss of changes is on record."""
-    evidence, source = captures.evidence(record), context.sources[record.table.source]
-    rests = position_check.Rests.of(record)
-    try:
-        position_check.check_stream(record.table, rests, evidence, source)
-        findings = [*of_capture(evidence), *of_table(evidence, record.table)]
-        position_check.check_capture(record.table, stopping(findings))
-        check_losses(captures.losses(record), evidence.names, record)
-    except (LostHistoryError, CaptureError, PositionError):
-        return True  # the table's run reports it
-    return False
+def _capture_broken(
+    context: RunContext, captures: Captures, records: Sequence[TableRecord]
+) -> set[TableId]:
+    """Return the tables whose changes are no longer captured, or of which a loss is on record."""
+    found: set[TableId] = set()
+    for record in records:
+        evidence, source = captures.evidence(record), context.sources[record.table.source]
+        rests = position_check.Rests.of(record)
+        try:
+            position_check.check_stream(record.table, rests, evidence, source)
+            findings = [*of_capture(evidence), *of_table(evidence, record.table)]
+            position_check.check_capture(record.table, stopping(findings))
+            check_losses(captures.losses(record), evidence.names, record)
+        except (LostHistoryError, CaptureError, PositionError):
+            found.add(record.table)  # the table's run reports it
+    return found
 
 
 def _run_due(

@@ -491,7 +491,10 @@ class SourceCapture(Protocol):
         """Return the table's fingerprint on one server, read in a new transaction."""
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return the tables' fingerprints, read at one moment; missing tables are left out."""
+        """Return the tables' fingerprints, each read at one moment.
+
+        Tables are left out that do not exist, or that changed whenever they were read.
+        """
 
 
 class Source(TableReader, SourceLog, RowLookup, Replay, SnapshotReader, Protocol):

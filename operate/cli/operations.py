@@ -154,12 +154,14 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
             "not_resynced": runs.not_resynced,
             "silent": [silence.to_json() for silence in runs.silences],
             "expiring": [topics.to_json() for topics in runs.expiring],
+            "unchecked": [tables.to_json() for tables in runs.unchecked],
         }
     )
     if not renderer.json:
         _show_resyncs(renderer, resynced)
         _show_silences(renderer, runs.silences)
         _show_expiring(renderer, runs.expiring)
+        _show_found(renderer, "unchecked", runs.unchecked, "yellow")
     return waiting
 
 
@@ -193,7 +195,7 @@ def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
 
 
 def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> None:
-    """Show silent captures or expiring topics, each with its remedy; in JSON under ``key``."""
+    """Show silent captures, for one, each with its remedy; in JSON under ``key``."""
     if renderer.json:
         renderer.document({key: [one.to_json() for one in found]})
         return

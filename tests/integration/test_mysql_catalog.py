@@ -94,6 +94,27 @@ def test_facts_agree_on_primary_and_replica_and_tell_what_happened(lab: Lab) -> 
 
 
 @pytest.mark.breadth
+def test_many_tables_are_told_like_each_by_itself(lab: Lab) -> None:
+    """More than one statement takes, and names that the server encodes in its own way."""
+    names = [*(f"t{number}" for number in range(101)), "a-b", "\u0436", "\u0436-\u00e9"]
+    lab.make(
+        "t0",
+        *(
+            f"CREATE TABLE `{name}` (id int PRIMARY KEY, v{number} int)"
+            for number, name in enumerate(names)
+        ),
+    )
+    tables = [TableId("shop", lab.database.name, name) for name in names]
+    gone = TableId("shop", lab.database.name, "gone")
+    with lab.connections.open("admin") as session:
+        found = catalog.read_fingerprints(session, [*tables, gone])
+        assert found.keys() == set(tables)
+        for table in (tables[0], tables[100], *tables[101:]):
+            assert found[table] == catalog.read_fingerprint(session, table)
+        assert all(one.facts["table_id"] for one in found.values())
+
+
+@pytest.mark.breadth
 def test_only_new_partitions_leave_a_copy_alone(lab: Lab) -> None:
     table = lab.make(
         "parted",

@@ -381,8 +381,9 @@ def test_a_source_that_is_down_is_asked_once_for_all_its_idle_tables(
     run_tables(shared.context(), [shared.record(name) for name in names])
     records = [shared.record(name) for name in names]
     with caplog.at_level("WARNING", logger="cdc.run.cycle"):
-        sources = {shared.database.name: down}
-        assert run_tables(shared.context(sources=sources), records) == []
+        context = shared.context(sources={shared.database.name: down})
+        assert run_tables(context, records) == []
+    assert [len(one.tables) for one in context.unchecked] == [2]
     told = [message for message in caplog.messages if "were not checked" in message]
     assert len(told) == 1, told
     assert told[0].startswith("2 idle tables")

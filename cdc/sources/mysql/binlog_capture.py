@@ -109,6 +109,9 @@ class BinlogCapture:
         return Fingerprint({**found.facts, READ_AT: read_at})
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return the fingerprints of tables on the primary; tables that are gone are left out."""
+        """Return the fingerprints of tables on the primary.
+
+        Tables are left out that are gone, or that changed whenever they were read.
+        """
         with self._connections.open("admin") as session:
             return catalog.read_fingerprints(session, tables)

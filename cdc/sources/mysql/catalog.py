@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from cdc.errors import MissingTableError
 from cdc.sources.mysql.connection import Session
-from cdc.sources.mysql.table_facts import PHYSICAL, Described, describe
+from cdc.sources.mysql.table_facts import PHYSICAL, Described, describe, describe_steady
 from cdc.sources.source_facts import SourceColumn, SourceTable, TableKind, TableStats
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
@@ -103,30 +103,29 @@ def as_values(session: Session, found: Described) -> tuple[SourceTable, Fingerpr
 
 
 def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = False) -> Fingerprint:
-    """Return the fingerprint of one table; see :func:`read_fingerprints`.
-
-    Raises:
-        MissingTableError: There is no such table.
-    """
-    found = read_fingerprints(session, [table], on_replica=on_replica)
-    if table not in found:
-        raise _missing(table)
-    return found[table]
-
-
-def read_fingerprints(
-    session: Session, tables: Collection[TableId], *, on_replica: bool = False
-) -> dict[TableId, Fingerprint]:
-    """Return the fingerprint of each table; tables that do not exist are left out.
+    """Return the fingerprint of one table.
 
     Args:
         session: A session on the primary or the replica.
-        tables: The tables.
+        table: The table.
         on_replica: Whether the session is on the replica. The facts of a server's own files and log
             (`PHYSICAL`) are then left out; see :func:`with_files`.
+
+    Raises:
+        MissingTableError: There is no such table.
+        SourceError: The table changed at each reading.
     """
-    found = describe(session, tables, on_replica=on_replica)
-    return {table: one.fingerprint(on_replica=on_replica) for table, one in found.items()}
+    found = describe(session, [table], on_replica=on_replica)
+    return _present(found, table).fingerprint(on_replica=on_replica)
+
+
+def read_fingerprints(session: Session, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
+    """Return the fingerprint of each table on the primary.
+
+    Tables that do not exist, or that change at each reading, are left out.
+    """
+    found, _ = describe_steady(session, tables)
+    return {table: one.fingerprint(on_replica=False) for table, one in found.items()}
 
 
 def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:

@@ -67,7 +67,11 @@ def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dic
     rows = _rows(session, f"{_TABLES[kind]} WHERE {where}", patterns)
     # Two tables whose names differ only in letters of other alphabets are watched together: a
     # change of either table shows in both, so no change is missed.
-    wanted = [(table, re.compile(file_pattern(table))) for table in tables]
+    wanted = [
+        (table, re.compile(file_pattern(table)))
+        for table in tables
+        if any(map(_is_short, table.schema + table.name))
+    ]
     by_name = {_plain(table): table for table in tables}
     ids: defaultdict[TableId, dict[str, int]] = defaultdict(dict)
     versions: defaultdict[TableId, dict[str, int]] = defaultdict(dict)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cdc.errors import SourceError
 from cdc.sources.mysql.connection import Session
@@ -25,6 +25,10 @@ NUMBERS = 1 << 48
 """A number above the number of every column. The numbers are derived from the columns' names."""
 
 _ATTEMPTS = 5
+_PART = 100
+"""Tables that one statement reads."""
+
+Facts = TypeVar("Facts")
 
 _COLUMNS = """
 SELECT TABLE_SCHEMA AS db, TABLE_NAME AS tab, COLUMN_NAME AS name, COLUMN_TYPE AS shown,
@@ -153,33 +157,67 @@ def number(name: str) -> int:
 def describe(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> dict[TableId, Described]:
-    """Return the tables' facts at one moment; tables that do not exist are left out.
+    """Return the tables' facts, each table's at one moment; tables that do not exist are left out.
 
-    Several statements cannot read the catalog at one moment. So the catalog is read until two
+    Raises:
+        SourceError: A table changed at each reading, or the login lacks PROCESS.
+    """
+    found, unsteady = describe_steady(session, tables, on_replica=on_replica)
+    if unsteady:
+        names = ", ".join(sorted(map(str, unsteady))[:_ATTEMPTS])
+        raise SourceError(
+            f"the definitions of these tables changed at each reading: {names}",
+            remedy="Wait until the running ALTER TABLE statements have ended; then run the command"
+            " again.",
+        )
+    return found
+
+
+def describe_steady(
+    session: Session, tables: Collection[TableId], *, on_replica: bool = False
+) -> tuple[dict[TableId, Described], set[TableId]]:
+    """Return the tables' facts, each table's at one moment, and the tables that kept changing.
+
+    Several statements cannot read the catalog at one moment. So a table is read until two
     successive results are equal.
 
     Raises:
-        SourceError: No two successive results were equal, or the login lacks PROCESS.
+        SourceError: The login lacks PROCESS.
     """
     if not tables:
-        return {}
+        return {}, set()
     # This is read before the catalog. The next call then shows transactions that are replicated
     # after this read.
     unlogged = {} if on_replica else _unlogged(session, tables)
-    before = _read(session, tables, on_replica=on_replica)
+    found, unsteady = read_steady(lambda some: _read(session, some, on_replica=on_replica), tables)
+    return {
+        table: replace(one, unlogged=unlogged.get(table, "")) for table, one in found.items()
+    }, unsteady
+
+
+def read_steady(
+    read: Callable[[Collection[TableId]], Mapping[TableId, Facts]], tables: Collection[TableId]
+) -> tuple[dict[TableId, Facts], set[TableId]]:
+    """Read tables until two successive results of each are equal.
+
+    Args:
+        read: Reads the facts of tables, without those that do not exist.
+        tables: The tables.
+
+    Returns:
+        The facts of the tables that exist, and the tables whose results differed each time.
+    """
+    found: dict[TableId, Facts] = {}
+    left = set(tables)
+    before = read(left)
     for _ in range(_ATTEMPTS):
-        now = _read(session, tables, on_replica=on_replica)
-        if now == before:
-            return {
-                table: replace(one, unlogged=unlogged.get(table, "")) for table, one in now.items()
-            }
-        before = now
-    names = ", ".join(sorted(map(str, tables))[:_ATTEMPTS])
-    raise SourceError(
-        f"the definitions of these tables changed at each reading: {names}",
-        remedy="Wait until the running ALTER TABLE statements have ended; then run the command"
-        " again.",
-    )
+        now = read(left)
+        steady = {table for table in left if now.get(table) == before.get(table)}
+        found |= {table: one for table, one in now.items() if table in steady}
+        left, before = left - steady, now
+        if not left:
+            break
+    return found, left
 
 
 def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, str]:
@@ -197,11 +235,24 @@ def _read(
 ) -> dict[TableId, Described]:
     """Read the tables' facts by several statements, between which the facts can change."""
     kind = session.kind
+    if kind == "mysql":  # by default, times and sizes can be a day old
+        session.rows("SET SESSION information_schema_stats_expiry = 0")
+    # A replica's ids differ from the primary's, and a login needs a right to read them.
+    stored = {} if on_replica else read_stored(session, kind, tables)
+    ordered = sorted(tables, key=str)
+    found: dict[TableId, Described] = {}
+    for first in range(0, len(ordered), _PART):
+        found |= _read_part(session, ordered[first : first + _PART], stored)
+    return found
+
+
+def _read_part(
+    session: Session, tables: Sequence[TableId], stored: Mapping[TableId, Stored]
+) -> Iterator[tuple[TableId, Described]]:
+    """Yield the facts of some tables, since the server is slow with thousands of names."""
     by_name = {(table.schema, table.name): table for table in tables}
     where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))
     names = [part for name in by_name for part in name]
-    if kind == "mysql":  # by default, times and sizes can be a day old
-        session.rows("SET SESSION information_schema_stats_expiry = 0")
     columns: defaultdict[TableId, list[Mapping[str, Any]]] = defaultdict(list)
     for row in session.named(_COLUMNS.format(where=where), names):
         if table := by_name.get((row["db"], row["tab"])):
@@ -212,16 +263,15 @@ def _read(
             # A unique index on a prefix or an expression allows equal values of the whole column.
             whole = row["part"] if row["prefix"] is None else None
             indexes[table].setdefault(row["name"], []).append(whole)
-    # A replica's ids differ from the primary's, and a login needs a right to read them.
-    stored = {} if on_replica else read_stored(session, kind, tables)
-    found = {}
     for row in session.named(_TABLES.format(where=where), names):
         table = by_name.get((row["db"], row["tab"]))
         if table is not None and columns[table]:
-            found[table] = _described(
-                table, row, columns[table], indexes[table], stored.get(table), kind
+            yield (
+                table,
+                _described(
+                    table, row, columns[table], indexes[table], stored.get(table), session.kind
+                ),
             )
-    return found
 
 
 def _described(

@@ -10,12 +10,18 @@ from uuid import UUID
 
 import pytest
 
-from cdc.log.gtid import MysqlGtidSet
+from cdc.capture import position_check
+from cdc.debezium import DefinitionChange
+from cdc.errors import KafkaError, SourceError, UnreachableError
+from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
 from cdc.log.position import LogPosition, Lsn
 from cdc.run import cycle
 from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.table_state import CommitSummary
+from schemas.errors import TributaryError
+from schemas.fingerprint import Fingerprint
+from schemas.table import TableId
 from tests.records import table_record
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
@@ -42,7 +48,8 @@ def broken(log: object = LOG, server: ServerIdentity | None = None) -> bool:
     )
     context = SimpleNamespace(sources={"shop": SimpleNamespace(position=Lsn.parse)})
     captures = SimpleNamespace(evidence=lambda _: evidence, losses=lambda _: {})
-    return cycle._capture_broken(cast("Any", context), cast("Any", captures), record)
+    found = cycle._capture_broken(cast("Any", context), cast("Any", captures), [record])
+    return found == {record.table}
 
 
 @pytest.fixture(autouse=True)
@@ -71,3 +78,74 @@ def test_an_idle_table_is_due_if_its_server_or_position_cannot_be_told() -> None
         return MysqlGtidSet.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5").reaches(recorded)
 
     assert broken(SimpleNamespace(title="the log", problem=compared)), "GTIDs were switched on"
+
+
+TABLES = tuple(TableId("shop", "shop", name) for name in ("seen", "told", "edited", "other"))
+
+
+def look(
+    error: TributaryError | None = None, **unread: TributaryError
+) -> tuple[set[str], list[Any]]:
+    """The tables that are due, and what was not checked, of four tables that are idle.
+
+    Args:
+        error: The error of the capture's evidence.
+        unread: The error of each other look, by its name.
+    """
+
+    def statements(record: Any) -> list[DefinitionChange]:
+        if error is not None or "statements" in unread:
+            raise error or unread["statements"]
+        said = record.table.name == "told"
+        return [DefinitionChange("ALTER", record.table, "", None, False, 0)] if said else []
+
+    def fingerprints(tables: Any) -> dict[TableId, Fingerprint]:
+        if "catalog" in unread:
+            raise unread["catalog"]
+        return {one: Fingerprint({"n": int(one.name == "seen")}) for one in tables}
+
+    def evidence(_: Any) -> Any:
+        if error is not None:
+            raise error
+        return SimpleNamespace(names=None)
+
+    records = []
+    for one in TABLES:
+        fingerprint = Fingerprint({"n": 0, "read_at": "0-1-5"})
+        digest = "another" if one.name == "edited" else None
+        attempt = Attempt(
+            UUID(int=1), NOW, "/lake", fingerprint=fingerprint, settings_digest=digest, view=VIEW
+        )
+        records.append(replace(table_record(updated_at=NOW, attempt=attempt), table=one))
+    source = SimpleNamespace(
+        position=MariadbGtidSet.parse,
+        capture=lambda _: SimpleNamespace(fingerprints=fingerprints),
+    )
+    settings = SimpleNamespace(settings_on_plan=lambda *_: None, lake=None)
+    context = SimpleNamespace(
+        sources={"shop": source}, capture=lambda _: None, unchecked=["of before"], config=settings
+    )
+    captures = SimpleNamespace(evidence=evidence, statements=statements, losses=lambda _: {})
+    found = cycle._changed_unseen(cast("Any", context), cast("Any", captures), records)
+    return {table.name for table in found}, context.unchecked
+
+
+def test_what_one_look_at_idle_tables_cannot_see_hides_nothing_from_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cycle, "settings_digest", lambda *_: "one")
+    monkeypatch.setattr(position_check, "check_stream", lambda *_: None)
+    monkeypatch.setattr(cycle, "check_losses", lambda *_: None)
+    assert look() == ({"seen", "told", "edited"}, [])
+    denied = SourceError("the catalog is closed", remedy="Open it.")
+    found, (unchecked,) = look(catalog=denied)
+    assert found == {"told", "edited"}
+    assert [table.name for table in unchecked.tables] == ["seen", "other"]
+    assert unchecked.remedy == "Open it."
+    assert unchecked.message.startswith("2 idle tables of shop were not checked")
+    assert unchecked.to_json()["tables"] == ["shop:shop.seen", "shop:shop.other"]
+    assert unchecked.message in caplog.text
+    found, (unchecked,) = look(statements=KafkaError("no topic", remedy="Wait."))
+    assert (found, len(unchecked.tables)) == ({"seen", "edited"}, 2)
+    found, (unchecked,) = look(UnreachableError("no server", remedy="Start it."))
+    assert (found, len(unchecked.tables)) == ({"edited"}, 3)

@@ -11,7 +11,7 @@ from cdc.config import LakeConfig
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.timeline import Committed
-from cdc.run.comparison import Comparison
+from cdc.run.comparison import Comparison, judged
 from cdc.run.follow import follow, seen_at
 from schemas.catalog import Catalog
 from schemas.changes import AddColumn, Change, Verdict
@@ -120,6 +120,19 @@ def test_the_lake_commits_once_for_a_catalog_that_moved_and_not_for_one_that_did
     for _ in range(2):
         lake.look(changed(**facts))
     assert lake.commits == 1
+
+
+@pytest.mark.parametrize(
+    ("statements", "owner", "recorded"), [(0, "a", "0-1-5"), (1, "a", "0-1-9"), (0, "b", "0-1-9")]
+)
+def test_the_position_in_the_log_moves_on_only_after_the_connector_reported_up_to_it(
+    statements: int, owner: str, recorded: str
+) -> None:
+    """A run waits for the connector if catalog or log show a change, and not for new settings."""
+    before = Fingerprint({**FACTS, "owner": "a", "read_at": "0-1-5"})
+    now = Fingerprint({**FACTS, "owner": owner, "read_at": "0-1-9"})
+    assert judged(now, before, statements).facts == {**now.facts, "read_at": recorded}
+    assert judged(Fingerprint(FACTS), Fingerprint(FACTS), 0).facts == FACTS
 
 
 def test_old_rows_of_a_new_column_get_its_default_also_if_that_is_an_empty_text() -> None:

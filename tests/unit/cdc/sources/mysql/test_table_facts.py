@@ -1,0 +1,79 @@
+"""When a table's facts count as read at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import cast
+
+import pytest
+
+from cdc.sources.mysql import innodb
+from cdc.sources.mysql.connection import Session
+from cdc.sources.mysql.table_facts import read_steady
+from schemas.table import TableId
+
+TABLES = tuple(TableId("shop", "shop", f"t{number}") for number in range(8))
+
+
+class Altered:
+    """A catalog in which one table after the other changes between two readings."""
+
+    def __init__(self, *restless: TableId, gone: Collection[TableId] = ()) -> None:
+        self.restless, self.gone, self.read = restless, gone, list[set[TableId]]()
+
+    def __call__(self, tables: Collection[TableId]) -> dict[TableId, int]:
+        self.read.append(set(tables))
+        turn = len(self.read)
+        # At each reading another table differs from before; a restless one always does.
+        facts = {table: int(turn > number) for number, table in enumerate(TABLES, 1)}
+        facts |= dict.fromkeys(self.restless, turn)
+        return {table: facts[table] for table in tables if table not in self.gone}
+
+
+def test_a_table_that_changes_takes_no_other_with_it() -> None:
+    catalog = Altered()
+    found, unsteady = read_steady(catalog, TABLES)
+    assert (found, unsteady) == (dict.fromkeys(TABLES[1:], 0) | {TABLES[0]: 1}, set())
+    # Those that were equal twice are not read again.
+    assert [len(tables) for tables in catalog.read] == [8, 8, 1]
+
+
+def test_a_table_that_always_changes_is_named() -> None:
+    found, unsteady = read_steady(Altered(TABLES[3]), TABLES)
+    assert unsteady == {TABLES[3]}
+    assert found.keys() == set(TABLES) - unsteady
+
+
+def test_a_table_that_is_gone_twice_is_gone() -> None:
+    found, unsteady = read_steady(Altered(gone=TABLES[:2]), TABLES)
+    assert (found.keys(), unsteady) == (set(TABLES[2:]), set())
+
+
+class Files:
+    """A session that answers with InnoDB's rows of these names."""
+
+    kind = "mysql"
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def named(self, _statement: str, _values: object) -> list[dict[str, object]]:
+        return [{"NAME": name, "TABLE_ID": number} for number, name in enumerate(self.names, 1)]
+
+
+def test_patterns_of_files_are_only_for_names_that_need_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand of them would be compared with each of the server's files, in each look."""
+    asked: list[TableId] = []
+    genuine = innodb.file_pattern
+    monkeypatch.setattr(innodb, "file_pattern", lambda one: asked.append(one) or genuine(one))
+    plain, dashed, short = (TableId("shop", "shop", name) for name in ("t", "a-b", "\u0436"))
+    session = cast("Session", Files("shop/t", "shop/a@002db#p#x", "shop/@1Z", "shop/other"))
+    found = innodb.read_stored(session, "mysql", [plain, dashed, short])
+    assert {table: one.shown for table, one in found.items()} == {
+        plain: "1",
+        dashed: "x:2",
+        short: "3",
+    }
+    assert asked == [short]
