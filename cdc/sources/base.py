@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import LogPosition
+from cdc.sources.partition_files import PartitionFiles
 from cdc.sources.source_facts import (
     Boundaries,
     Check,
@@ -49,34 +50,6 @@ __all__ = [
     "TableReader",
     "View",
 ]
-
-
-class PartitionFiles(Protocol):
-    """The files of a table's partitions, which show changes of rows that send no event.
-
-    ATTACH PARTITION can add rows, and TRUNCATE of a partition removes rows, without an event.
-    A partition is identified by its number in the fingerprint.
-    """
-
-    def empty(self, partitions: Collection[int]) -> frozenset[int]:
-        """Return the partitions that are empty and, by the server's statistics, never had a row."""
-
-    def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
-        """Return the partitions that a TRUNCATE could have emptied since a read of the catalog.
-
-        Such a partition has a new file since that read, and no row from before the read.
-
-        Args:
-            table: The table.
-            files: Each partition's file at that read, by partition.
-            since: At that read, all transactions below this id had ended; empty if it is unknown.
-        """
-
-    def written_together(self, partitions: Collection[int]) -> int | None:
-        """Return the one transaction that last wrote these partitions' catalog rows, or None.
-
-        TRUNCATE of the root writes them all in one transaction, VACUUM FULL writes each in its own.
-        """
 
 
 class TableReader(Protocol):
