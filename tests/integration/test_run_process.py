@@ -79,6 +79,7 @@ def test_runs_say_what_keeps_changes_from_coming_and_end_with_3(
     document = project.run("run", "--output", "json").expect(3).json
     assert [one["connector"] for one in document["silent"]] == [name]
     assert [one["topics"] for one in document["expiring"]] == [[topic]]
+    assert document["unchecked"] == []
 
     log = tmp_path / "silent.log"
     with continuously(project, log) as process:
