@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from cdc.errors import ReplicaError
 from cdc.lake.publish import current_path
 from cdc.store.table_state import State
 from operate.onboard import bootstrap
@@ -52,8 +53,9 @@ def test_rows_that_only_the_replica_has_are_never_published(shop: Shop) -> None:
         for gtid in written:
             server.root(*empty(server.kind, gtid))
         server.catch_up()
-    assert "has executed transactions that the primary has not" in str(refused.error)
-    assert "Recreate the replica from this primary" in str(refused.error)
+    assert isinstance(refused.error, ReplicaError)
+    assert "has executed transactions that the primary has not" in refused.error.message
+    assert "Recreate the replica from this primary" in refused.error.remedy
     record = shop.record("orders")
     assert (record.state, current_path(record.base_path)) == (State.FAILED, None)
     succeeded(bootstrap(shop.services, [record.table]))
