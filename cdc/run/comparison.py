@@ -85,8 +85,7 @@ def compare(
             table.
         SecretError: The key of hashes cannot be read.
         UnsupportedTypeError: A column that is replicated has a type without a rule.
-        SchemaError: The settings name a column that does not exist, or the lake does not allow a
-            column's name.
+        SchemaError: The settings name a missing column, or the lake refuses a column's name.
     """
     lake, source_table = handoff.lake_columns, look.table
     before, now = handoff.catalog, Catalog.read(look.fingerprint.facts)
