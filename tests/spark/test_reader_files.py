@@ -23,6 +23,7 @@ from tests.spark.lake import (
     SEVERAL_COMMITS,
     accept,
     change,
+    clean_before_listing,
     content,
     insert,
     lake,
@@ -31,7 +32,8 @@ from tests.spark.lake import (
     schema,
 )
 from tributary_reader import ReadError, open_table
-from tributary_reader.snapshot import published_files
+from tributary_reader.snapshot import published_files, snapshot
+from tributary_reader.storage import LocalStorage
 
 PLACES = schema("id", id="bigint", place="string", v="int")
 
@@ -168,8 +170,9 @@ def test_columns_that_were_added_or_widened_are_read_from_older_files(
 
 
 def test_a_table_is_read_as_of_each_commit_until_its_files_are_cleaned(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The cleaning comes while a reader looks for the files."""
     table = lake(spark, tmp_path / "t", ORDERS, readers_keep="1s", buckets=2)
     insert(spark, table, *[(key, "old") for key in range(20)])
     states: dict[str, list[tuple[Any, ...]]] = {}
@@ -178,7 +181,11 @@ def test_a_table_is_read_as_of_each_commit_until_its_files_are_cleaned(
         assert newest is not None
         states[newest] = content(table)
         change(spark, table, end, ("u", end, (end, f"new {end}")), ("d", end, (end + 10, None)))
-    table.keep_up(lambda: None)
+    first = min(states)
+    assert len(open_table(table.path, as_of=first).files) == 2
+    clean_before_listing(monkeypatch, table)
+    with pytest.raises(ReadError, match="no longer there"):
+        snapshot(LocalStorage(), table.path.removeprefix("file://"), first)
     oldest = open_table(table.path).timeline.complete_from
     readable = {one for one in states if one >= oldest}
     assert readable
