@@ -10,6 +10,7 @@ from bootstrap.errors import BootstrapError
 from cdc.errors import StateError, onboard_again
 from cdc.lake.index import SnapshotSize
 from cdc.lake.late_files import delete_unnamed
+from cdc.lake.pointer import Published
 from cdc.lake.publish import current_path, write_pointer
 from cdc.lake.shard_write import ShardWrite
 from cdc.lake.shards import ShardTimeline, identity_of, shared_path
@@ -57,12 +58,12 @@ def publish(
     if record.shard is not None:
         attempt = _joined(context, record, record.shard, settings, lease)
     else:
+        continues = None if attempt.continues is None else str(attempt.continues)
+        shown = Published(attempt.path, record.generation, str(attempt.id), continues=continues)
         write_pointer(
             context.spark,
             record.base_path,
-            path=attempt.path,
-            generation=record.generation,
-            attempt=str(attempt.id),
+            shown,
             check=lease.check,
         )
     crash("bootstrap.after_publish")
@@ -147,7 +148,7 @@ def _joined(
         return replace(attempt, path=path, shard=shard.name)
     with context.shared(path).hold_lease():
         if current_path(shard.base_path, context.spark) is None:
-            write_pointer(context.spark, shard.base_path, path=path, generation=1, attempt=identity)
+            write_pointer(context.spark, shard.base_path, Published(path, 1, identity))
     return replace(attempt, path=path, shard=shard.name)
 
 

@@ -118,7 +118,21 @@ def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> Tabl
         build = catch_up(context, build)
         lease.check()
         crash("resync.before_swap")
-        return context.store.promote(build, former)
+        return context.store.promote(_continuing(build, former), former)
+
+
+def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
+    """Return the next generation's record, which names the former attempt if it continues it.
+
+    A loss that was seen after the former copy's O stops the former generation, or is in the count
+    of losses from before the build's O. A later loss keeps the build from being published.
+    """
+    made, by = build.attempt, former.attempt
+    if made is None or by is None or former.state is not State.INCREMENTAL:
+        return build
+    if (made.losses, made.settings_digest) != (by.losses, by.settings_digest):
+        return build
+    return replace(build, attempt=replace(made, continues=by.id))
 
 
 def _left_alone(record: TableRecord) -> BootstrapError:

@@ -71,9 +71,11 @@ def changes(
         deletes: Whether the rows that are gone are looked for. Without them, a position stays valid
             after its files were cleaned.
         meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
-        over_resync: Whether the position stays valid after the table was copied again. That loses
-            changes if the copy replaced changes that never reached the topic, or rows of the lake
-            that were wrong: nothing in the lake shows that.
+        over_resync: Whether the position stays valid after any copy of the table. Without it, the
+            position stays valid over resyncs of a table that runs followed and that had lost no
+            change. After another copy, it loses the changes that never reached the topic. It loses
+            corrections in both cases, if rows of the lake were wrong before the copy: nothing in
+            the lake shows that.
         filesystem: A file system of pyarrow that has the folder; None for the local disk.
 
     Raises:
@@ -117,9 +119,15 @@ class _Reader:
             return self._whole_table()
         if since.attempt == self._pointer.attempt:
             return self._of_generation(self._opened(self._pointer.current), since)
-        if not over_resync:
-            why = "the table was copied again, and the copy may have changes that no event showed"
-            raise _whole_table(self._folder, why)
+        if not over_resync and not self._pointer.continues_from(since.attempt):
+            raise WholeTableError(
+                f"{self._folder} was copied again, and the copy may have changes that no event"
+                f" showed: generation {self._pointer.generation} does not continue the one that was"
+                " read",
+                remedy="Read the whole table once: call it without a position, and replace what you"
+                " have. Or call it with over_resync=True, if no change was lost before the copy.",
+                path=self._folder,
+            )
         former = self._former(since)
         if former is not None and (former.instant != since.instant):
             return self._of_generation(former, since, more=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
@@ -28,13 +28,18 @@ class Published(Part):
         path: Base path of the generation's Hudi table.
         generation: The generation's number, from 1.
         attempt: UUID of the bootstrap attempt that wrote the generation.
-        published_at: Time of publication, aware UTC.
+        published_at: Time of publication, aware UTC; by default the time now.
+        continues: UUID of the attempt whose generation it replaced while runs followed that one. No
+            change was seen lost between the two copies, and the settings for rows are the same. So
+            the two generations differ by events of the topic only, if the rows of the former one
+            were right. None for any other generation.
     """
 
     path: str
     generation: int
     attempt: str
-    published_at: datetime
+    published_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    continues: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,13 +58,30 @@ class Pointer(Published):
     def of(cls, current: Published, former: tuple[Published, ...] = ()) -> Pointer:
         """Return the pointer to a generation with its former generations."""
         return cls(
-            current.path, current.generation, current.attempt, current.published_at, former=former
+            current.path,
+            current.generation,
+            current.attempt,
+            current.published_at,
+            current.continues,
+            former=former,
         )
 
     @property
     def current(self) -> Published:
         """The generation that readers should open."""
-        return Published(self.path, self.generation, self.attempt, self.published_at)
+        return Published(
+            self.path, self.generation, self.attempt, self.published_at, self.continues
+        )
+
+    def continues_from(self, attempt: str) -> bool:
+        """Whether each generation after the attempt's continues the one before it."""
+        published = {one.attempt: one for one in (self.current, *self.former)}
+        at: Published | None = self.current
+        while at is not None and at.attempt != attempt:
+            if at.continues == attempt:
+                return True
+            at = published.pop(at.continues, None) if at.continues is not None else None
+        return at is not None
 
     def to_json(self) -> str:
         """Return the text of the pointer's file."""

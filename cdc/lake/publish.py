@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,10 +44,8 @@ def attempt_path(table_base: str, attempt: uuid.UUID | str) -> str:
 def write_pointer(
     spark: SparkSession,
     table_base: str,
+    shown: Published,
     *,
-    path: str,
-    generation: int,
-    attempt: str,
     check: Callable[[], None] | None = None,
 ) -> Pointer:
     """Publish a generation in one step.
@@ -58,9 +55,7 @@ def write_pointer(
     Args:
         spark: The session whose file systems are used.
         table_base: Folder of the table, which holds all its generations.
-        path: Base path of the generation's Hudi table.
-        generation: The generation's number.
-        attempt: UUID of the generation's bootstrap attempt.
+        shown: The generation.
         check: Called just before and just after the write. It raises FencedError if this process no
             longer holds the table.
 
@@ -71,7 +66,6 @@ def write_pointer(
         LakeError: The file cannot be written.
     """
     check = check or (lambda: None)
-    shown = Published(path, generation, attempt, datetime.now(timezone.utc))
     pointer = moved(read_pointer(spark, table_base), shown)
     with _files(spark, table_base) as (files, folder):
         # The pointer drops former generations whose folders were removed.

@@ -97,6 +97,9 @@ class Attempt(Part):
         losses: Number of losses of the capture and of the table, as counted before O was recorded.
         shard: The shard's name, once the shard's rows are in the shared table. ``path`` is then the
             shared table's path. None before that, and for a table that is not a shard.
+        continues: The attempt whose generation this one replaced while runs followed that one, and
+            whose rows differ from the rows of this one by events only; None if there is no such
+            attempt.
     """
 
     id: UUID
@@ -120,6 +123,7 @@ class Attempt(Part):
     statements_topic_id: str | None = None
     losses: int = 0
     shard: str | None = None
+    continues: UUID | None = None
 
     @property
     def servers(self) -> tuple[CopiedServer | CopyView, ...]:

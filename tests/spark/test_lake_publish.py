@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.errors import LakeError, LostHistoryError
-from cdc.lake.pointer import POINTER
+from cdc.lake.pointer import POINTER, Published
 from cdc.lake.publish import (
     current_path,
     delete_path,
@@ -42,8 +42,8 @@ def test_the_pointer_moves_from_generation_to_generation(
     base = f"file://{tmp_path}/{name}"
     assert current_path(base, spark) is None
 
-    write_pointer(spark, base, path=f"{base}/attempt=1", generation=1, attempt="1")
-    write_pointer(spark, base, path=f"{base}/attempt=2", generation=2, attempt="2")
+    write_pointer(spark, base, Published(f"{base}/attempt=1", 1, "1"))
+    write_pointer(spark, base, Published(f"{base}/attempt=2", 2, "2"))
 
     pointer = read_pointer(spark, base)
     assert pointer is not None
@@ -77,7 +77,7 @@ def test_readers_always_see_a_generation_while_hundreds_are_published(
     paths = [f"{base}/attempt={number}" for number in range(300)]
     for folder in paths[:2]:
         Path(folder.removeprefix("file://")).mkdir(parents=True)
-    write_pointer(spark, base, path=paths[0], generation=1, attempt="0")
+    write_pointer(spark, base, Published(paths[0], 1, "0"))
     seen: list[str | None] = []
     done = threading.Event()
 
@@ -89,7 +89,7 @@ def test_readers_always_see_a_generation_while_hundreds_are_published(
     reader.start()
     try:
         for number, path in enumerate(paths[1:], 1):
-            write_pointer(spark, base, path=path, generation=number + 1, attempt=str(number))
+            write_pointer(spark, base, Published(path, number + 1, str(number)))
             if number % 50 == 0:
                 assert current_path(base, spark) == path
     finally:
@@ -109,6 +109,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from cdc.errors import FencedError
 from cdc.lake import publish
+from cdc.lake.pointer import Published
 from cdc.store.lease import Leases
 from cdc.runtime.spark import session
 from cdc.store.state_store import Store
@@ -129,9 +130,8 @@ def publish_second(name, before_check):
         if before_check:
             os.kill(os.getpid(), signal.SIGSTOP)
         try:
-            publish.write_pointer(
-                spark, base, path=f"{base}/attempt=2", generation=2, attempt="2", check=lease.check
-            )
+            second = Published(f"{base}/attempt=2", 2, "2")
+            publish.write_pointer(spark, base, second, check=lease.check)
         except FencedError as error:
             print(error, flush=True)
         else:
@@ -148,7 +148,7 @@ def test_a_process_that_slept_for_longer_than_its_lease_does_not_move_the_pointe
     """Where it slept between its last check and the file, the table stops by name."""
     bases = {name: f"file://{tmp_path}/{name}" for name in ("checked", "unchecked")}
     for base in bases.values():
-        write_pointer(spark, base, path=f"{base}/attempt=1", generation=1, attempt="1")
+        write_pointer(spark, base, Published(f"{base}/attempt=1", 1, "1"))
     store = Store(f"sqlite:///{tmp_path / 'state.db'}")
     leases = Leases(store, ttl_s=2.0)
     child = subprocess.Popen(
@@ -163,7 +163,7 @@ def test_a_process_that_slept_for_longer_than_its_lease_does_not_move_the_pointe
         for name, base in bases.items():
             path = f"{base}/attempt=3"
             with leases.hold(name, wait_s=60) as lease:
-                write_pointer(spark, base, path=path, generation=3, attempt="3", check=lease.check)
+                write_pointer(spark, base, Published(path, 3, "3"), check=lease.check)
                 assert current_path(base) == path
                 os.kill(child.pid, signal.SIGCONT)
                 wait_until_still(child)

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from cdc.config import TableSettings
 from cdc.lake import table_services
+from cdc.lake.pointer import Published
 from cdc.lake.publish import attempt_path, write_pointer
 from cdc.lake.space import measure
 from cdc.lake.write import LakeTable
@@ -125,9 +126,7 @@ def copied(spark: SparkSession, record: TableRecord, settings: TableSettings) ->
     write_pointer(
         spark,
         record.base_path,
-        path=table.path,
-        generation=record.generation,
-        attempt=str(record.attempt.id),
+        Published(table.path, record.generation, str(record.attempt.id)),
     )
     return table
 

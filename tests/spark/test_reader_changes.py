@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from cdc.config import TableSettings
 from cdc.lake import table_services
 from cdc.lake.handoff import Handoff, LakeColumn
+from cdc.lake.pointer import Published
 from cdc.lake.publish import attempt_path, delete_path, write_pointer
 from cdc.lake.write import LakeTable
 from schemas.fingerprint import Fingerprint
@@ -79,9 +80,7 @@ class Shop:
         write_pointer(
             self.spark,
             self.folder.as_uri(),
-            path=table.path,
-            generation=self.generation,
-            attempt=str(uuid.UUID(int=self.generation)),
+            Published(table.path, self.generation, str(uuid.UUID(int=self.generation))),
         )
 
     def change(

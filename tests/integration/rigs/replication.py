@@ -21,6 +21,7 @@ from cdc.debezium import connector_config, names
 from cdc.kafka import KafkaAdmin
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import Handoff
+from cdc.lake.pointer import Published
 from cdc.lake.publish import write_pointer
 from cdc.lake.write import LakeTable
 from cdc.log.position import Lsn
@@ -172,7 +173,7 @@ class Replication:
             ),
             lambda _timeline: None,
         )
-        write_pointer(self.spark, base, path=attempt.path, generation=1, attempt=str(attempt_id))
+        write_pointer(self.spark, base, Published(attempt.path, 1, str(attempt_id)))
         record = table_record(
             table=table,
             state=State.REGISTERED,

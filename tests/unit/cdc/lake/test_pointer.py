@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -35,6 +36,25 @@ def test_a_former_generation_is_not_published_again() -> None:
         moved(pointer, published(1))
     assert e.value.context["path"] == "/l/attempt=1"
     assert "tributary bootstrap" in e.value.remedy
+
+
+def test_a_generation_continues_from_those_before_it_without_a_break() -> None:
+    first, second, third = published(1), published(2), published(3)
+    second, third = replace(second, continues="1"), replace(third, continues="2")
+    pointer = moved(moved(moved(None, first), second), third)
+    assert Pointer.from_json(pointer.to_json(), folder="/l") == pointer
+    assert [pointer.continues_from(one) for one in ("1", "2", "3", "0")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    broken = moved(moved(moved(None, first), replace(second, continues=None)), third)
+    assert [broken.continues_from(one) for one in ("1", "2", "3")] == [False, True, True]
+    removed = replace(pointer, former=(first,))
+    assert [removed.continues_from(one) for one in ("1", "2", "3")] == [False, True, True]
+    other = moved(pointer, published(4))
+    assert [other.continues_from(one) for one in ("1", "3", "4")] == [False, False, True]
 
 
 @pytest.mark.parametrize(
