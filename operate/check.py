@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from cdc.capture.judgement import of_capture, of_stream, of_table
-from cdc.capture.remembered_losses import of_losses
+from cdc.capture.remembered_losses import of_remembered_losses
 from cdc.debezium import connector_class
 from cdc.errors import LakeError
 from cdc.sources.selection import require_named
@@ -155,7 +155,7 @@ def _planned_table(
     findings = of_table(evidence(names), table, obstacles)
     of = services.capture_of(record)
     findings += of_stream(record, evidence(of), source)
-    findings += of_losses(Losses(services.store).seen(of.resource, table), of, record)
+    findings += of_remembered_losses(Losses(services.store).seen(of.resource, table), of, record)
     if findings:
         problems = "; ".join(finding.message for finding in findings)
         return _single_check(name, "error", problems, findings[0].remedy)

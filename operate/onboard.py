@@ -18,7 +18,7 @@ from operate.capture_undo import look, undo
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
 from operate.lost_capture import is_copying
-from operate.readiness_check import Examined, examine, examine_all, free_path
+from operate.readiness_check import Examined, examine, examine_all, unused_path
 from operate.render import seconds
 from operate.table_outcome import Outcome, UnexpectedError, for_each
 from schemas.errors import TributaryError
@@ -159,7 +159,7 @@ def register(services: Services, table: TableId) -> Outcome:
             TableRecord(
                 table=table,
                 state=State.REGISTERED,
-                base_path=free_path(services, table),
+                base_path=unused_path(services, table),
                 tier=names.tier,
                 topic=names.topic(table),
                 updated_at=now,
@@ -169,7 +169,7 @@ def register(services: Services, table: TableId) -> Outcome:
     elif record.state is State.RETIRED:
         again = replace(
             transition(record, State.REGISTERED, at=now),
-            base_path=free_path(services, table),
+            base_path=unused_path(services, table),
             tier=names.tier,
             topic=names.topic(table),
             shard=services.config.shard(table),

@@ -132,7 +132,7 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
         services.config.settings_on_plan(table, record.tier)
         _refuse_other_tier(record, settings.tier)
         services.config.require_shard(table, record.shard)
-    free_path(services, table)
+    unused_path(services, table)
     source = services.source(table.source)
     found = source.table(table)
     verdict = judge(found, settings, nulls_are_kept=services.config.connect.keeps_nulls)
@@ -266,8 +266,8 @@ def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSe
         )
 
 
-def free_path(services: Services, table: TableId) -> str:
-    """Return a table's path in the lake, which must not overlap with another table's path.
+def unused_path(services: Services, table: TableId) -> str:
+    """Return the lake path of a table to be onboarded; refuse one that overlaps with another's.
 
     The path is also compared with the paths of retired tables.
 

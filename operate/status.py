@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.judgement import of_capture, of_stream
-from cdc.capture.remembered_losses import of_losses
+from cdc.capture.remembered_losses import of_remembered_losses
 from cdc.debezium import latest_heartbeat
 from cdc.run import plan
 from cdc.store.loss_counts import Loss, Losses
@@ -304,7 +304,7 @@ def _table(
                 notes += _left_out(services, record)
             if evidence is not None:
                 stream = of_stream(record, evidence, services.source(record.table.source))
-                remembered = of_losses(look.losses, evidence.names, record)
+                remembered = of_remembered_losses(look.losses, evidence.names, record)
                 lost = next(chain(stream, remembered), None)
     else:
         name = record.table.source

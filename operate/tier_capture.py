@@ -25,8 +25,8 @@ from cdc.debezium import (
     audit,
     captured_tables,
     connector_config,
+    include_settings,
     known_tables,
-    listing,
     settings_changed_while_running,
     stored_position,
     topic_collisions,
@@ -343,7 +343,7 @@ def remove_table(services: Services, capture: CaptureNames, table: TableId) -> b
     listed = None if effective is None else captured_tables(effective, capture)
     if effective is None or listed is None or table not in listed:
         return False
-    shorter = {**effective, **listing(capture, {*listed} - {table})}
+    shorter = {**effective, **include_settings(capture, {*listed} - {table})}
     services.connect.put_connector(capture.connector, shorter, progress=services.progress)
     return True
 
@@ -377,7 +377,7 @@ def _configure(
             _refuse_unlisted(services, capture, listed, joining)
             # Other tables of the plan are not added. A table that the list lacked has lost changes,
             # and its presence in the list would hide this.
-            changed |= listing(capture, {*listed, *joining})
+            changed |= include_settings(capture, {*listed, *joining})
         services.connect.put_connector(capture.connector, changed, progress=services.progress)
 
 

@@ -107,7 +107,7 @@ def not_numeric(
     )
 
 
-def unfit_value(column: str) -> str:
+def remedy_for_unfit_value(column: str) -> str:
     """Return the remedy for a value of the column that the lake's type cannot hold."""
     return (
         "Correct the value on the source; or, if the column is not in the key, set columns.as:"

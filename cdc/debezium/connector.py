@@ -59,9 +59,9 @@ def heartbeat_sql(capture: CaptureNames) -> str:
     return KINDS[capture.kind].heartbeat_sql(capture)
 
 
-def listing(capture: CaptureNames, tables: Collection[TableId]) -> dict[str, str]:
+def include_settings(capture: CaptureNames, tables: Collection[TableId]) -> dict[str, str]:
     """Return the connector's settings that name these tables; none if it has a publication."""
-    return KINDS[capture.kind].listing(tables)
+    return KINDS[capture.kind].include_settings(tables)
 
 
 def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list[TableId] | None:

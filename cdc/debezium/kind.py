@@ -177,7 +177,7 @@ class ConnectorKind(Protocol):
     ) -> dict[str, str]:
         """Return the settings that only this kind of connector needs."""
 
-    def listing(self, tables: Collection[TableId]) -> dict[str, str]:
+    def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:
         """Return the settings that name the tables; none if this kind has a publication."""
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:

@@ -208,7 +208,7 @@ class Mysql:
         """
         largest = kafka.topic.max_message_bytes or LARGEST_REQUEST
         settings = {
-            **self.listing(tables),
+            **self.include_settings(tables),
             "connect.keep.alive.interval.ms": str(
                 max(_KEEP_ALIVE_MS, source.heartbeat_interval_ms * 5 // 4)
             ),
@@ -223,7 +223,7 @@ class Mysql:
                 settings[f"{_HISTORY}.{client}.{key}"] = value
         return settings
 
-    def listing(self, tables: Collection[TableId]) -> dict[str, str]:
+    def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:
         """Return the setting with the include list of these tables."""
         return {INCLUDE_LIST: include_list(tables)}
 

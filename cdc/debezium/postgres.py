@@ -146,7 +146,7 @@ class Postgres:
         """Return no settings, since this kind needs no further ones."""
         return {}
 
-    def listing(self, tables: Collection[TableId]) -> dict[str, str]:
+    def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:
         """Return no settings, since the publication selects the tables."""
         return {}
 

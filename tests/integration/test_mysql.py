@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cdc.debezium import definition_changes, fresh_starts, listing
+from cdc.debezium import definition_changes, fresh_starts, include_settings
 from cdc.errors import CaptureError, ConnectError
 from cdc.rows.decode import TAGGED
 from cdc.sources.mysql.source import MysqlSource
@@ -341,7 +341,7 @@ def test_a_table_that_left_the_list_is_not_put_back_in_silence(shop: Shop) -> No
     services, names = shop.services, shop.services.capture(shop.table("a"))
     running = services.connect.connector(names.connector)
     assert running is not None
-    services.connect.put_connector(names.connector, {**running, **listing(names, ())})
+    services.connect.put_connector(names.connector, {**running, **include_settings(names, ())})
     shop.database.execute("UPDATE a SET v = 7 WHERE id = 1")
     succeeded(shop.onboard("b"))
     assert members(services, names) == {shop.table("b")}

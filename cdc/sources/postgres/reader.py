@@ -17,7 +17,7 @@ from cdc.sources.servers import APPLICATION, CONNECT_TIMEOUT_S
 from cdc.sources.source_facts import KeyRange, SnapshotQuery, SourceTable
 from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
-from schemas.type_rule import unfit_value
+from schemas.type_rule import remedy_for_unfit_value
 from schemas.types_postgres import PRINTED, ZONED
 
 LOCK_TIMEOUT_S = 30
@@ -189,7 +189,7 @@ def explain_failure(table: TableId, text: str) -> SourceError:
     if value:
         return PermanentError(
             value[1],
-            remedy=unfit_value(value[2]),
+            remedy=remedy_for_unfit_value(value[2]),
             table=table,
         )
     lines = [line.strip() for line in text.splitlines() if "PSQLException" in line]

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from cdc.capture.judgement import Severity
-from cdc.capture.remembered_losses import RememberedLossError, check_losses, of_losses, times
+from cdc.capture.remembered_losses import (
+    RememberedLossError,
+    check_losses,
+    of_remembered_losses,
+    times,
+)
 from cdc.debezium import CaptureNames
 from cdc.store.attempt import Attempt
 from cdc.store.loss_counts import Losses
@@ -31,7 +36,7 @@ def test_a_loss_stops_whoever_began_before_it_and_nobody_else(tmp_path: Path) ->
     losses, early = Losses(store), record("orders", READY)
     check_losses(losses.seen(NAMES.resource, early.table), NAMES, early)
     following = replace(early, resume_to=State.INCREMENTAL)
-    assert [*of_losses({}, NAMES, following)] == []
+    assert [*of_remembered_losses({}, NAMES, following)] == []
     losses.note(NAMES.resource, "deletes were not captured")
 
     seen = Losses(Store(store_url(tmp_path))).seen(NAMES.resource, early.table)
@@ -41,9 +46,9 @@ def test_a_loss_stops_whoever_began_before_it_and_nobody_else(tmp_path: Path) ->
     ago = datetime.now(timezone.utc) - seen[NAMES.resource].seen_at
     assert abs(ago) < timedelta(minutes=1)
     check_losses(seen, OTHER, early)
-    (told,) = of_losses(seen, NAMES, following)
+    (told,) = of_remembered_losses(seen, NAMES, following)
     assert (told.severity, told.message) == (Severity.LOST, stopped.value.message)
-    assert [*of_losses(seen, NAMES, early)] == [], "it is copied again in any case"
+    assert [*of_remembered_losses(seen, NAMES, early)] == [], "it is copied again in any case"
 
     count = times(seen, NAMES, early.table)
     late = record("orders", Attempt(READY.id, READY.started_at, READY.path, losses=count))
