@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -63,10 +63,30 @@ def sent_since(
         end = max(kafka.stable_offsets(topic).values(), default=0)
         sent: list[SentTransaction] = []
         for first in tails(start, end):
-            sent = [*_sent(schemas, kafka.read(topic, 0, first, end))]
+            sent = since_last_reset(_sent(schemas, kafka.read(topic, 0, first, end)))
             if sent and BinlogPosition(sent[0].file, 0).number <= number:
                 break
         found += sent
+    return found
+
+
+def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
+    """Return the transactions without those from before their server's files began again.
+
+    A server that is restored to an earlier state, or whose binlog is reset, writes files with the
+    same names again. What it has sent from the former files says nothing about the new ones.
+
+    Args:
+        sent: The transactions in the order in which they were sent.
+    """
+    found: list[SentTransaction] = []
+    newest: dict[str, int] = {}
+    for one in sent:
+        number = BinlogPosition(one.file, 0).number
+        if number < newest.get(one.server, 0):
+            found = [other for other in found if other.server != one.server]
+        newest[one.server] = number
+        found.append(one)
     return found
 
 

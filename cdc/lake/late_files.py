@@ -18,8 +18,7 @@ import logging
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -35,12 +34,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _SPECIAL = re.compile(r"[\\\[\]{}*?]")
 """Special characters in patterns of Hadoop's file systems."""
-
-GIVEN_UP_S = 1800
-"""How long an executor that the driver has given up may still write, in seconds.
-
-It ends after 60 heartbeats of 10 s without an answer (``spark.executor.heartbeat.maxFailures``).
-"""
 
 MOST_CACHED_PATHS = 100_000
 """Maximum number of paths in the cache of what commits have written."""
@@ -78,17 +71,14 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
         _delete(files, found, "after its commit was rolled back")
 
 
-def delete_unnamed(
-    spark: SparkSession, timeline: Timeline, instants: Collection[str] | None = None
-) -> None:
-    """Delete the files of completed commits that their own commit does not name.
+def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
+    """Delete the files of the timeline's completed commits that their own commit does not name.
 
     Each partition that such a commit has written is listed once. In local mode, nothing is listed.
 
     Args:
         spark: The session whose file systems are used.
         timeline: The table's commits.
-        instants: Instants of the completed commits to look at; None for all active ones.
 
     Raises:
         LakeError: The statistics of a commit cannot be read, or files cannot be listed or deleted.
@@ -99,7 +89,7 @@ def delete_unnamed(
     named: dict[str, frozenset[str]] = {}
     wrote: dict[str, list[str]] = {}
     try:
-        for instant in sorted(completed if instants is None else completed & set(instants)):
+        for instant in sorted(completed):
             paths = paths_of(timeline, instant)
             named[instant] = _names(paths)
             for partition in {path.rpartition("/")[0] for path in paths}:
@@ -114,21 +104,6 @@ def delete_unnamed(
     except Py4JJavaError as error:
         what = f"late files of the lake table at {timeline.path} cannot be looked for"
         raise storage_error(what, java_reason(error), path=timeline.path) from error
-
-
-def recent(instants: Collection[str], now: datetime, *, newest: int) -> list[str]:
-    """Return the instants of commits for which files may still come, or came since the last look.
-
-    Args:
-        instants: Instants of the table's completed commits.
-        now: The current time, aware UTC.
-        newest: Number of commits since the look before.
-    """
-    first = f"{now - timedelta(seconds=GIVEN_UP_S):%Y%m%d%H%M%S%f}"[:17]
-    listed = sorted(instants)
-    return [
-        one for place, one in enumerate(listed, newest - len(listed)) if place >= 0 or one >= first
-    ]
 
 
 def require_named(

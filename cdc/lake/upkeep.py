@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -18,7 +17,7 @@ from pyspark.errors import PySparkException
 
 from cdc.errors import LakeError
 from cdc.lake.guard import CommitGuard
-from cdc.lake.late_files import delete_late_files, delete_unnamed, recent, require_named
+from cdc.lake.late_files import delete_late_files, delete_unnamed, require_named
 from cdc.lake.table_services import CLUSTERING_KEY
 from cdc.lake.timeline import Timeline
 from cdc.runtime.failpoints import crash
@@ -39,7 +38,6 @@ class Upkeep:
         options: Hudi's settings of the table.
         check: Raises :class:`~cdc.errors.FencedError` if this process no longer holds the table.
         clusters: Whether small files are merged. False for a bucket index.
-        every: Number of commits between upkeeps.
     """
 
     def __init__(
@@ -50,14 +48,12 @@ class Upkeep:
         check: Callable[[], None],
         *,
         clusters: bool,
-        every: int,
     ) -> None:
         self._spark = spark
         self._path = path
         self._options = options
         self._check = check
         self._clusters = clusters
-        self._every = every
 
     def run(self) -> None:
         """Clean, archive, and merge small files if these steps are due.
@@ -86,9 +82,7 @@ class Upkeep:
         partition_columns = len(columns.split(",")) if columns else 0
         timeline = Timeline(self._spark, self._path)
         delete_late_files(self._spark, timeline, partition_columns=partition_columns)
-        # The upkeep before may have failed.
-        instants, now = timeline.completed_instants(), datetime.now(timezone.utc)
-        delete_unnamed(self._spark, timeline, recent(instants, now, newest=2 * self._every))
+        delete_unnamed(self._spark, timeline)
 
     def _cluster(self, client: Any) -> None:
         """Merge small files, if this is due, in a commit that the guard can refuse."""

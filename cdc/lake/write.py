@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_REPEATABLE = frozenset(("bulk_insert", "insert_overwrite", "insert_overwrite_table"))
+"""Operations of which Spark may repeat a task that has begun a data file."""
+
 
 class FollowedTable(Protocol):
     """The operations of runs and `verify` on a lake table, or on a shard's part of a shared table.
@@ -245,8 +248,7 @@ class LakeTable:
         cluster_every = int(options[CLUSTERING_KEY]) if clusters else 0
         retention = self._retention(instants)
         options |= retention.options(cluster_every=cluster_every)
-        every = retention.every
-        Upkeep(self._spark, self.path, options, check, clusters=clusters, every=every).run()
+        Upkeep(self._spark, self.path, options, check, clusters=clusters).run()
         return True
 
     def _is_due(self, instants: frozenset[str]) -> bool:
@@ -411,9 +413,9 @@ class LakeTable:
 
     def _options(self, index: IndexLayout, operation: str) -> dict[str, str]:
         options = table_options(self.layout, index, self._overrides, operation=operation)
-        # A copy takes long, so a lost executor costs it only tasks. Before its rows are published,
-        # the files of other attempts are looked for.
-        repeatable = operation == "bulk_insert" or not may_come_late(self._spark)
+        # Copies and rewrites of a table take long, so a failed task costs them only that task. The
+        # files of other attempts are looked for before a copy is published, and in each upkeep.
+        repeatable = operation in _REPEATABLE or not may_come_late(self._spark)
         return options if repeatable else options | NO_REPEATED_TASKS
 
     def _java(self, name: str) -> Any:

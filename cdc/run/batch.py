@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from cdc.errors import PausedByPolicyError, UnseenError
 from cdc.lake.commit import CommitRecord
-from cdc.rows.columns import MISSING, MOVED, OP, STALE, TRANSACTION
+from cdc.rows.columns import MISSING, MOVED, OFFSET, OP, STALE, TRANSACTION
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import RecordProblem, fill, fold
 from cdc.rows.log_rows import ReachedPlace, inserted, reached
@@ -190,6 +190,7 @@ class BatchWriter:
         Raises:
             DecodeError: No quarantined record can be read, or a record that was applied before
                 cannot be read any more.
+            PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
             FencedError: Another writer has committed to the table.
         """
         late = LateColumns.of(previous.require_handoff(), replayed=True)
@@ -208,8 +209,7 @@ class BatchWriter:
             record = replace(
                 self._commit_record(batch, previous, left_out),
                 counts={"replayed": len(within) - len(left)},
-                # The runs have decided about each TRUNCATE of the range.
-                truncated=previous.truncated,
+                truncated=self._decided_truncate(batch, previous, within - left.keys()),
             )
             applied = self._commit(batch, record, guard, gaps=gaps, again=True)
             crash("quarantine.after_replay")
@@ -236,13 +236,40 @@ class BatchWriter:
         self._held.drop()
         return self._reader.read(_up_to(piece, truncate), tolerated=tolerated)
 
+    def _decided_truncate(
+        self, batch: Batch, previous: CommitRecord, replayed: Collection[tuple[int, int]]
+    ) -> int | None:
+        """Return the offset of the newest TRUNCATE that a replay applies, or that was applied.
+
+        The runs have decided about each TRUNCATE that they could read. A quarantined TRUNCATE is
+        decided by the settings of now.
+
+        Args:
+            batch: The batch.
+            previous: The lake's newest commit with offsets.
+            replayed: Partition and offset of the quarantined records that can be read now.
+
+        Raises:
+            PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
+        """
+        policy = self._settings.on_truncate
+        if batch.summary.last_truncate is None or policy == "ignore":
+            return previous.truncated
+        offsets = [offset for _, offset in replayed]
+        found = batch.changes.filter((F.col(OP) == "t") & F.col(OFFSET).isin(offsets))
+        undecided: list[int] = [row[0] for row in found.select(OFFSET).collect()]
+        if undecided and policy == "pause":
+            raise self._truncate_error(max(undecided))
+        applied = [] if previous.truncated is None else [previous.truncated]
+        return max(undecided + applied, default=None)
+
     def _truncate_error(self, offset: int) -> PausedByPolicyError:
         table = self._schema.table
         return PausedByPolicyError(
             f"table {table} was truncated on the source (offset {offset} of topic"
             f" {self._topic}), and on_truncate is pause",
             remedy="Set on_truncate to apply or ignore for this table, then"
-            f" `tributary resume {table}`.",
+            f" `tributary resume {table}`. If it is not paused, repeat the replay.",
             table=table,
             topic=self._topic,
             offset=offset,

@@ -148,6 +148,10 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
         return None if attempt.shard is not None else pointer
     if pointer is None:
         require_folder(spark, record)
+        # The lake may have been mounted between the two looks.
+        pointer = read_pointer(spark, base)
+        if pointer is not None and pointer.path == attempt.path:
+            return None if attempt.shard is not None else pointer
     known = f"the state store knows generation {record.generation}, attempt {attempt.id}"
     if pointer is None:
         found = "there is no pointer for readers"

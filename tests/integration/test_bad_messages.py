@@ -10,7 +10,7 @@ import fastavro
 import pytest
 import stamina
 
-from cdc.errors import DecodeError, LostHistoryError, StateError
+from cdc.errors import DecodeError, LostHistoryError, PausedByPolicyError, StateError
 from cdc.run import RunResult, replay_table, run_tables
 from cdc.run.batch import Replayed
 from cdc.store.kept_schemas import KeptSchemas
@@ -252,6 +252,25 @@ def test_a_replay_decides_about_a_truncate_as_the_run_did(
     configure(orders, on_bad_message="quarantine", on_truncate=at_the_replay)
     assert replay(orders).records == 1
     assert orders.lake("id", "note") == before
+
+
+def test_a_replay_applies_a_truncate_that_was_quarantined_itself(orders: Orders) -> None:
+    configure(orders, on_bad_message="quarantine", on_truncate="ignore")
+    orders.execute("INSERT INTO T VALUES (1, 'one', 'b', 1)", "TRUNCATE T")
+    assert orders.run().error is None
+    assert orders.lake("id") == [(1,)]
+    _, truncate = (value for _, value in events(orders))
+    lost = lose(orders)
+    produce(orders, lost.write(truncate), key=None)
+    orders.execute("INSERT INTO T VALUES (2, 'two', 'b', 2)")
+    assert orders.run().counts["quarantined"] == 1
+    restore(lost, orders)
+    configure(orders, on_bad_message="quarantine", on_truncate="pause")
+    with pytest.raises(PausedByPolicyError, match="repeat the replay"):
+        replay(orders)
+    configure(orders, on_bad_message="quarantine", on_truncate="apply")
+    assert replay(orders).records == 1
+    assert orders.lake("id") == [(2,)]
 
 
 @settings(on_bad_message="quarantine")

@@ -191,7 +191,7 @@ def test_a_table_whose_newest_commit_lies_ahead_goes_on_in_order(
         accept,
     )
     change(spark, wider, 7, ("u", 6, (3, "fifth", 5)))
-    wider.keep_up(lambda: None)
+    assert not wider.keep_up(lambda: None), "upkeep waits until that time"
 
     assert content(wider) == [(1, "second", 1), (3, "fifth", 5)]
     assert offsets(wider) == [{0: end} for end in (2, 3, 4, 5, 6, 7)]

@@ -209,7 +209,7 @@ def test_a_bucket_that_got_a_second_file_is_written_again(
 def test_a_change_whose_task_was_repeated_is_not_committed(
     spark: SparkSession, tmp_path: Path, operation: str
 ) -> None:
-    """A marker of Hudi names the file that another attempt has begun; copies go on."""
+    """A marker of Hudi names the file that another attempt has begun. Copies and rewrites go on."""
     table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
     insert(spark, table, (1, "one"), size=SEVERAL_COMMITS)
     hoodie = str(tmp_path / "t/.hoodie")
@@ -226,17 +226,13 @@ def test_a_change_whose_task_was_repeated_is_not_committed(
         table.bulk_insert(new, record("chunk", chunk_ids=(1,)), accept, SEVERAL_COMMITS)
         assert content(table) == [(1, "one"), (2, "two")]
         return
+    if operation == "overwrite":
+        table.overwrite(new, record(offsets={0: 4}), accept)
+        assert content(table) == [(2, "two")]
+        return
     with pytest.raises(LakeError, match=r"Duplicate data files? detected"):
         getattr(table, operation)(new, record(offsets={0: 4}), accept)
     assert content(table) == [(1, "one")]
-
-
-def test_the_time_for_which_late_files_are_looked_for() -> None:
-    now = datetime(2026, 1, 2, 3, 30, tzinfo=timezone.utc)
-    at = ["20260102023000000", "20260102025900000", "20260102030100000", "20260102032900000"]
-    assert late_files.recent(at, now, newest=1) == at[2:]
-    assert late_files.recent(at[:2], now, newest=1) == at[1:2]
-    assert late_files.recent(at, now, newest=9) == at
 
 
 @pytest.mark.breadth

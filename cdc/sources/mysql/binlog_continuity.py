@@ -7,8 +7,9 @@ they show the loss for as long as the file exists, also after the GTIDs were use
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from cdc.errors import SourceError
 from cdc.log.binlog_position import BinlogPosition
 from cdc.log.continuity import Continuity, LogMark, Sent, SentTransaction
 from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
@@ -40,13 +41,20 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
         files = [str(row[0]) for row in session.rows("SHOW BINARY LOGS")]
         unlogged = _unlogged(session, kind)
     mark = LogMark(server, files[-1], str(executed))
-    if earlier is None or earlier.server != server or file_after(earlier.file, files) is None:
+    if earlier is None or earlier.server != server:
         return Continuity(earlier, mark)
-    for file, known in known_by_file(kind, earlier, sent(earlier.file)).items():
+    if begins_again(earlier.file, files[-1]):
+        return Continuity(
+            earlier,
+            mark,
+            f"writes its file {files[-1]} and had written {earlier.file} before: it was restored to"
+            " an earlier state, or its binlog was reset",
+        )
+    if file_after(earlier.file, files) is None:
+        return Continuity(earlier, mark)
+    for file, known in known_by_file(kind, earlier, sent(earlier.file), files).items():
         after = file_after(file, files)
-        if after is None:
-            continue
-        lacking = known.without(_beginning(connections, after).joined(unlogged))
+        lacking = after and known.without(_beginning(connections, after).joined(unlogged))
         if lacking:
             return Continuity(
                 earlier,
@@ -60,23 +68,41 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 
 
 def known_by_file(
-    kind: str, earlier: LogMark, sent: Iterable[SentTransaction]
+    kind: str, earlier: LogMark, sent: Iterable[SentTransaction], files: Sequence[str]
 ) -> Mapping[str, GtidSet]:
     """Return by file the transactions that were in the binlog when the file was the newest.
+
+    A file without a later one is left out: nothing shows yet what it has lost.
 
     Args:
         kind: ``mysql`` or ``mariadb``.
         earlier: The mark of an earlier look.
         sent: The transactions that the connector has sent, from any server and file.
+        files: The files that the server has, in ascending order.
     """
-    known = {earlier.file: gtids(earlier.executed, kind)}
+    known = {earlier.file: [earlier.executed]}
     first = BinlogPosition(earlier.file, 0).number
     for one in sent:
         # A loss before the earlier look was counted then.
         if one.server == earlier.server and BinlogPosition(one.file, 0).number >= first:
-            found = gtids(one.gtid, kind)
-            known[one.file] = known[one.file].joined(found) if one.file in known else found
-    return known
+            known.setdefault(one.file, []).append(one.gtid)
+    # A file can have a heartbeat per second. So its GTIDs are parsed at once.
+    return {
+        file: gtids(",".join(filter(None, found)), kind)
+        for file, found in known.items()
+        if file_after(file, files) is not None
+    }
+
+
+def begins_again(earlier: str, newest: str) -> bool:
+    """Return whether a server's newest file has a smaller number than one that it had before.
+
+    Args:
+        earlier: The newest file of an earlier look.
+        newest: The newest file now. A file with another base name cannot be compared.
+    """
+    known, found = BinlogPosition(earlier, 0), BinlogPosition(newest, 0)
+    return found.base == known.base and found.number < known.number
 
 
 def file_after(earlier: str, files: Iterable[str]) -> str | None:
@@ -122,7 +148,14 @@ def _beginning(connections: Connections, file: str) -> GtidSet:
     kind = connections.config.kind
     if kind == "mariadb":
         with connections.open("admin") as session:
-            return gtids(session.value("SELECT binlog_gtid_pos(%s, %s)", (file, _START)), kind)
+            found = session.value("SELECT binlog_gtid_pos(%s, %s)", (file, _START))
+        if found is None:
+            raise SourceError(
+                f"{connections.where(on_replica=False)} no longer has file {file} of its binlog:"
+                " it was purged during a look",
+                remedy="Nothing to do: the next run looks again.",
+            )
+        return gtids(found, kind)
     # Only the connector's login may read the binlog's events. The file's second one has the GTIDs.
     with connections.open("capture") as session:
         events = session.rows("SHOW BINLOG EVENTS IN %s LIMIT 2", (file,))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.debezium.sent_transactions import tails
+from cdc.debezium.sent_transactions import since_last_reset, tails
+from cdc.log.continuity import SentTransaction
 
 
 @pytest.mark.parametrize(
@@ -18,3 +19,11 @@ from cdc.debezium.sent_transactions import tails
 )
 def test_ever_longer_ends_of_a_topic_are_read(start: int, end: int, firsts: list[int]) -> None:
     assert [*tails(start, end)] == firsts
+
+
+def test_what_a_server_sent_from_its_former_files_is_left_out() -> None:
+    former = [SentTransaction("a", f"binlog.00009{number}", "0-1-5") for number in (0, 1, 9)]
+    other = SentTransaction("b", "binlog.000120", "0-2-6")
+    again = [SentTransaction("a", f"binlog.00009{number}", "0-1-7") for number in (1, 2)]
+    assert since_last_reset([*former, other, *again]) == [other, *again]
+    assert since_last_reset([*former, other]) == [*former, other]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc.log.continuity import LogMark, SentTransaction
-from cdc.sources.mysql.binlog_continuity import file_after, known_by_file
+from cdc.sources.mysql.binlog_continuity import begins_again, file_after, known_by_file
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,38 @@ def test_what_the_connector_sent_from_a_file_was_in_that_file() -> None:
         SentTransaction("server", "binlog.000007", "0-1-11"),
         SentTransaction("former", "binlog.000007", "0-1-99"),
         SentTransaction("server", "binlog.000008", "0-1-15"),
+        SentTransaction("server", "binlog.000009", "0-1-17"),  # the newest file
     ]
-    known = known_by_file("mariadb", LogMark("server", "binlog.000007", "0-1-9,1-1-4"), sent)
+    files = ["binlog.000007", "binlog.000008", "binlog.000009"]
+    mark = LogMark("server", "binlog.000007", "0-1-9,1-1-4")
+    known = known_by_file("mariadb", mark, sent, files)
     assert {file: str(gtids) for file, gtids in known.items()} == {
         "binlog.000007": "0-1-12,1-1-4",
         "binlog.000008": "0-1-15",
     }
+
+
+def test_many_gtids_of_a_file_are_one_set() -> None:
+    server = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+    sent = [
+        SentTransaction("server", "binlog.000007", f"{server}:{number}")
+        for number in range(3, 100_000, 2)
+    ]
+    mark = LogMark("server", "binlog.000007", f"{server}:1-2")
+    known = known_by_file("mysql", mark, sent, ["binlog.000007", "binlog.000008"])
+    text = str(known["binlog.000007"])
+    assert text.startswith(f"{server}:1-3:5:7:")
+    assert text.endswith(":99999")
+
+
+@pytest.mark.parametrize(
+    ("newest", "again"),
+    [
+        ("binlog.000006", True),
+        ("binlog.000007", False),
+        ("binlog.1000000", False),
+        ("other.000001", False),
+    ],
+)
+def test_files_whose_numbers_go_back_begin_again(newest: str, again: bool) -> None:
+    assert begins_again("binlog.000007", newest) is again
