@@ -74,20 +74,23 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
     """Return the transactions without those from before their server's files began again.
 
     A server that is restored to an earlier state, or whose binlog is reset, writes files with the
-    same names again. What it has sent from the former files says nothing about the new ones.
+    same names again. What it has sent from the former files says nothing about the new ones. A
+    connector without exactly-once delivery sends transactions again; these are left out.
 
     Args:
         sent: The transactions in the order in which they were sent.
     """
-    found: list[SentTransaction] = []
+    found: dict[SentTransaction, None] = {}
     newest: dict[str, int] = {}
     for one in sent:
+        if one in found:
+            continue
         number = BinlogPosition(one.file, 0).number
         if number < newest.get(one.server, 0):
-            found = [other for other in found if other.server != one.server]
+            found = {other: None for other in found if other.server != one.server}
         newest[one.server] = number
-        found.append(one)
-    return found
+        found[one] = None
+    return [*found]
 
 
 def tails(start: int, end: int) -> Iterator[int]:

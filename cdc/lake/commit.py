@@ -133,7 +133,7 @@ class CommitRecord(Part):
             (`cdc.rows.log_rows.ReachedPlace`); None for any other table and for a source without a
             binlog.
         truncated: Offset of the newest TRUNCATE that this or an earlier commit applied; None if
-            there is none. A replay decides by it, whatever ``on_truncate`` is then.
+            there is none. A replay decides by it, except about a TRUNCATE that was quarantined.
         chunk_ids: Snapshot chunks that this commit holds.
         handoff: The table's handoff with the schema that the lake follows; None before the end of a
             snapshot.

@@ -266,8 +266,9 @@ def test_a_replay_applies_a_truncate_that_was_quarantined_itself(orders: Orders)
     assert orders.run().counts["quarantined"] == 1
     restore(lost, orders)
     configure(orders, on_bad_message="quarantine", on_truncate="pause")
-    with pytest.raises(PausedByPolicyError, match="repeat the replay"):
+    with pytest.raises(PausedByPolicyError, match="on_truncate is pause") as paused:
         replay(orders)
+    assert "repeat the replay" in paused.value.remedy
     configure(orders, on_bad_message="quarantine", on_truncate="apply")
     assert replay(orders).records == 1
     assert orders.lake("id") == [(2,)]

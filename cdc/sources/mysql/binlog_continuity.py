@@ -48,7 +48,7 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
             earlier,
             mark,
             f"writes its file {files[-1]} and had written {earlier.file} before: it was restored to"
-            " an earlier state, or its binlog was reset",
+            " an earlier state, its binlog was reset, or it was built again",
         )
     if file_after(earlier.file, files) is None:
         return Continuity(earlier, mark)

@@ -195,10 +195,8 @@ def _replica_checks(connections: Connections) -> Iterator[Check]:
     with connections.open("snapshot", on_replica=True) as session:
         theirs, status = _variables(session), replication_status(session)
         applying = replica_faults.applying(session, kind)
-        executed = replica_faults.executed(session, kind)
     with connections.open("admin") as session:
         ours = _variables(session)
-        own = replica_faults.executed(session, kind)
     identity = "server_uuid" if kind == "mysql" else "server_id"
     if theirs[identity] == ours[identity]:
         yield Check(
@@ -220,8 +218,7 @@ def _replica_checks(connections: Connections) -> Iterator[Check]:
         return
     yield _follows_check(where, status)
     if ours.get("gtid_mode", "ON") == "ON":
-        # The replica was read before the primary, so the primary has all that the replica had then.
-        yield from _errant_check(where, replica_faults.errant(executed, own, kind))
+        yield from _errant_check(where, replica_faults.errant_transactions(connections, "admin"))
         yield from _gtid_mode_of_replica(theirs)
     else:
         yield _transactions_without_gtids(where, follows_another(status, ours["server_uuid"]))

@@ -16,9 +16,6 @@ from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.primary import applied, has_gtids, own_id
 
 _POLL_S = (0.02, 0.5)
-_UNCONFIRMED_S = {"mysql": 15.0, "mariadb": 0.0}
-"""By kind, how long a replica can have a transaction that its primary does not count yet: seconds.
-A primary waits 10 s for an acknowledgement by default. MariaDB counts a transaction before."""
 
 
 @dataclass(frozen=True)
@@ -178,19 +175,9 @@ def _require_all_changes(connections: Connections, session: Session) -> None:
 def _require_no_errant(connections: Connections) -> None:
     """Refuse a replica that has executed transactions that the primary lacks.
 
-    A copy from such a replica would have rows that the primary never had. With semi-synchronous
-    replication, a MySQL primary sends a transaction before it counts it as executed itself. So the
-    primary gets time until its wait for an acknowledgement has ended.
+    A copy from such a replica would have rows that the primary never had.
     """
-    kind = connections.config.kind
-    with connections.open("snapshot", on_replica=True) as session:
-        theirs = replica_faults.executed(session, kind)
-
-    def errant() -> str:
-        with connections.open("marker") as session:
-            return replica_faults.errant(theirs, replica_faults.executed(session, kind), kind)
-
-    if found := wait_while(errant, timeout_s=_UNCONFIRMED_S[kind], poll_s=_POLL_S):
+    if found := replica_faults.errant_transactions(connections):
         raise ReplicaError(
             f"{connections.where(on_replica=True)} has executed transactions that the primary has"
             f" not: {found}",

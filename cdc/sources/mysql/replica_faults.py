@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from cdc.log.gtid import MysqlGtidSet, mariadb_numbers
+from cdc.runtime.waiting import wait_while
 from cdc.sources.mysql.catalog import SYSTEM
-from cdc.sources.mysql.connection import Session
+from cdc.sources.mysql.connection import Connections, Session
 
 WITHOUT_FILTERS = "Use a replica without filters."
 STRICT = (
@@ -42,6 +43,11 @@ _STRICT = {
     "slave_run_triggers_for_rbr": ("NO",),
 }
 _SETTINGS = (*_STRICT, "replicate_rewrite_db")
+
+_UNCONFIRMED_S = {"mysql": 15.0, "mariadb": 0.0}
+"""By kind, how long a replica can have a transaction that its primary does not count yet: seconds.
+A primary waits 10 s for an acknowledgement by default. MariaDB counts a transaction before."""
+_POLL_S = (0.02, 0.5)
 
 
 @dataclass(frozen=True)
@@ -143,6 +149,29 @@ def executed(session: Session, kind: str) -> Executed:
         "SELECT @@global.gtid_binlog_state, @@global.gtid_slave_pos, @@global.server_id"
     )
     return Executed(str(logged or ""), str(replicated or ""), int(str(server)))
+
+
+def errant_transactions(
+    connections: Connections, login: Literal["admin", "marker"] = "marker"
+) -> str:
+    """Return the GTIDs that the replica has executed and the primary has not; empty if none.
+
+    With semi-synchronous replication, a MySQL primary sends a transaction before it counts it as
+    executed itself. So the primary gets time until its wait for an acknowledgement has ended.
+
+    Args:
+        connections: Opens sessions.
+        login: The role that queries the primary.
+    """
+    kind = connections.config.kind
+    with connections.open("snapshot", on_replica=True) as session:
+        theirs = executed(session, kind)
+
+    def lacking() -> str:
+        with connections.open(login) as session:
+            return errant(theirs, executed(session, kind), kind)
+
+    return wait_while(lacking, timeout_s=_UNCONFIRMED_S[kind], poll_s=_POLL_S)
 
 
 def errant(replica: Executed, primary: Executed, kind: str) -> str:

@@ -27,3 +27,4 @@ def test_what_a_server_sent_from_its_former_files_is_left_out() -> None:
     again = [SentTransaction("a", f"binlog.00009{number}", "0-1-7") for number in (1, 2)]
     assert since_last_reset([*former, other, *again]) == [other, *again]
     assert since_last_reset([*former, other]) == [*former, other]
+    assert since_last_reset([*former, former[1], other]) == [*former, other], "sent again"
