@@ -150,6 +150,7 @@ def test_a_short_retention_is_a_warning(shop: Shop) -> None:
     assert lines(shop)["Kafka: retention"].status == "warning"
 
 
+@pytest.mark.breadth
 def test_rows_that_do_not_fit_into_a_message_are_a_warning(shop: Shop) -> None:
     shop.create("orders", 10)
     config = shop.config().kafka.model_dump(mode="json")

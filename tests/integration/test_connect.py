@@ -267,6 +267,7 @@ def _answers(client: ConnectClient, process: subprocess.Popen[bytes], log: Path)
     return False
 
 
+@pytest.mark.breadth
 def test_a_worker_without_exactly_once_is_recognised(
     captured: Captured, plain_worker: ConnectConfig
 ) -> None:

@@ -224,6 +224,7 @@ def test_offboarding_the_last_table_takes_the_capture_along(shop: Shop) -> None:
     assert services.kafka.topics(own) == {}, "nobody would ever delete them"
 
 
+@pytest.mark.breadth
 @for_each_kind(POSTGRES)
 def test_a_lost_log_stops_its_tables_and_bootstrap_begins_anew(shop: Shop) -> None:
     shop.create("orders", 500)

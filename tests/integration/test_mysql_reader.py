@@ -273,6 +273,7 @@ def test_a_replica_that_stands_still_is_named(lab: Lab) -> None:
     assert not replica.position(lab.connections).stopped
 
 
+@pytest.mark.breadth
 def test_a_replica_that_differs_in_silence_is_refused(lab: Lab) -> None:
     """What it executed by itself, what it leaves out, and what it could not apply."""
     preparation.prepare(lab.connections)
