@@ -84,6 +84,7 @@ def _rows(text: str) -> Iterator[tuple[str | None, ...]]:
         yield tuple(None if value == "~" else value for value in row)
 
 
+@pytest.mark.breadth
 def test_any_type_travels_as_text_by_copy_and_by_stream(shop: Bootstrapping) -> None:
     columns = ", ".join(f'"{name}" {kind}' for name, (kind, _) in KINDS.items())
     values = [", ".join(KINDS[name][1][turn] for name in KINDS) for turn in range(3)]

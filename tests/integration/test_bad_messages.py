@@ -227,7 +227,14 @@ def test_a_replay_lets_the_last_change_of_each_key_win(orders: Orders, shared: R
     assert orders.lake("id", "note") == [(1, "x"), (3, "three"), (4, "x")]
 
 
-@pytest.mark.parametrize("policies", [("apply", "ignore"), ("ignore", "apply"), ("apply", "pause")])
+@pytest.mark.parametrize(
+    "policies",
+    [
+        ("apply", "ignore"),
+        pytest.param(("ignore", "apply"), marks=pytest.mark.breadth),
+        pytest.param(("apply", "pause"), marks=pytest.mark.breadth),
+    ],
+)
 def test_a_replay_decides_about_a_truncate_as_the_run_did(
     orders: Orders, policies: tuple[str, str]
 ) -> None:

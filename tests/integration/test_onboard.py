@@ -138,6 +138,7 @@ def test_a_slot_is_made_anew_whose_publication_was_dropped(cold: Shop) -> None:
     assert source.capture(capture).sent_tables.tables() == [cold.table("orders")]
 
 
+@pytest.mark.breadth
 def test_a_slot_lost_while_a_table_is_copied_is_made_anew_for_another_attempt(shop: Shop) -> None:
     """No offset of the former slot may survive it: what changed between the two is in no slot."""
     for name in ("orders", "lines", "logs"):
