@@ -293,7 +293,7 @@ def test_a_replay_is_refused_when_the_topic_lost_what_came_after(
     orders.execute("DELETE FROM T WHERE id = 1")
     assert orders.run().error is None
     restore(lost, orders)
-    delete_records(shared, topic_of(orders), first + 1)
+    delete_records(shared.config.kafka, topic_of(orders), first + 1)
     with pytest.raises(LostHistoryError, match=f"offsets {first} to {first}") as caught:
         replay(orders)
     assert "resync" in caught.value.remedy
