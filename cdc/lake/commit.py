@@ -47,13 +47,13 @@ def _user() -> str:
 
 @dataclass(frozen=True)
 class ShardAccount(Part):
-    """One shard's state.
+    """One shard's last record in a commit of a shared table.
 
-    Every commit of a shared table copies it from the commit before.
+    Each commit takes over the other shards' accounts from the commit before.
 
     Args:
-        text: The shard's last :class:`CommitRecord`, as JSON text. It stays text here, so that it
-            is parsed only for a reader of this shard.
+        text: The shard's last :class:`CommitRecord`, as JSON text. The text is parsed only for a
+            reader of this shard.
         readers_keep_s: How long the shard's readers may keep files open, in seconds.
         instant: Instant of the commit that wrote the record; None if that same commit holds this
             account.
@@ -133,7 +133,8 @@ class CommitRecord(Part):
             (`cdc.rows.log_rows.ReachedPlace`); None for any other table and for a source without a
             binlog.
         truncated: Offset of the newest TRUNCATE that this or an earlier commit applied; None if
-            there is none. A replay decides by it, except about a TRUNCATE that was quarantined.
+            there is none. A replay applies the same TRUNCATE again, unless a quarantined TRUNCATE
+            that it applies is newer.
         chunk_ids: Snapshot chunks that this commit holds.
         handoff: The table's handoff with the schema that the lake follows; None before the end of a
             snapshot.

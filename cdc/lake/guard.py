@@ -1,6 +1,6 @@
 """Runs a check in Hudi's commit just before the commit completes.
 
-The check can refuse it.
+The check can refuse the commit.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class CommitGuard:
       time;
     - during which another commit completed: it could be a clustering that replaced the files that
       this commit changed;
-    - whose instant is not above all completed instants, since instants order offsets: a clock went
-      backwards;
+    - whose instant is not above all completed instants, since a later instant must have later
+      offsets: a clock went backwards;
     - that lacks rows: Hudi counts the rows that it cannot write, and would commit the others;
     - that merges a file which came after its own commit (see :mod:`cdc.lake.late_files`).
     """

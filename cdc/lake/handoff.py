@@ -130,8 +130,8 @@ class Handoff(Part):
         start_offsets: O, the first offset per partition that the stream applies.
         handoff_offsets: H, the offset per partition at which everything up to R was captured.
         reads_upto: R, an upper bound of the log position that the copy contains, as text.
-        x0: The transaction id x0, or the id of a marker. It proves that no transaction is captured
-            in part.
+        x0: x0 as text, the transaction id before which every transaction has ended. For MySQL and
+            MariaDB, the id of a marker.
         marker_id: Identity of M, the marker row that the copy's view contains.
         topic_id: UUID of the topic.
         statements_upto: End offset of the topic of DDL statements, read before O; None without
@@ -290,10 +290,10 @@ class Handoff(Part):
         )
 
     def without_late_columns(self, written: Mapping[int, DebeziumSchema]) -> Handoff:
-        """Return the handoff after a batch.
+        """Return the handoff after a batch, in which a column that all events have is not ``late``.
 
-        A column in all events of the batch is no longer late. Such a column is no longer
-        ``renamed`` either, since the events have it under its new name.
+        Such a column is not ``renamed`` either, since the events have it under its new name. A
+        batch without events changes nothing.
 
         Args:
             written: The writers' schemas of the batch, by registry id.

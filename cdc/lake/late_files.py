@@ -42,7 +42,7 @@ MOST_CACHED_PATHS = 100_000
 def may_come_late(spark: SparkSession) -> bool:
     """Whether tasks run outside of the driver's process, so that a lost executor may still write.
 
-    In local mode, no task is repeated, so each file of a completed commit is named by it.
+    In local mode, no task is repeated, so a completed commit names each of its files.
     """
     master = str(spark.sparkContext.master)
     return not (master == "local" or master.startswith("local["))
@@ -109,7 +109,7 @@ def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
 def require_named(
     spark: SparkSession, timeline: Timeline, merged: Callable[[], Iterable[str]]
 ) -> None:
-    """Refuse to merge files that a completed commit has not written, and delete them.
+    """Refuse to merge files that their own completed commit does not name, and delete them.
 
     Args:
         spark: The session whose file systems are used.

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""The name of the partition of NULL. Hudi also writes rows with an empty text to this partition."""
+"""Name of the partition of rows whose partition column is NULL. Hudi also writes rows with an empty
+text to this partition."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class LakeLayout:
     def _cell(self, name: str, lake_type: str) -> SparkColumn:
         """Return a column's value in the lake's type.
 
-        A text of a partition column that readers would take for NULL fails the write.
+        In a partition column, a text that readers would take for NULL makes the write fail.
         """
         cell = column(name).cast(lake_type)
         partitions = {one.lower() for one in self.partition_by}

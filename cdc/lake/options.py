@@ -34,7 +34,7 @@ _FIXED = {
     # Trino and Presto read version 6 and refuse later ones.
     "hoodie.write.table.version": "6",
     "hoodie.write.auto.upgrade": "false",
-    # Instants order offsets; local time would go back for an hour each autumn.
+    # A later instant must have later offsets; local time would go back for an hour each autumn.
     "hoodie.table.timeline.timezone": "UTC",
     # Hudi waits this long for the clocks of concurrent writers. Here only one writer exists, and
     # the guard compares instants.
@@ -45,8 +45,8 @@ _FIXED = {
     "hoodie.write.ignore.failed": "false",
     # No guard checks a clustering inside a commit. So upkeep runs clusterings, with the guard.
     "hoodie.clustering.inline": "false",
-    # The lease, the guard, and the next writer's rollback of unfinished commits fence the one
-    # writer.
+    # The lease, the guard, and the next writer's rollback of unfinished commits ensure that only
+    # one writer commits.
     "hoodie.write.concurrency.mode": "SINGLE_WRITER",
     "hoodie.clean.failed.writes.policy": "EAGER",
     # A retried stale batch would bring deleted rows back.
@@ -79,7 +79,7 @@ _DELETES = {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marker": "
 _DEFAULTS = {
     "hoodie.parquet.compression.codec": "zstd",
     # Parquet also gives up a column's dictionary above this size. Keys and numbers differ in every
-    # row: at the default of 1 MiB, their dictionaries took a tenth of the time of a snapshot.
+    # row: at the default of 1 MiB, their dictionaries took a tenth of a snapshot's time.
     "hoodie.parquet.page.size": str(128 * 1024),
     "hoodie.bulkinsert.sort.mode": "NONE",
     "hoodie.datasource.write.row.writer.enable": "true",
@@ -91,11 +91,11 @@ _DEFAULTS = {
 """Settings that change costs, not results. A table's ``hudi:`` may change them."""
 
 NO_REPEATED_TASKS = {"hoodie.fail.job.on.duplicate.data.file.detection": "true"}
-"""Fails a commit in which a repeated task has written a file that another attempt had begun.
+"""Hudi's setting that fails a commit if Spark repeated a task that had begun a data file.
 
-By default, Hudi deletes the files of the other attempts before it commits. An attempt that still
-runs may add its file later, and readers see files of completed commits. Files of a failed commit
-are never seen.
+By default, Hudi deletes the files of a task's other tries before it commits. A try that still runs
+may add its file later, and readers see each file of a completed commit. Readers never see files of
+a failed commit.
 """
 
 _OWNED = (

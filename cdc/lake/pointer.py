@@ -29,10 +29,11 @@ class Published(Part):
         generation: The generation's number, from 1.
         attempt: UUID of the bootstrap attempt that wrote the generation.
         published_at: Time of publication, aware UTC; by default the time now.
-        continues: UUID of the attempt whose generation it replaced while runs followed that one. No
-            change was seen lost between the two copies, and the settings for rows are the same. So
-            the two generations differ by events of the topic only, if the rows of the former one
-            were right. None for any other generation.
+        continues: UUID of the former generation's attempt, if a reader of the former generation can
+            continue with this one; else None. The two generations then differ by events of the
+            topic only, if the former one's rows were right: runs followed the former generation
+            until the replacement, no loss of changes was seen between the two copies, and the
+            settings for rows are the same.
     """
 
     path: str

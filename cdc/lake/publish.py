@@ -48,7 +48,7 @@ def write_pointer(
     *,
     check: Callable[[], None] | None = None,
 ) -> Pointer:
-    """Publish a generation in one step.
+    """Publish a generation in one step, and return the new pointer.
 
     Readers see the former pointer or the new one.
 
@@ -120,7 +120,7 @@ def folder_exists(spark: SparkSession, path: str) -> bool:
 
 
 def list_files(spark: SparkSession, path: str, *, recursive: bool) -> Iterator[tuple[str, int]]:
-    """Yield each file's path below a folder and its size in bytes, if the folder exists.
+    """Yield the relative path and the bytes of each file in a folder; nothing without a folder.
 
     Args:
         spark: The session whose file systems are used.

@@ -87,7 +87,7 @@ class ShardTimeline(Timeline):
 
 
 def shared_path(spark: SparkSession, shard: Shard) -> str:
-    """Return the base path of the shared Hudi table of a shard.
+    """Return the base path of a shard's shared Hudi table.
 
     The path never changes.
     """

@@ -178,7 +178,10 @@ class Timeline:
         return max(self.completed_instants(), default=None)
 
     def last_instant(self) -> str | None:
-        """Return the greatest instant of all commits, including pending and rolled back ones."""
+        """Return the greatest instant of all commits, also of pending and rolled back ones.
+
+        None if there is no commit.
+        """
         if self._meta is None:
             return None
         taken = {*self.completed_instants(), *self.pending_instants(), *self.undone()}
@@ -246,7 +249,7 @@ class Timeline:
         return self._metadata(instant, self._completed().get(place))
 
     def largest_file_bytes(self, committed: Committed) -> int:
-        """Return the size of the largest file that a commit wrote, in bytes."""
+        """Return the bytes of the largest file that a commit wrote; 0 for an archived commit."""
         if committed.instant not in self.completed_instants():
             return 0
         stats = self.metadata_of(committed.instant).getWriteStats()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _REPEATABLE = frozenset(("bulk_insert", "insert_overwrite", "insert_overwrite_table"))
-"""Operations of which Spark may repeat a task that has begun a data file."""
+"""Write operations whose tasks Spark may repeat, even if a task has begun a data file."""
 
 
 class FollowedTable(Protocol):
@@ -271,7 +271,7 @@ class LakeTable:
     def _write_if_current(
         self, rows: DataFrame, operation: str, commit: CommitRecord, guard: Guard
     ) -> str:
-        """Write rows, unless ``delete_mode`` has changed since the table was created."""
+        """Write rows; refuse if ``delete_mode`` has changed since the table was created."""
         timeline = self.timeline()
         if timeline.exists and timeline.deletes_rows == self.layout.soft_delete:
             raise ConfigError(
@@ -299,7 +299,7 @@ class LakeTable:
         )
 
     def _index(self, timeline: Timeline, previous: Committed | None) -> IndexLayout:
-        """Return the table's index; choose it for a new table and for an outgrown bucket index."""
+        """Return the newest commit's index; without one, or with outgrown buckets, a new choice."""
         if previous is None or previous.index is None:
             return IndexLayout.choose(self._settings, self.layout, None)
         index = previous.index
@@ -369,7 +369,7 @@ class LakeTable:
         return instant
 
     def _delete_unnamed(self, timeline: Timeline) -> None:
-        """Delete late files after a failed commit. They may be its cause.
+        """Delete late files, which may be the cause of a failed commit.
 
         Hudi refuses to write to a bucket to which an executor has added a second file.
         """
@@ -414,7 +414,7 @@ class LakeTable:
     def _options(self, index: IndexLayout, operation: str) -> dict[str, str]:
         options = table_options(self.layout, index, self._overrides, operation=operation)
         # Copies and rewrites of a table take long, so a failed task costs them only that task. The
-        # files of other attempts are looked for before a copy is published, and in each upkeep.
+        # late files of its other tries are deleted before a copy is published, and in each upkeep.
         repeatable = operation in _REPEATABLE or not may_come_late(self._spark)
         return options if repeatable else options | NO_REPEATED_TASKS
 
