@@ -20,7 +20,7 @@ deletes are soft, it can also be ``d`` (deleted). A decoded record can also have
 ``tombstone``. It has NULL if it cannot be applied."""
 
 SOURCE_TS = "_cdc_source_ts"
-"""Time of the change on the source, UTC; for a copied row, the time at which its view was taken."""
+"""Time of the change on the source, UTC; for a copied row, the start of the attempt."""
 
 POSITION = "_cdc_position"
 """Position of the change in the source's log, as text that sorts in the order of the log."""

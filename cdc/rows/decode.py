@@ -196,7 +196,7 @@ def _flat(
     table: TableSchema,
     checked: Mapping[Column, str],
 ) -> DataFrame:
-    """Compute the values of each event by the expressions of the event's own schema.
+    """Return the values of each event, by the expressions of the event's own schema.
 
     Args:
         events: The decoded events, as `_events` returns them.

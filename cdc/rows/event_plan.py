@@ -117,7 +117,7 @@ class EventPlan:
 def event_plan(
     record: str, schema: DebeziumSchema, table: TableSchema, rules: EventRules
 ) -> EventPlan:
-    """Plan how to read the events of one schema.
+    """Return the expressions that read the events of one schema.
 
     Args:
         record: The column of the decoded records: a struct of ``event`` and ``mark``.
@@ -188,7 +188,7 @@ class _ColumnSql:
 def _column(
     event: str, column: Column, schema: DebeziumSchema, table: TableSchema, rules: EventRules
 ) -> _ColumnSql:
-    """Plan how to read one column from the events of one schema."""
+    """Return the expressions that read one column from the events of one schema."""
     if column.read_by_key:
         has_row = f"{event}.after IS NOT NULL"
         return _ColumnSql("NULL", lacked=has_row, unclear=has_row)
@@ -254,7 +254,7 @@ def _given(raw: str, lacked: str | None, column: Column) -> str:
 
 
 def _either_condition(one: str | None, other: str | None) -> str | None:
-    """Return SQL that is true if one of two conditions is. None is never true."""
+    """Return SQL that is true if either condition is true; None is a condition that never is."""
     if one is None or other is None:
         return one or other
     return f"({one} OR {other})"

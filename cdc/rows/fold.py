@@ -352,7 +352,7 @@ def fill(
     moved: bool,
     absent_is_deleted: bool,
 ) -> DataFrame:
-    """Fill missing values from rows that are known by key.
+    """Return the folded rows, with missing values from rows that have the same key.
 
     Args:
         folded: The result of :func:`fold`.
