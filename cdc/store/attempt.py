@@ -13,12 +13,13 @@ from schemas.fingerprint import Fingerprint
 
 @dataclass(frozen=True)
 class Chunk(Part):
-    """A range of a table's key that one task reads.
+    """A range of a table's keys that one task reads; without a key, a range of its pages.
 
     Args:
         id: The chunk's number in the plan, from 0. Commits name their chunks by this number.
-        lower: First key of the chunk as the source prints it; None in the first chunk.
-        upper: First key of the next chunk; None in the last chunk.
+        lower: First key of the chunk as the source prints it, or the ``ctid`` at which its pages
+            begin; None in the first chunk.
+        upper: ``lower`` of the next chunk; None in the last chunk.
         rows_estimate: Estimated number of rows.
         bytes_estimate: Estimated size in the source, in bytes.
     """
@@ -78,10 +79,10 @@ class Attempt(Part):
         topic_id: UUID of the topic when O was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
         start_epochs: Epoch of each partition's leader when O was recorded.
-        server: The primary. A proof that its changes are captured was made just before O was
-            recorded.
+        server: The primary whose capture was proven just before O was recorded.
         marker_id: Identity of the marker row written after O.
-        x0: The proof that no transaction is captured in part: a transaction id, or a marker's id.
+        x0: x0 as text, the transaction id before which every transaction has ended. For MySQL and
+            MariaDB, the id of a marker.
         chunks: The planned chunks; empty before they are planned.
         view: The view that is copied.
         fingerprint: The table's catalog facts in the view.
@@ -97,9 +98,8 @@ class Attempt(Part):
         losses: Number of losses of the capture and of the table, as counted before O was recorded.
         shard: The shard's name, once the shard's rows are in the shared table. ``path`` is then the
             shared table's path. None before that, and for a table that is not a shard.
-        continues: The attempt whose generation this one replaced while runs followed that one, and
-            whose rows differ from the rows of this one by events only; None if there is no such
-            attempt.
+        continues: The attempt of the former generation, if a reader of that generation can continue
+            with this one (`cdc.lake.pointer.Published`); else None.
     """
 
     id: UUID

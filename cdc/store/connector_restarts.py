@@ -54,7 +54,7 @@ class Restarts:
         self._store = store
 
     def claim(self, connector: str) -> Restarted:
-        """Claim a connector's next restart, if it is due and no other process has claimed it."""
+        """Return a connector's restarts so far; claim the next one if it is due and unclaimed."""
         try:
             with self._store.transaction() as connection:
                 at = float(connection.execute(sa.select(self._store.clock)).scalar_one())

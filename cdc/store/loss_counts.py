@@ -27,7 +27,7 @@ class Loss:
 
     Args:
         times: Number of times that a loss was seen. A lasting loss is counted several times.
-        what: The newest loss, as a sentence.
+        what: The newest loss, as a sentence without a period.
         seen_at: Time at which the newest loss was seen, by the state store's clock, aware UTC.
     """
 

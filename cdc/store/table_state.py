@@ -131,7 +131,7 @@ class TableRecord(Part):
         updated_at: When the record last changed.
         shard: The table's part in a lake table that several source tables feed; ``None`` if the
             table has a lake table of its own.
-        attempt: The current attempt of the generation.
+        attempt: The current attempt of the generation; None before its copy begins.
         resume_to: The former state of a PAUSED or FAILED table.
         reason: Why it is PAUSED or NEEDS_BOOTSTRAP.
         error: The error that stopped the table.
@@ -142,8 +142,8 @@ class TableRecord(Part):
         beside: Whether this is the next generation. It is built beside a table's record until it
             replaces that record.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
-        named: The name that the catalog last got for the table, with the metastore and the path;
-            None if the catalog has not got one, or there is no catalog.
+        named: The entry that the catalog last got for the table, as text: metastore, name and path.
+            None if it got none.
         version: Number of the record's changes in the store; 0 means not stored yet. The store
             keeps it beside the document.
         format: Version of this document.
