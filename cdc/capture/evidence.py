@@ -151,8 +151,8 @@ class CaptureEvidence:
         starts: Offsets in the topic of DDL statements at which the connector started without a
             stored position.
         life: Whether the connector sends changes; None if the caller did not request this.
-        strays: By table, topics that have the table's name under another schema's. The connector
-            sent changes of the table there; see `cdc.capture.strays`. Only runs look for them.
+        strays: By table, topics with the table's name and another schema's name, to which the
+            connector sent the table's changes (`cdc.capture.strays`). Only runs look for them.
     """
 
     names: CaptureNames

@@ -62,7 +62,7 @@ class Finding:
 
 
 def of_capture(evidence: CaptureEvidence) -> list[Finding]:
-    """Judge the facts that all tables of a capture share; return the gravest finding first."""
+    """Return the findings that concern all tables of a capture, the gravest first."""
     return [
         *_log_findings(evidence),
         *_obstacle_findings(evidence),
@@ -75,7 +75,7 @@ def of_capture(evidence: CaptureEvidence) -> list[Finding]:
 def of_table(
     evidence: CaptureEvidence, table: TableId, obstacles: Sequence[str] = ()
 ) -> list[Finding]:
-    """Judge the facts of a single table; `of_capture` judges the shared facts.
+    """Return the findings that concern one table; `of_capture` returns the shared ones.
 
     Args:
         evidence: The evidence of the table's capture.
@@ -109,7 +109,7 @@ def follows(record: TableRecord) -> bool:
 def of_stream(
     record: TableRecord, evidence: CaptureEvidence, source: SourceLog
 ) -> Iterator[Finding]:
-    """Judge whether a table's stream continues from its lake table, without a query.
+    """Yield a finding if a table's stream does not continue from its lake table; query nothing.
 
     Args:
         record: The table.
@@ -128,7 +128,7 @@ def of_stream(
 
 
 def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:
-    """Judge a topic's cleanup policy; compaction can drop changes before a run reads them."""
+    """Yield a finding if a topic is compacted, which can drop changes before a run reads them."""
     if policy.compacted:
         spared = policy.lagging
         yield Finding(

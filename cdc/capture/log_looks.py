@@ -39,7 +39,7 @@ class LogLooks:
         self._registry = registry
 
     def compare(self, names: CaptureNames, capture: SourceCapture) -> Continuity | None:
-        """Compare the log with the last look; None if the log needs no comparison.
+        """Return the log's comparison with the last look; None if the log needs none.
 
         Raises:
             TributaryError: The source, Kafka or the registry does not answer, or the state store

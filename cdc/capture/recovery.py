@@ -43,7 +43,7 @@ class FailedConnector:
 def restart_failed(
     connect: ConnectClient, restarts: Restarts, name: str, trace: str
 ) -> FailedConnector:
-    """Restart a failed connector if its next restart is due and no other process restarts it.
+    """Restart a failed connector if a restart is due and unclaimed; return its failure.
 
     Args:
         connect: Kafka Connect.

@@ -70,7 +70,7 @@ def check_losses(seen: Mapping[str, Loss], names: CaptureNames, record: TableRec
 def of_remembered_losses(
     seen: Mapping[str, Loss], names: CaptureNames, record: TableRecord
 ) -> Iterator[Finding]:
-    """Judge whether the next run stops a table for a loss that any process has counted.
+    """Yield a finding if the next run stops a table for a loss that any process has counted.
 
     Args:
         seen: The counted losses, by scope.

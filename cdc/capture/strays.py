@@ -28,7 +28,7 @@ def stray_topics(
     topics: Iterable[str],
     known: Collection[str],
 ) -> dict[TableId, list[str]]:
-    """Find topics with the capture's prefix and a table's name that belong to no known table.
+    """Return, by table, unknown topics with the capture's prefix and the table's name.
 
     Args:
         names: The capture.

@@ -24,10 +24,10 @@ _LEADERS_S = 10.0
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts | KafkaError]:
-    """Read the current facts of topics, without their settings, in three calls.
+    """Return each topic's current facts, without its settings, by three calls to Kafka.
 
-    If a topic cannot be read, for lack of a leader or an ACL, the result for it is its error. Only
-    the run of its table raises this error.
+    A topic that cannot be read, for lack of a leader or an ACL, has an error in place of its facts.
+    Only the run of the topic's table raises this error.
 
     Raises:
         KafkaError: The cluster does not answer.
@@ -55,7 +55,7 @@ def _facts(
 
 
 def one_topic(context: RunContext, topic: str) -> TopicFacts:
-    """Read the current facts of one topic, with its settings; wait until its leaders answer.
+    """Return the current facts of one topic, with its settings; wait until its leaders answer.
 
     Raises:
         KafkaError: The cluster does not answer, or the topic cannot be read.
@@ -175,9 +175,9 @@ def _elsewhere_led(
 def with_settings(
     context: RunContext, topics: Mapping[str, TopicFacts | KafkaError]
 ) -> dict[str, TopicFacts | KafkaError]:
-    """Add the topics' cleanup settings to their facts; one call reads hundreds of topics.
+    """Return the topics' facts with their cleanup settings; one call reads hundreds of topics.
 
-    If a topic's settings cannot be read, the result for it is the error.
+    A topic whose settings cannot be read has the error in place of its facts.
 
     Raises:
         KafkaError: The cluster does not answer.

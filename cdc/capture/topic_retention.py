@@ -48,14 +48,14 @@ class Expiring:
 
 
 def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiring]:
-    """Find the topics, of tables and their captures, that can drop changes before a run reads them.
+    """Return the topics that can drop changes before a run reads them, grouped by the setting.
 
     The settings that this run has already read are not read again. Tables that the run leaves out,
     for example paused tables, are included, since their topics must retain changes the longest.
 
     Args:
         context: The runs' context.
-        records: The tables.
+        records: The tables. Their topics and those of their captures are checked.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -1,4 +1,4 @@
-"""Finds captures of a run's tables that send no changes, and restarts failed connectors."""
+"""Finds a run's captures that send no changes, and restarts failed connectors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def listed(names: Sequence[object]) -> str:
 
 
 def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silence]:
-    """Find the captures of the tables that send no changes now, and restart failed connectors.
+    """Return the tables' captures that send no changes now, and restart failed connectors.
 
     Args:
         context: The runs' context. If it has no client of Connect, only the records in Kafka are
