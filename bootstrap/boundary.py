@@ -35,7 +35,7 @@ _READ_S = 300.0
 
 @dataclass(frozen=True)
 class Origin:
-    """The ends of a table's topic, and of the topic of its transactions, before a view is opened.
+    """The end offsets of a table's topic and its transactions' topic before a view is opened.
 
     Args:
         rows: End offsets of the table's topic (O).
@@ -55,7 +55,7 @@ class Origin:
 
     @classmethod
     def now(cls, capture: Capture) -> Origin:
-        """Read the current ends of the topics.
+        """Return the current ends of the topics.
 
         For append tables of PostgreSQL, O is the high watermark, which is read after the ends of
         the transactions' topic. The last stable offset could be too low. Kafka commits a Kafka
@@ -73,7 +73,7 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return the attempt with the current end offsets of its topics; those of the table are O."""
+    """Return the attempt with its topics' current end offsets; those of the table's topic are O."""
     names, statements_upto, statements_topic_id = capture.names, None, None
     if names.reports_definitions:
         statements_topic_id = capture.kafka.topic_id(names.schema_change_topic)

@@ -134,15 +134,16 @@ class Capture:
     def require_start(
         self, topic_id: str | None, start: Mapping[int, int], *, topic: str | None = None
     ) -> None:
-        """Check that the topic still has all records from O on.
+        """Check that a topic still has all records from recorded offsets on.
 
         Args:
-            topic_id: The topic's UUID when O was recorded.
-            start: O.
+            topic_id: The topic's UUID when the offsets were recorded.
+            start: The offsets per partition; O for the table's topic.
             topic: Name of another topic; None for the table's topic.
 
         Raises:
-            AttemptSpoiledError: The topic was recreated, or records from O on have expired.
+            AttemptSpoiledError: The topic was recreated, or records from these offsets on have
+                expired.
         """
         name = topic or self.topic
         found = self.kafka.topic_id(name)

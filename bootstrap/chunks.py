@@ -1,6 +1,7 @@
 """Plans a table's snapshot with pure functions: chunks of rows, and waves of chunks.
 
-A chunk is a range of keys that one Spark task reads. A wave is the chunks of one lake commit.
+A chunk is a range of keys, or of pages in a table without a key, that one Spark task reads. A wave
+is the chunks of one lake commit.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
 
 
 def cut_chunks(boundaries: Boundaries) -> tuple[Chunk, ...]:
-    """Return disjoint chunks that cover every key, with one boundary between two neighbours.
+    """Return disjoint chunks that cover the table, with one boundary between two neighbours.
 
     Each chunk's estimated size is an equal part of the table's size, since the boundaries divide
     the table evenly.
@@ -91,7 +92,7 @@ def waves(
     share: float = WAVE_SHARE,
     single_wave_bytes: int = SINGLE_WAVE_BYTES,
 ) -> tuple[tuple[Chunk, ...], ...]:
-    """Group the remaining chunks into commits, in order.
+    """Return the remaining chunks in waves, in order.
 
     A wave is as large as ``share`` allows, and has at least one chunk. A crash repeats at most one
     wave. If ``share`` allows, a wave's number of chunks is a multiple of ``parallel``.

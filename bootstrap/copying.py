@@ -95,7 +95,7 @@ class Copying:
             delete_path(self.context.spark, self._attempt.path)
         failed, one_view = 0, True
         while True:
-            # Raise the error at once if a retry under another view cannot succeed.
+            # An error of these steps is raised at once, since another view cannot mend its cause.
             self.source.wait_for_marker_on_replica(
                 marker, timeout_s=self.replica_s, progress=self.context.progress
             )

@@ -1,4 +1,4 @@
-"""Makes PostgreSQL's connector read a table's definition again if it could have a former one.
+"""Restarts PostgreSQL's connector if it could have a former definition of a table.
 
 The connector keeps a table's definition until the server describes the table again in the WAL. At
 that moment, the connector takes NOT NULL and the key from the catalog. A change whose transaction

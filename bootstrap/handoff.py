@@ -182,7 +182,7 @@ class _Bootstrap:
         return BootstrapResult(self._record, self._rows, self._attempts, took, self._warnings)
 
     def _advance(self) -> Step:
-        """Take steps under the lease until the table is published or a run must catch up."""
+        """Take steps under the lease until the next step is CATCH_UP or DONE, and return it."""
         wait_s = self._limits.lease_s
         with self._context.leases.hold(self._record.resource, wait_s=wait_s) as lease:
             self._held = lease
@@ -401,7 +401,7 @@ class _Bootstrap:
         crash("bootstrap.after_catching_up")
 
     def _catch_up(self) -> None:
-        """Apply the changes from O to H, before which the lake can have an older image of a row."""
+        """Apply the changes from O to H; until then, the lake can have an older image of a row."""
         handoff = self._attempt.handoff_offsets or {}
         try:
             self._capture.wait_until_readable(handoff, timeout_s=self._limits.readable_s)
@@ -411,7 +411,7 @@ class _Bootstrap:
         self._record = catch_up(self._context, self._record, handoff)
 
     def _publish(self) -> None:
-        """Publish the table, and keep the errors that follow the pointer's move as warnings."""
+        """Publish the table; an error of a step after the pointer's move becomes a warning."""
         try:
             check_losses(self._seen_losses(), self._capture.names, self._record)
             shown = publish(self._context, self._record, self._settings, self._lease)

@@ -169,7 +169,7 @@ class SnapshotCopy:
 
 
 def read_once(rows: DataFrame, source: SnapshotReader, table: TableId, view: View) -> DataFrame:
-    """Read rows once and keep them on the executors' disks, since a view cannot be reopened.
+    """Return rows, read once and kept on the executors' disks, since a view cannot be reopened.
 
     Args:
         rows: The query of the rows. The caller releases the result with ``unpersist``.

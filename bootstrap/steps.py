@@ -112,7 +112,8 @@ def _step_of_copy(record: TableRecord, lake: LakeFacts) -> Step:
     copied = bool(planned) and planned <= lake.chunks and attempt.reads_upto is not None
     if attempt.handoff_offsets is None:
         return Step.FIND_HANDOFF if copied else Step.COPY
-    # Capture was proven for the time up to H. A chunk that is copied again would be younger.
+    # The capture was proven for the time up to H. A chunk that is copied again now could contain
+    # changes from after H.
     return Step.COMMIT_HANDOFF if copied else Step.BEGIN_AGAIN
 
 
