@@ -10,7 +10,10 @@ class ReadError(TributaryError):
 
 
 class CleanedError(ReadError):
-    """A state of a table of which files may be cleaned; ``oldest`` in its context is not."""
+    """A state of a table whose files a cleaning may have deleted.
+
+    ``oldest`` in the error's context is the instant of the oldest state that has all files.
+    """
 
 
 class WholeTableError(ReadError):

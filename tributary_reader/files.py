@@ -77,7 +77,7 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
 def require_written(
     files: Iterable[DataFile], timeline: Timeline, instant: str, commits: Iterable[Commit]
 ) -> None:
-    """Refuse files of an instant that lack one which commits have written or have replaced.
+    """Refuse a list of an instant's files that lacks a file which the commits name.
 
     Args:
         files: The result of :func:`as_of`.

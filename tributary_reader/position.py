@@ -38,7 +38,7 @@ class Position(Part):
     format: Literal[1] = 1
 
     def to_text(self) -> str:
-        """The position as text."""
+        """Return the position as text."""
         return base64.urlsafe_b64encode(_CODEC.write(self).encode()).decode()
 
     @classmethod

@@ -106,7 +106,7 @@ class Snapshot:
 def open_table(
     url: str, *, as_of: datetime | str | None = None, filesystem: FileSystem | None = None
 ) -> Snapshot:
-    """Open a published table.
+    """Return a published table as of its newest commit, or as of an earlier one.
 
     Args:
         url: The table's folder, which has the pointer ``_current.json``, or the path of one
@@ -185,7 +185,7 @@ def files_as_of(
     """Return the files that hold a generation's rows as of an instant, sorted by path.
 
     A cleaning writes its plan before it deletes a file. The plans are read after the files are
-    listed, so no file is missing of an instant that all plans keep.
+    listed, so every file of an instant that all plans keep is in the list.
 
     Args:
         storage: The file access.

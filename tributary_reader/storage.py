@@ -38,7 +38,7 @@ class Storage(Protocol):
         """Return the content of a file; None if there is no such file."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder; none if there is no such folder."""
+        """Return the names of the files and folders in a folder; none without such a folder."""
 
     def below(self, folder: str) -> Iterator[Entry]:
         """Yield all files below a folder; yield nothing if there is no such folder."""
@@ -65,7 +65,7 @@ class LocalStorage:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder; none if there is no such folder."""
+        """Return the names of the files and folders in a folder; none without such a folder."""
         try:
             return [one.name for one in Path(folder).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
@@ -116,7 +116,7 @@ class ArrowStorage:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder; none if there is no such folder."""
+        """Return the names of the files and folders in a folder; none without such a folder."""
         selector = pyarrow_module("fs").FileSelector(folder, allow_not_found=True)
         return [one.base_name for one in self._files.get_file_info(selector)]
 
@@ -139,7 +139,7 @@ def _unlisted(error: OSError) -> None:
     """Raise an error for a folder or file that cannot be listed, unless it was removed since.
 
     Raises:
-        ReadError: It exists.
+        ReadError: The folder or file exists.
     """
     if not isinstance(error, FileNotFoundError):
         raise ReadError(

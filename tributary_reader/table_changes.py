@@ -68,20 +68,20 @@ def changes(
         url: The table's folder, which has the pointer ``_current.json``; or the path of one of its
             generations.
         position: The position of the changes that were read last. None reads the whole table.
-        deletes: Whether the rows that are gone are looked for. Without them, a position stays valid
+        deletes: Whether the rows that are gone are looked for. If False, a position stays valid
             after its files were cleaned.
         meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
-        over_resync: Whether the position stays valid after any copy of the table. Without it, the
-            position stays valid over resyncs of a table that runs followed and that had lost no
-            change. After another copy, it loses the changes that never reached the topic. It loses
-            corrections in both cases, if rows of the lake were wrong before the copy: nothing in
-            the lake shows that.
+        over_resync: Whether the position stays valid over each copy of the table. If False, it
+            stays valid only over a resync of a table that runs followed and that had lost no
+            change. If True, the result can lack changes that never reached the topic. In both
+            cases, the result lacks the corrections of rows that were wrong in the lake before the
+            copy, since nothing in the lake shows them.
         filesystem: A file system of pyarrow that has the folder; None for the local disk.
 
     Raises:
         WholeTableError: The changes since the position cannot be known. Read the whole table once,
             without a position.
-        ReadError: There is no such table, or the position is none of it.
+        ReadError: There is no such table, its files cannot be read, or the text is no position.
     """
     storage = storage_of(filesystem)
     since = None if position is None else Position.from_text(position)
@@ -137,7 +137,7 @@ class _Reader:
         return snapshot(self._storage, self._storage.resolve(published.path))
 
     def _former(self, since: Position) -> Snapshot | None:
-        """The position's generation, if its folder is still there."""
+        """Return the position's generation, if its folder is still there, else None."""
         for one in self._pointer.former:
             if one.attempt == since.attempt:
                 path = self._storage.resolve(one.path)
@@ -164,7 +164,7 @@ class _Reader:
         )
 
     def _of_generation(self, now: Snapshot, since: Position, *, more: bool = False) -> Changes:
-        """The changes from a position to the newest commit of the same generation."""
+        """Return the changes from a position to the newest commit of the same generation."""
         timeline = now.timeline
         first, known = timeline.instants[0], set(timeline.instants)
         if since.instant > now.instant or (since.instant > first and since.instant not in known):
@@ -183,7 +183,7 @@ class _Reader:
         return Changes(rows, gone, self._position(now, since.attempt).to_text(), more=more)
 
     def _deleted(self, now: Snapshot, since: Position, later: Sequence[Commit]) -> pa.Table:
-        """The rows of the position's files that no file holds any more, as they were."""
+        """Return the rows of the position's files that no file holds any more, as they were."""
         try:
             require_there(now.timeline, since.instant)
             before = {*files_as_of(self._storage, now.timeline, since.instant, later)}
@@ -201,10 +201,10 @@ class _Reader:
         )
 
     def _of_next_generation(self, former: Snapshot | None, since: Position) -> Changes:
-        """The changes from the last commit of a former generation to the newest commit.
+        """Return the changes from the last commit of a former generation to the newest commit.
 
-        Rows that the stream changed since have greater offsets. That holds if the position is not
-        before the offset at which the stream begins in the new generation, and if the new copy
+        Rows that the stream has changed since have the position's offset or a greater one. That
+        holds if the new generation's stream does not begin after the position, and if the new copy
         differs from the former table in nothing else.
         """
         now = self._opened(self._pointer.current)
@@ -233,7 +233,7 @@ class _Reader:
         return at.dataset_of(files, meta=True).to_table([_KEY])[_KEY]
 
     def _missing(self, now: Snapshot, files: Sequence[DataFile], keys: pa.Array) -> pa.Table:
-        """The rows of files whose key is not among the keys, with the newest commit's columns."""
+        """Return the files' rows whose key is not among the keys, with the newest columns."""
         compute = pyarrow_module("compute")
         old = now.dataset_of(files, meta=True).to_table()
         kept = old.filter(compute.invert(compute.is_in(old[_KEY], value_set=keys)))
@@ -249,7 +249,7 @@ def _progress(at: Snapshot) -> Progress | None:
 
 
 def _difference(since: Position, next_: Progress | None) -> str | None:
-    """Why the rows of the next generation do not follow from the former ones; None if they do."""
+    """Return why the next generation's rows do not follow from the former ones, or None."""
     if next_ is None or len(since.offsets) != 1 or since.offsets.keys() != next_.offsets.keys():
         return "the table was copied again, and its rows have no offsets of one topic partition"
     if since.topic_id != next_.topic_id:

@@ -58,7 +58,7 @@ class Commit:
         return any(stat.get("numDeletes") for stat in self.stats)
 
     def note(self, key: str) -> str | None:
-        """Return a text that the writer put into the commit; None if there is none."""
+        """Return the text that the writer put into the commit under a key, or None."""
         return (self.metadata.get("extraMetadata") or {}).get(key) or None
 
 
@@ -237,7 +237,7 @@ class Timeline:
         )
 
     def note(self, key: str, instant: str) -> str | None:
-        """Return the newest text that a writer put into a commit, as of an instant."""
+        """Return the newest text under a key in the commits up to an instant, or None."""
         for one in reversed(self.instants):
             if one <= instant and (text := self.commit(one).note(key)) is not None:
                 return text
