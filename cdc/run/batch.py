@@ -177,7 +177,7 @@ class BatchWriter:
             self._held.drop_all()
 
     def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
-        """Apply a range again that ends at the lake's offsets, now with its quarantined records.
+        """Apply a range up to the lake's offsets again, now with its quarantined records.
 
         All changes since the first quarantined record are folded again. So the last change of each
         key wins, and a quarantined record never replaces a later change.
@@ -230,7 +230,7 @@ class BatchWriter:
             return self._reader.read(_up_to(piece, offset), tolerated=tolerated)
 
     def _before_truncate(self, piece: Range, truncate: int, tolerated: int) -> Batch:
-        """Read the part of a batch before its first TRUNCATE."""
+        """Return the part of a batch before its first TRUNCATE, which is read again."""
         if all(at >= truncate for at in piece.start.values()):
             raise self._truncate_error(truncate)
         self._held.drop()
@@ -366,12 +366,13 @@ class BatchWriter:
         )
 
     def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
-        """Fill every missing value that can be known, so that no placeholder or NULL replaces it.
+        """Return the rows with each missing value that can be known, not a placeholder or NULL.
 
         Missing values come from three places, in this order: the batch itself (the fold fills
-        those), the lake's row with the same key, the source's current row. The lake's row has no
-        ``STALE`` column's value. The source's row may be newer than the batch. The change that made
-        the row newer is then still in the log, and applying that change gives the same value.
+        those), the lake's row with the same key, the source's current row. The lake's row cannot
+        give the value of a ``STALE`` column. The source's row may be newer than the batch. The
+        change that made the row newer is then still in the log, and applying that change gives the
+        same value.
         """
         rows = self._held.hold(rows)
         if from_lake and (missing := _missing(rows)):
@@ -390,7 +391,7 @@ class BatchWriter:
         """Return the rows with their missing values from the lake's rows."""
         key = [quoted(name) for name in self._schema.key]
         wanted = rows.filter(F.col(MISSING).isNotNull()).select(*key)
-        # The lake can be large and the keys are few: the join drops its rows where they are read.
+        # The lake can be large and the keys are few: the join drops other rows where they are read.
         known = (
             self._lake.read()
             .select(*key, *(quoted(name) for name in missing))

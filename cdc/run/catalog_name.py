@@ -83,9 +83,9 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
     """Set the names that the state store's records show as out of date.
 
     A publication or a run succeeds even if the metastore does not answer, so a name can be out of
-    date. This function updates it for a table that has no new changes. It stops at the first error
-    of the metastore, since a metastore that does not answer would delay the run once per table. The
-    order of the tables is random, so the next look begins with another table.
+    date. This function updates the name of a table that has no new changes. It stops at the first
+    error of the metastore, since a metastore that does not answer would delay the run once per
+    table. The order of the tables is random, so the next look begins with another table.
 
     Args:
         context: The runs' context.

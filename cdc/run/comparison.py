@@ -69,7 +69,7 @@ def compare(
     *,
     truncates: Truncates,
 ) -> Comparison:
-    """Compare a lake table with its source's catalog.
+    """Return the comparison of a lake table with its source's catalog.
 
     Args:
         source: The source.
@@ -123,10 +123,11 @@ def compare(
 
 
 def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprint:
-    """Return the facts that a commit records, after a comparison found a number of statements.
+    """Return the fingerprint that a commit records after a comparison.
 
-    If neither catalog nor log show a change, the run does not wait for the connector. A statement
-    from before the look may then be reported later, and must still be after the recorded position.
+    If neither the catalog nor the statements show a change, it is the new fingerprint at the former
+    log position. The run does not wait for the connector then, so the connector can later report a
+    statement from before the look, which must be after the recorded position.
     """
     unchanged = not statements and now.digest == before.digest
     return now.with_read_at(before) if unchanged else now

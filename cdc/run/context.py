@@ -57,8 +57,8 @@ class RunContext:
         run_id: Identity of this run, recorded in commits and history.
         connect: Kafka Connect, for the checks of capture; None skips these checks.
         interrupted: Set if the command ends and interrupts its work in progress.
-        captured_looks: By table, the digest of its catalog when this command looked at it. Every
-            change of the source before that look is captured.
+        captured_looks: By table, the digest of the fingerprint that this command has read. Every
+            change of the source from before that look is captured.
     """
 
     config: Config
@@ -78,7 +78,7 @@ class RunContext:
     topic_settings: dict[str, Mapping[str, str]] = field(
         default_factory=dict, init=False, repr=False
     )
-    """By topic, the settings that runs have read since the last search for topics that expire."""
+    """By topic, the settings that runs have read since the last check of the topics' retention."""
     unchecked: list[Unchecked] = field(default_factory=list, init=False, repr=False)
     """The idle tables that the last look at idle tables could not check."""
     served: Served = field(default_factory=Served, init=False, repr=False)
@@ -93,7 +93,7 @@ class RunContext:
 
     @property
     def looks(self) -> LogLooks:
-        """The looks at the captures' logs, which each look compares with the last one."""
+        """The looks at the captures' logs; each log is compared with the last look at it."""
         return LogLooks(self.store, lambda: self.kafka, lambda: self.registry)
 
     @property
@@ -228,7 +228,7 @@ class Unchecked:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The look as plain values."""
+        """Return the fields and the message as plain values, for JSON."""
         return {**asdict(self), "tables": list(map(str, self.tables)), "message": self.message}
 
 

@@ -115,9 +115,9 @@ def follow(
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
     """Return the newest commit with the snapshot of a newer look at the catalog.
 
-    The catalog has not changed since the commit.
-    The lake's commit itself does not change. The table's next commit records the new snapshot
-    (`SNAPSHOT`). A later comparison uses it to find out whether a partition lost rows.
+    The catalog has not changed since the commit. The lake's commit itself does not change. The
+    table's next commit records the new snapshot (`SNAPSHOT`). A later comparison uses it to find
+    out whether a partition lost rows.
 
     Args:
         latest: The table's newest commit.

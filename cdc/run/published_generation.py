@@ -171,7 +171,7 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
 
 
 def require_folder(spark: SparkSession, record: TableRecord) -> None:
-    """Refuse to take a table for lost if its whole folder is missing.
+    """Check that a table's folder exists; a table without its folder does not count as lost.
 
     A lake that is not mounted looks like that. The table is complete again after the mount.
 

@@ -59,9 +59,9 @@ def replay_table(
             bootstrap is needed.
         DecodeError: No quarantined record can be read, or a record that was applied before cannot
             be read any more.
-        PausedByPolicyError: A TRUNCATE is among the records, and `on_truncate` is pause.
-        StateError: There is nothing to replay, or the table is not INCREMENTAL, or its schema has
-            changed since its last run.
+        PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
+        StateError: There is nothing to replay; or the table is not INCREMENTAL, and was not before
+            it FAILED; or its schema has changed since its last run.
         FencedError: Another writer has committed to the table.
         LeaseHeldError: Another process holds the table's lease.
     """
@@ -143,7 +143,7 @@ class _QuarantineReplay:
     def _require_history(
         self, attempt: Attempt, latest: Committed, start: Mapping[int, int]
     ) -> None:
-        """Check that the topic still has all records from these offsets on."""
+        """Check that the topic still has all records from the start offsets on."""
         topic = self._record.topic
         try:
             position_check.check_topic(

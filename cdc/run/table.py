@@ -77,7 +77,7 @@ def run_table(
     topic: TopicFacts | KafkaError | None = None,
     turn: Turn | None = None,
 ) -> RunResult:
-    """Apply the new records of a table's topic to its lake table.
+    """Apply the new records of a table's topic to its lake table, and return the run's result.
 
     This function raises no error if the table's run fails. The table moves to the state that the
     error requires, and the result has the error.
@@ -186,12 +186,11 @@ class _TableRun:
         return self._record.resume_to if self._record.state is State.FAILED else self._record.state
 
     def _apply_seen(self, until: Mapping[int, int] | None) -> None:
-        """Apply all records.
+        """Apply the records, in a second try if the catalog was read too early for a batch.
 
-        If the catalog was read too early for a batch, a second try applies the rest. The catalog
-        was read too early if a transaction of the batch was not yet visible in the source. The
-        second try starts when the source shows these transactions, and has the same end offsets. So
-        every transaction up to these offsets is in the log before the source is queried
+        The catalog was read too early if a transaction of the batch was not yet visible in the
+        source. The second try starts when the source shows these transactions, and has the same end
+        offsets. So every transaction up to these offsets is in the log before the source is queried
         for transactions that are still open.
         """
         try:
@@ -437,7 +436,8 @@ class _TableRun:
             self.result = replace(self.result, error=ErrorRecord.of(error))
             return
         _log.warning("the run of table %s stopped: %s", self._table, error)
-        # The next generation must not get this verdict on the former one, nor count its loss.
+        # Another process could have copied the table again. The record of the new copy must not get
+        # this error, and the former copy's loss must not count for the new copy.
         self._lease.check()
         self._require_same_attempt(self._context.store.newest(self._record))
         if counts_as_loss(error, beside=self._record.beside):
