@@ -76,7 +76,7 @@ class BinlogPosition:
         return self if self.reaches(other) else other
 
     def moved(self, by: int) -> BinlogPosition:
-        """Return the place ``by`` bytes further in the same file, or the start of the file."""
+        """Return the place ``by`` bytes later in the file; a negative ``by`` stops at its start."""
         return BinlogPosition(self.file, max(0, self.offset + by))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The end of a server's log as one look saw it, with which a later look compares the log."""
+"""Values by which a later look finds out whether a server's log goes on from an earlier look."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ class LogMark:
 
     Args:
         server: The id that distinguishes the server from those that replicate from it.
-        file: The log's newest file. It was read after `executed`, so a later file begins after it.
+        file: The log's newest file, read after `executed`. So each later file begins after that
+            position.
         executed: The position up to which the server had executed transactions, as text.
     """
 
@@ -42,7 +43,7 @@ class SentTransaction:
 
     Args:
         server: The id of the server that executed the transaction.
-        file: The file of the log from which it was read.
+        file: The log file from which the connector read the transaction.
         gtid: Its GTID.
     """
 
@@ -52,4 +53,4 @@ class SentTransaction:
 
 
 Sent = Callable[[str], Sequence[SentTransaction]]
-"""Reads the transactions that a connector has sent from a file of the log and later ones."""
+"""Takes a log file; returns the transactions that a connector has sent from it or a later file."""

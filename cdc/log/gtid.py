@@ -119,7 +119,7 @@ class MariadbGtidSet:
     domain of the other, it has the same number or a higher one.
 
     Args:
-        last: Server and number of the last transaction of each domain.
+        last: For each domain, the server id and the number of its last transaction.
     """
 
     last: Mapping[int, tuple[int, int]]
