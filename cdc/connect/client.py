@@ -84,7 +84,7 @@ class ConnectClient:
         return sorted(str(name) for name in self._rest.ask("GET", "connectors").json())
 
     def connector(self, name: str) -> dict[str, str] | None:
-        """Return a connector's configuration, with references to secrets; None if there is none."""
+        """Return a connector's configuration, secrets as references; None if it does not exist."""
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/config", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -268,9 +268,9 @@ class ConnectClient:
 
         Args:
             name: The connector.
-            forget_offsets: Whether to delete the connector's stored position, too. If it stays, and
-                a connector of the same name is created later with a new slot, that slot lacks the
-                stored position.
+            forget_offsets: Whether to delete the connector's stored position, too. If it stays, a
+                later connector of the same name starts there, although a new slot lacks that
+                position.
             progress: Shows the wait.
         """
         if self.status(name) is None:

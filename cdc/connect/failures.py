@@ -151,7 +151,7 @@ def _headline(text: str) -> str:
 
 
 def _exception_name(match: re.Match[str]) -> str:
-    """Keep an exception's name only if it is informative; ``ConnectException:`` is not."""
+    """Return an exception's name with its colon; empty for a name like ``ConnectException``."""
     name = match["name"]
     return (
         ""

@@ -74,7 +74,7 @@ class RestClient:
             method: The HTTP method.
             path: Path and query under the worker's URL.
             body: The JSON body.
-            missing_ok: Whether an answer with status 404 is returned, and not an error.
+            missing_ok: Whether to return an answer with status 404 instead of raising an error.
 
         Raises:
             ConnectError: The worker is unreachable, or refuses the request.
@@ -134,7 +134,7 @@ class RestClient:
 
 
 class _TransientAnswerError(Exception):
-    """An answer that refuses a request which can succeed if it is repeated."""
+    """A worker refused a request that can succeed when it is sent again."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.status_code)

@@ -23,7 +23,7 @@ class Worker:
         kafka_cluster_id: Id of the worker's Kafka cluster.
         plugins: The worker's connector plugins.
         exactly_once: Whether exactly-once source support is enabled; None if the worker has no
-            plugin of Debezium, with which this is found out.
+            Debezium plugin, without which this cannot be asked.
     """
 
     version: str
