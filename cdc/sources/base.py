@@ -101,7 +101,7 @@ class TableReader(Protocol):
         """
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why existing rows cannot be found by the lake's key, and the remedy, or None.
+        """Return why the lake's key cannot find existing rows, and the remedy; None if it can.
 
         Raises:
             SourceError: The check takes too long, or the table cannot be read.
@@ -133,7 +133,7 @@ class SourceLog(Protocol):
         """Return the log position at which the last commit before an event ends.
 
         Args:
-            last: The event's ``POSITION``.
+            last: The event's `cdc.rows.columns.POSITION`.
 
         Returns:
             The position as text; None if events of this source do not show it.
@@ -146,10 +146,10 @@ class SourceLog(Protocol):
         """Write a new marker row on the primary."""
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Wait for the end of transactions that were open when tables were added to a capture.
+        """Wait for the end of transactions that a capture can have in part, as tables were added.
 
-        The capture can lack the earlier changes of such a transaction. A copy that begins after the
-        end of the transaction has all of them.
+        The capture can lack a transaction's changes from before the tables were added. A copy that
+        begins after the end of the transaction has all of them.
 
         Raises:
             SourceError: The wait reached its bound; the error names the transactions that block.
@@ -206,7 +206,7 @@ class RowLookup(Protocol):
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until queries see the transactions; return the ids of all that can still be unseen.
+        """Wait until queries see the transactions; return the ids of those they may not see yet.
 
         Args:
             transactions: The ids of the awaited transactions, in the form that events have.
@@ -219,7 +219,7 @@ class RowLookup(Protocol):
 
 
 class Replay(Protocol):
-    """The replay of a source's replica, which is paused while an exact view is opened."""
+    """The replay of the log on a source's replica; it is paused while an exact view is opened."""
 
     @property
     def name(self) -> str:
@@ -323,7 +323,7 @@ class SnapshotReader(Protocol):
     def assert_rows_of_primary(self, view: View) -> None:
         """Check that the view's server has not executed any change that the primary lacks.
 
-        The sessions' rows are read before this check. So they are the primary's if it passes.
+        Call this after the sessions have read: then they have read rows of the primary alone.
 
         Raises:
             ReplicaError: The replica may have other rows than the primary.
@@ -439,19 +439,19 @@ class SourceCapture(Protocol):
         """Return why the connector can no longer read the retained log; None if it can."""
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare the log with an earlier look; None if its losses show without a comparison."""
+        """Compare the log with an earlier look; None if this log cannot or need not be compared."""
 
     def log_health(self) -> LogHealth:
         """Return the health of the log from which the capture reads."""
 
     def audit(self) -> list[str]:
-        """Return the problems that keep changes of every table from being captured in full."""
+        """Return the problems of the whole capture due to which changes are not fully captured."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
         """Return why changes of this table, and of no other, are not captured in full."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the rights that logins lack to replicate the table, and the GRANTs, or None."""
+        """Return the rights that logins lack for the table, with GRANTs; None if they lack none."""
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """Return the table and its fingerprint, read from the primary's catalog at one moment.

@@ -1,4 +1,4 @@
-"""The protocol of a partitioned table's files, for sources whose log lacks some of its changes."""
+"""The protocol for the files of partitions, by which changes are found that the log lacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemas.table import TableId
 
 
 class PartitionFiles(Protocol):
-    """The files of a table's partitions, which show changes of rows that send no event.
+    """The files of a table's partitions. They show which rows changed without an event.
 
     ATTACH PARTITION can add rows, and TRUNCATE of a partition removes rows, without an event.
     A partition is identified by its number in the fingerprint.
@@ -26,11 +26,11 @@ class PartitionFiles(Protocol):
         Args:
             table: The table.
             files: Each partition's file at that read, by partition.
-            since: At that read, all transactions below this id had ended; empty if it is unknown.
+            since: An id below which all transactions had ended at that read; empty if unknown.
         """
 
     def written_together(self, partitions: Collection[int]) -> int | None:
-        """Return the one transaction that last wrote these partitions' catalog rows, or None.
+        """Return the id of the one transaction that last wrote these partitions' catalog rows.
 
-        TRUNCATE of the root writes them all in one transaction, VACUUM FULL writes each in its own.
+        None if several did: TRUNCATE of the root is one transaction, VACUUM FULL one for each.
         """

@@ -106,7 +106,7 @@ class Servers(Generic[C, E]):
 
 
 def connected(connect: Callable[[], T], is_passing: Callable[[Exception], bool]) -> T:
-    """Connect; retry soon if the server is starting, stopping or has no free session.
+    """Return a new connection; retry if the server is starting, stopping or has no free session.
 
     Args:
         connect: Connects once.

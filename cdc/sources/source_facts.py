@@ -27,7 +27,7 @@ TableKind = Literal["table", "partitioned", "unlogged", "foreign", "hypertable",
 
 
 StoredValue = tuple[str | None, TypeRule]
-"""The value of a column in rows older than the column, and the rule of its type.
+"""The value of a column in rows older than the column, and the rule of the column's type.
 
 The value is text in the form that the rule reads; None represents NULL.
 """
@@ -98,8 +98,8 @@ class Leaf:
     Args:
         table: The partition.
         kind: The partition's kind.
-        replica_identity: The partition's own replica identity. The root's replica identity has no
-            effect on its rows.
+        replica_identity: The partition's own replica identity, which applies to its rows. The
+            root's does not.
         identity_columns: Columns that identify an old row in the log; empty if none do.
     """
 
@@ -194,8 +194,8 @@ class Look:
     Args:
         table: The table in the catalog.
         fingerprint: The facts of the catalog.
-        statements: The effects of the DDL statements in the log after the catalog that the lake
-            follows; None if the catalog shows every change.
+        statements: The effects of the DDL statements that the log has since the catalog look that
+            the lake follows; None if the catalog shows every change.
     """
 
     table: SourceTable
@@ -242,7 +242,7 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class OlderEnded:
-    """Proof that a capture has newly added tables' transactions in full, from O on.
+    """Proof that a capture has, from O on, whole transactions of the tables that were added to it.
 
     Args:
         by: The proof as text: x0 for PostgreSQL, a marker's id for MySQL and MariaDB.
@@ -263,7 +263,7 @@ class Marker:
         system_identifier: Identifier of the primary; None if the login may not read it.
         timeline: Timeline of the primary; None if the login may not read it, or the server has no
             timelines.
-        position: The end of the log, read after the commit of the row.
+        position: The end of the log, read after the row was committed.
     """
 
     id: UUID

@@ -18,13 +18,13 @@ class TableRules(Protocol):
     """The rules of one kind of source for tables that are to be replicated."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why the table cannot be copied, or the log lacks changes of its rows, or None."""
+        """Return why a copy cannot read the table or the log lacks changes; None if neither."""
 
     def without_key(self, table: SourceTable) -> Obstacle:
         """Return the problem of a table that has no key, and the choices that solve it."""
 
     def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-        """Return a problem of changes once the table is captured; None if there is none.
+        """Return why some changes fail once the table is captured; None if none do.
 
         Either the server refuses the application's changes, or the lake cannot apply them by key.
 
@@ -47,6 +47,6 @@ class TableRules(Protocol):
 
 
 def usable_keys(table: SourceTable) -> tuple[tuple[str, ...], ...]:
-    """Return the columns of each unique index, if all of them are NOT NULL."""
+    """Return the columns of each unique index whose columns are all NOT NULL."""
     nullable = {column.name for column in table.columns if column.nullable}
     return tuple(index for index in table.unique_indexes if not nullable & set(index))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Split(Protocol):
-    """S, the position of an exact view: the view has exactly the transactions that end up to S."""
+    """S, the position of an exact view: the view has all transactions up to S, and no others."""
 
     def known(self) -> LogPosition:
         """Return S; call this after the sessions of the view are open.
