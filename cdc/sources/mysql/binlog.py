@@ -21,7 +21,7 @@ class BinlogHealth:
         purged: The position up to which the server has deleted the binlog.
         executed: Reads the server's current position. It is called late, since Connect can store a
             newer position after the rest of this health was read.
-        retained_bytes: Size of all files of the binlog; None if the login may not read the size.
+        retained_bytes: Size of all files of the binlog; None if it is not known.
     """
 
     source: str

@@ -78,7 +78,7 @@ class BinlogCapture:
             return preparation.audit_table(session, table, append=self._names.append)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the logins that may not read the whole table, with GRANTs, or None."""
+        """Return the logins that may not read the whole table, and the GRANTs; None if all may."""
         return rights.missing(self._connections, table.table)
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:

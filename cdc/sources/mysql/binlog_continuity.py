@@ -1,8 +1,8 @@
-"""Finds commits that a server had executed and has lost, though later commits got their GTIDs.
+"""Finds commits that a server has lost, even if it gave their GTIDs to later commits.
 
 After a crash of its machine, a server can lack the last commits of its binlog, and its binlog goes
-on in a new file. The file begins with the GTIDs of all files before it, and these never change. So
-they show the loss for as long as the file exists, also after the GTIDs were used again.
+on in a new file. The new file begins with the GTIDs of all files before it, and this list never
+changes. So the list shows the loss for as long as the file exists, also after the GTIDs are reused.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 def known_by_file(
     kind: str, earlier: LogMark, sent: Iterable[SentTransaction], files: Sequence[str]
 ) -> Mapping[str, GtidSet]:
-    """Return by file the transactions that were in the binlog when the file was the newest.
+    """Return, for each file, transactions that were in the binlog while the file was the newest.
 
     A file without a later one is left out: nothing shows yet what it has lost.
 
@@ -86,7 +86,7 @@ def known_by_file(
         # A loss before the earlier look was counted then.
         if one.server == earlier.server and BinlogPosition(one.file, 0).number >= first:
             known.setdefault(one.file, []).append(one.gtid)
-    # A file can have a heartbeat per second. So its GTIDs are parsed at once.
+    # A file can have a heartbeat per second. So all of its GTIDs are parsed in one call.
     return {
         file: gtids(",".join(filter(None, found)), kind)
         for file, found in known.items()
@@ -144,7 +144,7 @@ def _unlogged(session: Session, kind: str) -> GtidSet:
 
 
 def _beginning(connections: Connections, file: str) -> GtidSet:
-    """Return the GTIDs of all files before one."""
+    """Return the GTIDs in all files before the given one, which that file begins with."""
     kind = connections.config.kind
     if kind == "mariadb":
         with connections.open("admin") as session:
@@ -156,7 +156,7 @@ def _beginning(connections: Connections, file: str) -> GtidSet:
                 remedy="Nothing to do: the next run looks again.",
             )
         return gtids(found, kind)
-    # Only the connector's login may read the binlog's events. The file's second one has the GTIDs.
+    # Only the connector's login may read the binlog's events. The second event has the GTIDs.
     with connections.open("capture") as session:
         events = session.rows("SHOW BINLOG EVENTS IN %s LIMIT 2", (file,))
     (found,) = [event[5] for event in events if event[2] == "Previous_gtids"]

@@ -90,7 +90,7 @@ def _next(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the size in bytes, as text, of the largest of the first and last rows, or None."""
+    """Return the bytes of the largest of the first and last rows, as text; None without rows."""
     names = [quoted(column.name) for column in table.columns]
     total = " + ".join(f"coalesce(length({name}), 0)" for name in names)
     order = [quoted(name) for name in table.primary_key]
@@ -107,7 +107,7 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def zero_dates(session: Session, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-    """Return the problem of a key column with dates that no calendar has, and the remedy, or None.
+    """Return the problem if a key column has dates that no calendar has, and the remedy, or None.
 
     Such a date is NULL in a copy, but the connectors send another date in its place. So it cannot
     identify a row of the lake.

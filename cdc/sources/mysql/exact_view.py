@@ -1,4 +1,4 @@
-"""Opens views at a known position in the log, for which the replica's applier stops for a moment.
+"""Opens views of many sessions at one known position, while the replica's applier is stopped.
 
 A session of MySQL or MariaDB cannot import the view of another session. So all sessions that read a
 table open their views at the same time:
@@ -169,7 +169,7 @@ def _turn(timeout_s: float) -> Iterator[None]:
 
 
 class _Opening(threading.Thread):
-    """A thread that opens all sessions' views at one position, and a `Split` with that position."""
+    """A thread that opens all sessions' views at one position, and the `Split` at this position."""
 
     def __init__(
         self,

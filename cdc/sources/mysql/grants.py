@@ -29,7 +29,7 @@ ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
 
 
 def own_rights(kind: str) -> tuple[tuple[Role, str, tuple[str, ...]], ...]:
-    """Return a role, a table of Tributary and the rights that the role's login needs on it."""
+    """Return the needed rights on Tributary's tables: role, table, and the role's rights on it."""
     return _OWN_RIGHTS + _IDENTITY_RIGHTS if kind == "mariadb" else _OWN_RIGHTS
 
 

@@ -31,7 +31,7 @@ class Gate:
         session.rows(f"DO GET_LOCK('{self._gate}', 0), GET_LOCK('{self._exit}', 0)")
 
     def open(self, session: Session) -> None:
-        """Begin the pause, and let the sessions pass."""
+        """Begin the pause, in which sessions may take their views, and let them pass the gate."""
         session.rows(f"DO GET_LOCK('{self._pause}', 0), RELEASE_LOCK('{self._gate}')")
 
     def end_pause(self, session: Session) -> None:

@@ -103,7 +103,7 @@ def stored_value(
         f" FROM (SELECT DEFAULT({quoted(wanted.name)}) AS old FROM {relation(table)} LIMIT 1)"
         " AS older) AS one"
     )
-    # The query locks the definition until the transaction ends, so both readings are of one.
+    # The query locks the definition until the transaction ends, so both queries read the same one.
     session.rows("START TRANSACTION READ ONLY")
     value = session.value(query)
     if column not in read_table(session, table.table).columns:

@@ -254,7 +254,7 @@ class _Draft:
             ]
 
     def _defined(self, column: Definition, old: Row | None = None) -> Row:
-        """Return the catalog's row of a column's new definition; ``old`` is the row before it."""
+        """Return the catalog's row of a column's new definition; ``old`` is its former row."""
         row = {**self._lookups.define(column.sql), "name": column.name}
         if column.not_null:
             row["nullable"] = "NO"

@@ -19,7 +19,7 @@ from schemas.table import TableId
 NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
 """Errors for a table that does not exist."""
 
-# The number that distinguishes servers which replicate from each other.
+# The variable whose value distinguishes servers that replicate from each other.
 _OWN_ID = {"mysql": "@@global.server_uuid", "mariadb": "@@global.server_id"}
 UNKNOWN = "unknown"
 """The text in place of a server's id, if the row with the id is missing."""
@@ -204,7 +204,7 @@ def own_id(session: Session, kind: str) -> str:
 
 def identity_test(kind: str, server: str) -> str:
     """Return an SQL condition that is true only on the server with this id of :func:`identity`."""
-    # Compared as digits: no character of it can end the text, and no collation is involved.
+    # The ids are compared as hex digits: none can end the SQL text, and no collation is involved.
     return f"hex({_identity_sql(kind)}) = '{server.encode().hex().upper()}'"
 
 

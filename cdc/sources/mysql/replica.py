@@ -133,7 +133,10 @@ class _Primary:
 
 
 def _require_other_server(connections: Connections) -> _Primary:
-    """Refuse a replica that is the primary, whose position would prove nothing."""
+    """Return the primary's facts; refuse a replica that is the primary itself.
+
+    Such a replica's position would prove nothing.
+    """
     kind = connections.config.kind
     with connections.open("marker") as session:
         primary = own_id(session, kind)

@@ -132,7 +132,7 @@ def _end(connections: Connections, number: int) -> None:
         with connections.open("snapshot", on_replica=True) as control:
             control.rows(f"KILL {number}")
     except SourceError as error:
-        # The applier already runs, so the start of the applier at the end has no effect.
+        # The applier already runs, so its start at the end of the countdown has no effect.
         _log.warning("cannot end the countdown's session on the replica: %s", error)
 
 

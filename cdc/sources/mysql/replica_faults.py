@@ -30,11 +30,11 @@ _FILTERS = (
     *("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table"),
     *("rewrite_db", "ignore_server_ids", "do_domain_ids", "ignore_domain_ids"),
 )
-# Lists of tables, ``database.table``. A managed service leaves tables of the server itself out on
-# each of its replicas: Amazon RDS, for one, mysql.rds_history.
+# Filters that list tables as ``database.table``. Managed services leave out system tables on all of
+# their replicas, for example mysql.rds_history on Amazon RDS.
 _IGNORED_TABLES = ("replicate_ignore_table", "replicate_wild_ignore_table")
-# By name of the setting, the values with which the applier stops at each error and changes only the
-# rows that the primary changed. MySQL also has the settings by MariaDB's names.
+# The values of each setting with which the applier stops at each error, and changes only the rows
+# that the primary changed. MySQL also has the settings by MariaDB's names.
 _STRICT = {
     "slave_skip_errors": ("", "OFF"),
     "replica_skip_errors": ("", "OFF"),
@@ -45,8 +45,9 @@ _STRICT = {
 _SETTINGS = (*_STRICT, "replicate_rewrite_db")
 
 _UNCONFIRMED_S = {"mysql": 15.0, "mariadb": 0.0}
-"""By kind, how long a replica can have a transaction that its primary does not count yet: seconds.
-A primary waits 10 s for an acknowledgement by default. MariaDB counts a transaction before."""
+"""Seconds for which a replica can have a transaction that its primary does not yet count as
+executed, by kind. MySQL counts it after the wait for an acknowledgement, by default at most 10 s;
+MariaDB counts it before it sends it."""
 _POLL_S = (0.02, 0.5)
 
 
@@ -104,7 +105,7 @@ def by_current_names(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filters(found: Applying) -> list[str]:
-    """Return the names of the filters that leave out or redirect changes, of all channels.
+    """Return the names of all channels' filters that leave out or redirect changes.
 
     A filter of tables is left out if all of its tables are in databases of the server itself.
     """

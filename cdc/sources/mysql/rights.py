@@ -33,7 +33,7 @@ _SHOWN = 5
 # Both print identifiers of any bytes as text.
 _PREPARED = {"mysql": "XA RECOVER CONVERT XID", "mariadb": "XA RECOVER FORMAT='SQL'"}
 _PREPARED_DENIED = 1401
-"""The error code of MySQL, ``ER_XAER_RMERR``, for a login without the right."""
+"""MySQL's error code for a login without XA_RECOVER_ADMIN, ``ER_XAER_RMERR``."""
 # Errors for an object that is missing. Other checks report that it is missing.
 _NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 
@@ -169,6 +169,6 @@ def _allowed(session: Session, statement: str) -> bool:
 
 
 def _account(session: Session) -> Account:
-    """Return the account on the server that the session's login belongs to."""
+    """Return the account by which the server authenticated the session."""
     name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     return name, host

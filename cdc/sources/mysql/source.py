@@ -115,7 +115,7 @@ class MysqlSource:
         return selection.lake_schema(table, settings)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
-        """Return the identity of the server."""
+        """Return the identity of the primary or, if asked, of the replica."""
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
             server, reads_only = primary.identity(session, self._config.kind)
@@ -301,7 +301,7 @@ class MysqlSource:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return the problem of zero or partial dates in the key, and the remedy, or None."""
+        """Return the problem if the key has zero or partial dates, and the remedy, or None."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.zero_dates(session, table, key)

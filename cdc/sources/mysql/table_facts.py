@@ -249,7 +249,7 @@ def _read(
 def _read_part(
     session: Session, tables: Sequence[TableId], stored: Mapping[TableId, Stored]
 ) -> Iterator[tuple[TableId, Described]]:
-    """Yield the facts of some tables, since the server is slow with thousands of names."""
+    """Yield the facts of at most `_PART` tables: the server is slow with thousands of names."""
     by_name = {(table.schema, table.name): table for table in tables}
     where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))
     names = [part for name in by_name for part in name]
