@@ -102,7 +102,7 @@ def sample(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the size in bytes, as text, of the largest row in a sample; None without rows.
+    """Return the bytes of the largest row in a sample, as text; None without rows.
 
     A measurement decompresses the row. So it is limited to the few sampled rows with the largest
     stored size.
@@ -137,7 +137,7 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def pages(count: int, chunks: int) -> tuple[tuple[str, ...], ...]:
-    """Return the ``ctid`` values that cut pages into non-empty ranges of about equal length."""
+    """Return the ``ctid`` values that cut ``count`` pages into about equal, non-empty ranges."""
     cuts = sorted({count * number // chunks for number in range(1, chunks)} - {0})
     return tuple((f"({page},0)",) for page in cuts)
 

@@ -32,7 +32,7 @@ identity is FULL and that has generated columns."""
 _KIND: dict[str, TableKind] = {"r": "table", "p": "partitioned", "f": "foreign"}
 
 
-# With the table's id, pg_get_expr() waits for its lock, and only a generated column needs that id.
+# With a table's id, pg_get_expr() waits for the table's lock; only a generated column needs the id.
 DEFAULT = "pg_catalog.pg_get_expr(d.adbin, CASE WHEN a.attgenerated = '' THEN 0 ELSE d.adrelid END)"
 """SQL of the default of column ``a``, where ``d`` is the column's row of ``pg_attrdef``."""
 
@@ -306,7 +306,7 @@ def read_type(session: Session, oid: int, modifier: int) -> PostgresType:
 
 
 class _Types:
-    """The needed types, with their element types, base types and field types."""
+    """The needed types, with their element types and base types."""
 
     def __init__(self, session: Session, oids: set[int]) -> None:
         self._session = session

@@ -36,7 +36,7 @@ _DEAD_AFTER: dict[str, Any] = {
     "tcp_user_timeout": 90_000,  # milliseconds
 }
 
-# A row security policy must let a query fail, and not hide rows.
+# A row security policy must make a query fail, and not hide rows from it.
 _READ_BY = {**PRINTED, **ZONED, "row_security": "off"}
 
 # The errors of a statement if a managed server lacks or withholds a function.

@@ -198,7 +198,7 @@ def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
 
 
 def _taken(connections: Connections, session: Session) -> Exported:
-    """Pause replay; export the session's snapshot, and read the position of the pause."""
+    """Pause replay; return the snapshot that the session exports, and the position of the pause."""
     where = connections.where(on_replica=True)
     for _ in range(_TRIES):
         with connections.open("snapshot", on_replica=True) as control:

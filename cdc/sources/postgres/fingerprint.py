@@ -1,4 +1,4 @@
-"""The facts of a table whose change must be noticed, and queries that explain a change."""
+"""Reads the fingerprints of tables, and further facts that explain why a fingerprint changed."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ _AS_ADDED = """
 # - `stored` is true while the catalog has the value of a column for rows older than it. A new file
 #   has the value itself, so the server writes the row of the column for any rewrite; only ALTER ...
 #   TYPE also recreates the column's default, which `default_made` shows.
-# - `parts` shows a changed label of an enum or field of a composite: such a change does not write
-#   any row of the table, and all rows show it. Types of the server itself, with oids below 16384,
-#   have no such parts. `parts_written` shows a label that was changed and changed back.
+# - `parts` shows a changed label of an enum or field of a composite: such a change writes no
+#   catalog row of the table, but changes what its rows show. The server's own types, with oids
+#   below 16384, have no such parts. `parts_written` shows a label that was changed and then back.
 # - `granted` and `options` are the rest of a column's row in the catalog, so that the cause of a
 #   new `written` can be found.
 # - `nullable` is true for a column whose NOT NULL is not validated (`ALLOWS_NULL`).
 # - `domain` is the row of the domain that is the column's type. The domain can refuse NULL by
 #   itself, which the connector counts as the column's; ALTER DOMAIN writes no row of the table.
-# - `as_added` of a column that allows no NULL is true if its last write is that of its default, and
-#   not later than that of the table's row, which each new column writes; or that of the table's row
-#   (ADD COLUMN ... DEFAULT 1 NOT NULL, then DROP DEFAULT in the same transaction). If its domain
-#   alone allows no NULL, the domain was last written before the column.
+# - `as_added` is true if the catalog has no sign that a column became NOT NULL after it was added.
+#   Then the transaction that last wrote the column's row also wrote the table's row, which each new
+#   column writes; or it wrote the column's default, and the table's row was written later. If only
+#   the column's domain refuses NULL, the domain was not written after the column.
 # - `attached` shows a partition that was detached and attached again: each link on its way to the
 #   root is a row that was written when it was attached.
 # - `publication` shows settings that were changed and changed back. It is the whole row of the
@@ -83,8 +83,8 @@ _AS_ADDED = """
 # - `indexes` shows a replica identity that was another index for a while: REPLICA IDENTITY writes
 #   the row of that index in the catalog, and the row of the table with it.
 # - `row_written` distinguishes ATTACH PARTITION and DETACH, which write the catalog rows of the
-#   table and of all its columns, from GRANT on all columns, which writes those of the columns only.
-#   It is not compared, since GRANT on the table writes that row, too.
+#   table and of all its columns, from GRANT on all columns, which writes only the columns' rows.
+#   It is not compared, since GRANT on the table writes the table's row, too.
 # - `snapshot` is not a fact of the table: it shows which transactions this reading shows.
 # - `named` shows a table that was renamed, or moved to another schema, and back: that writes the
 #   row of its type, as a new owner does.

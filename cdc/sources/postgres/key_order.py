@@ -46,7 +46,7 @@ _BEFORE_15 = sql.SQL(_VERSIONS).format(
 
 
 def differs(connections: Connections, table: SourceTable, key: Sequence[str]) -> bool:
-    """Whether the two servers could compare a key by different library versions; also warns of it.
+    """Whether primary and replica could compare a key by different library versions; if so, warn.
 
     The replica's index is a copy of the primary's. With different versions, ranges that the replica
     reads by the index could lack rows or have rows twice.
@@ -80,7 +80,7 @@ def differing_versions(
 
 
 def versions(session: Session, table: SourceTable, key: Sequence[str]) -> dict[str, str | None]:
-    """Return the version of the library by which this server compares each text column of a key.
+    """Return, for each text column of a key, the version of the library that compares it here.
 
     ``bytes`` means a comparison without a library, and None a version that the server does not
     know.

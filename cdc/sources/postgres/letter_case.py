@@ -26,7 +26,7 @@ GROUP BY 1, 2 HAVING bool_or(a.attname !~ '^[a-z0-9_$]*$') ORDER BY 1, 2
 
 
 def obstacle(session: Session) -> tuple[str, str] | None:
-    """Return why this database's connector would stop at its start, and the remedy, or None."""
+    """Return why this database's connector would not start, and the remedy; None if it would."""
     found = []
     for schema, name, columns in session.execute(_CANDIDATES).fetchall():
         times = Counter(column.lower() for column in columns)

@@ -13,7 +13,7 @@ from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.publication import members
 from cdc.sources.source_facts import SourceTable
 
-# A role that adds a table to a publication needs the owner's rights, by a role that it inherits.
+# A role that adds a table to a publication must own the table, or inherit the owner's rights.
 _OWNS = "SELECT pg_catalog.pg_has_role(%s::name, 'USAGE')"
 _POLICY = "row-level security"
 
@@ -21,7 +21,7 @@ _POLICY = "row-level security"
 def missing_rights(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
-    """Return the rights that logins lack to replicate the table, and the GRANTs, or None.
+    """Return the rights that logins lack for the table, and the GRANTs; None if they lack none.
 
     Args:
         connections: Opens sessions.
@@ -57,7 +57,7 @@ def _not_owned(
 
 
 def _select_lacking(connections: Connections, table: SourceTable) -> tuple[str, str] | None:
-    """Return why the snapshot login cannot read the table, with GRANTs, or None."""
+    """Return why the snapshot login cannot read the table, with GRANTs; None if it can."""
     user = sql.Identifier(connections.credential("snapshot").user)
     schema, name = sql.Identifier(table.table.schema), table.table.name
     columns = [sql.Identifier(column.name) for column in table.columns]

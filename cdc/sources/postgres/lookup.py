@@ -79,7 +79,7 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column, stored: str
 ) -> tuple[str, TypeRule]:
-    """Return a column's value in rows that are older than the column, as text, and its type rule.
+    """Return the text of a column's value in rows older than the column, and the type rule.
 
     Args:
         session: A session on the primary.

@@ -1,4 +1,4 @@
-"""Reads the files of partitions, which show changes of rows that send no event."""
+"""Reads the files of partitions, by which changes of rows without an event are found."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ class PostgresPartitionFiles:
             return fingerprint.truncated(session, table, files, since)
 
     def written_together(self, partitions: Collection[int]) -> int | None:
-        """Return the one transaction that last wrote these partitions' catalog rows, or None."""
+        """Return the id of the one transaction that last wrote these catalog rows, or None."""
         with self._connections.open("admin") as session:
             return fingerprint.written_together(session, partitions)

@@ -71,8 +71,9 @@ def wait_until_visible(
 ) -> frozenset[int]:
     """Wait until the changes of transactions are visible to new statements.
 
-    A transaction gives up the lock on its own id after its changes have become visible. Ids of the
-    log are not compared with those of the server, since the log has only their lower halves.
+    A transaction gives up the lock on its own id after its changes have become visible. The log has
+    only the lower half of each id, as the locks have. So the ids are looked up among the locks, and
+    not compared with the ids of the server's snapshot.
 
     Args:
         session: A session of the primary.

@@ -252,7 +252,7 @@ def _drop_statement(publication: str) -> sql.Composed:
 
 
 def audit(session: Session, publication: str, *, append: bool) -> list[str]:
-    """Return the problems that keep every table's changes from being published in full."""
+    """Return the publication's problems due to which changes are not published in full."""
     found = _settings(session, publication)
     if found is None:
         return [f"publication {publication} does not exist"]

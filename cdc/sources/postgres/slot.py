@@ -50,8 +50,8 @@ class SlotHealth:
     ) -> str | None:
         """Return why uncaptured changes are lost; None if none are lost.
 
-        The slot never passes Connect's stored position, unless something other than the connector
-        has advanced the slot.
+        A slot that is not in use is never ahead of Connect's stored position, unless something
+        other than the connector has moved the slot.
         """
         if self.wal_status in _LOST:
             return f"has wal_status {self.wal_status}; see max_slot_wal_keep_size"
@@ -80,7 +80,7 @@ class SlotHealth:
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
         """Return the slot's confirmed position; without exactly-once support, Connect's position.
 
-        Without that support, the connector's driver can confirm a position after a record that
+        Without that support, the connector's driver can confirm a position beyond a record that
         Kafka has not acknowledged.
         """
         return self.confirmed_flush_lsn if exactly_once else stored()

@@ -156,7 +156,7 @@ class PostgresCapture:
         return None
 
     def unreadable(self) -> str | None:
-        """Return the problem that the slot's publication does not exist, or None.
+        """Return a problem if the slot exists without its publication; None otherwise.
 
         The server decodes each change by the publication's state at the time of the change. So a
         recreated publication does not make the slot readable.
@@ -170,7 +170,7 @@ class PostgresCapture:
         return self.kept_log.health() or NoSlot(self._slot)
 
     def audit(self) -> list[str]:
-        """Return the problems that keep every table's changes from being published in full."""
+        """Return the publication's problems due to which changes are not published in full."""
         with self._connections.open("admin") as session:
             return publication.audit(session, self._publication, append=self._names.append)
 
@@ -180,7 +180,7 @@ class PostgresCapture:
             return publication.audit_table(session, self._publication, table)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the rights that logins lack to replicate the table, and the GRANTs, or None.
+        """Return the rights that logins lack for the table, and the GRANTs; None if they lack none.
 
         A table that is already in the publication does not need the owner's rights.
         """

@@ -90,7 +90,7 @@ class PostgresSource:
         return checks.run(self._connections)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why a connector here would stop or miss changes, and the remedy, or None."""
+        """Return why a connector would stop or miss changes, and the remedy, or None."""
         with self._connections.open("admin") as session:
             return version.obstacle(session.info.server_version) or letter_case.obstacle(session)
 

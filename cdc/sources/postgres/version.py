@@ -4,7 +4,7 @@ from __future__ import annotations
 
 OLDEST = 13
 _WHOLE_SINCE = {13: 21, 14: 18, 15: 13, 16: 9, 17: 5}
-"""By major version, the minor version from which changed publications reach the log's readers.
+"""By major version, the first minor version whose log loses no change of a published table.
 
 In an earlier minor version, the server could look up a table in a publication as of a transaction
 from before the table joined. The server then kept that result, and left out the table's changes in
