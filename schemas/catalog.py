@@ -189,11 +189,12 @@ class Catalog:
     """One table in the catalog.
 
     Args:
-        columns: The columns by number. A number is never used for another column.
+        columns: The columns by number. PostgreSQL never uses a number for another column.
         source_kind: The kind of the table's server. Only PostgreSQL numbers columns. For other
             kinds the number is derived from the column's name, so a renamed column has another
-            number.
-        attributes: The highest number that any column has had.
+            number, and a new column of the same name has the same.
+        attributes: The highest number that any column has had; for other kinds than PostgreSQL, a
+            constant above all numbers.
         primary_key: Columns of the primary key.
         key_made: A value that identifies the primary key among all primary keys that the table has
             had.

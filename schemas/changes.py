@@ -207,7 +207,7 @@ class ChangeParts(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeKey(Change):
-    """Other columns identify a row."""
+    """Other columns identify a row, or the key of the same columns was recreated."""
 
     old: str
     new: str
@@ -236,7 +236,7 @@ class AddPartition(Change):
 class ChangeNullability(Change):
     """A column begins or ceases to allow NULL.
 
-    With ``back``, the column allows NULL as before, but could have been different for a while.
+    With ``back``, it allows or refuses NULL as before, but could have differed for a while.
     """
 
     name: str
@@ -298,7 +298,7 @@ class LoseEvents(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class NewFile(Change):
-    """The table has a new file, and no column's definition was written."""
+    """The table has a new file, for which no change of a column but a widened type is known."""
 
     @property
     def what(self) -> str:

@@ -63,7 +63,7 @@ class Rules:
         frozen: Whether the lake takes no new columns.
         keyed: Whether rows of the lake are found by their key; False for an append table.
         keeps_deleted: Whether rows of the lake stay when the source deletes them.
-        keeps_truncated: Whether they stay when the source truncates the table.
+        keeps_truncated: Whether rows of the lake stay when the source truncates the table.
         renames: The renames of columns that the settings allow.
         key: The columns by which rows of the lake are found; empty for an append table.
     """

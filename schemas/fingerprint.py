@@ -33,7 +33,7 @@ the row also change another fact. A GRANT writes the row and changes no other fa
 """
 
 AS_ADDED = "as_added"
-"""Name of a column's fact: the catalog has no sign that it became NOT NULL after it was added.
+"""Name of a column's fact: no sign in the catalog that it became NOT NULL after it was added.
 
 The fact is derived from the last write of the table's row, so a GRANT on the table can change it.
 """
@@ -41,7 +41,7 @@ The fact is derived from the last write of the table's row, so a GRANT on the ta
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The facts about a table whose changes a copy in progress, or the next run, must judge.
+    """The catalog's facts about a table; a copy in progress or the next run judges their changes.
 
     Args:
         facts: The facts by name, as plain values: strings, integers, lists and dictionaries with
@@ -73,7 +73,7 @@ class Fingerprint:
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def with_read_at(self, earlier: Fingerprint) -> Fingerprint:
-        """Return these facts with the position in the log of an earlier look, if it has one."""
+        """Return these facts with the `READ_AT` of an earlier look, if the look has this fact."""
         if READ_AT not in earlier.facts:
             return self
         return Fingerprint({**self.facts, READ_AT: earlier.facts[READ_AT]})

@@ -96,8 +96,8 @@ class ConfluentRegistry:
         """The Avro schema registered under the id, as JSON text.
 
         Raises:
-            UnknownSchemaError: The registry does not know the id, or has not exactly one Avro
-                schema with this id.
+            UnknownSchemaError: The registry does not know the id, or the schema is not Avro or
+                refers to other schemas.
             RegistryError: The registry is unreachable, or refuses the login.
         """
         with self._lock:

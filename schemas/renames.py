@@ -49,7 +49,7 @@ class Renames:
     def renamed_columns(
         self, before: Catalog, now: Catalog, carried: Collection[str]
     ) -> frozenset[str]:
-        """Return the new names of the renamed columns whose former name is a carried column.
+        """Return the new names of the lake's columns that were renamed as the settings allow.
 
         Args:
             before: The catalog that the lake follows.

@@ -73,8 +73,8 @@ class PostgresType:
         typmod: ``atttypmod``; -1 without a modifier. For money, the digits after the point if the
             server's `lc_monetary` does not have two.
         kind: ``typtype``: base, enum, domain, composite, range, multirange, pseudo.
-        element: The element's type of an array.
-        base: The type under a domain, with the domain's modifier.
+        element: The type of an array's elements; None for other types.
+        base: The type under a domain, with the domain's modifier; None for other types.
         display: As ``format_type`` prints it, for example ``numeric(10,2)``.
     """
 
@@ -301,7 +301,7 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _failure(place: _Place, why: str, as_type: str) -> str:
-    """Return SQL that is NULL for a NULL, and raises an error that ``why`` explains otherwise.
+    """Return SQL that is NULL for a NULL; any other value raises an error that ends with ``why``.
 
     SQL without functions of its own can raise an error only through a cast that fails. The cast
     depends on the column, so the planner cannot evaluate it early.

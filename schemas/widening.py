@@ -1,4 +1,4 @@
-"""Decides which types can replace another type of a column because they hold all its values."""
+"""Decides whether a column's new type holds all values of its former type."""
 
 from __future__ import annotations
 

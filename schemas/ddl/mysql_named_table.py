@@ -1,4 +1,4 @@
-"""Reads which table a statement concerns that MySQL's and MariaDB's connectors do not report."""
+"""Reads from statements the table that the connectors of MySQL and MariaDB do not report."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class NamedTable:
         name: The table; empty if its name was not understood.
         database: The database that the statement names; None if the statement leaves it to the
             session.
-        beside: Whether the statement also leaves the database of the table that it alters to the
-            session. Both tables are in one database then.
+        beside: Whether the statement names the altered table without a database. If ``database`` is
+            None, too, both tables are in one database.
     """
 
     name: str
@@ -32,7 +32,7 @@ class NamedTable:
 
 
 def index_table(statement: str) -> NamedTable | None:
-    """Return the table of which a statement drops or replaces an index; None for other statements.
+    """Return the table whose index a statement drops or replaces; None for other statements.
 
     This does not include ALTER TABLE, which the connectors report with its table.
     """
@@ -42,7 +42,7 @@ def index_table(statement: str) -> NamedTable | None:
     words = _words(tokens[:5])
     if words[:1] != ["DROP"] and words[:3] != ["CREATE", "OR", "REPLACE"]:
         return None
-    # Between them is at most the kind of the index.
+    # Between these words and INDEX is at most the kind of the index.
     kind = 1 if words[0] == "DROP" else 3
     if "INDEX" not in words[kind : kind + 2]:
         return None
