@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NEXT, _FORMER = "__next", "__former"
-"""Suffixes of the names of the new and of the former entry while a table's entry is replaced."""
+"""Suffixes of a table's name for its new and its former entry while the entry is replaced."""
 
 
 @dataclass(frozen=True)

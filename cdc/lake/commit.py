@@ -110,7 +110,7 @@ class CommitRecord(Part):
     """The document about one commit's content, which is stored in the commit itself.
 
     Args:
-        kind: ``chunk`` (snapshot rows), ``handoff`` (the end of a snapshot) or ``run`` (changes).
+        kind: ``chunk`` (copied rows), ``handoff`` (the end of the copy) or ``run`` (changes).
         table: The source table.
         attempt: UUID of the bootstrap attempt that this lake table belongs to.
         generation: Generation of the table, from 1.
@@ -135,9 +135,9 @@ class CommitRecord(Part):
         truncated: Offset of the newest TRUNCATE that this or an earlier commit applied; None if
             there is none. A replay applies the same TRUNCATE again, unless a quarantined TRUNCATE
             that it applies is newer.
-        chunk_ids: Snapshot chunks that this commit holds.
-        handoff: The table's handoff with the schema that the lake follows; None before the end of a
-            snapshot.
+        chunk_ids: Ids of the chunks that this commit holds; empty for any other kind.
+        handoff: The table's handoff with the schema that the lake follows; None before the end of
+            the copy.
         shared: State of all shards of a shared table; None for any other table.
         run_id: The run that made the commit.
         tool_version: Version of this product.

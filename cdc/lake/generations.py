@@ -122,7 +122,7 @@ def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list
 
     Args:
         found: The generations.
-        names: Numbers of generations, or beginnings of the UUIDs of attempts.
+        names: Numbers of generations, or beginnings of attempts' UUIDs.
     """
     listed = list(found)
     return {

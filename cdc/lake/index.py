@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from cdc.lake.layout import LakeLayout
 
 BUCKET_BYTES = 64 * MIB
-"""Bytes of the source table per bucket, where the snapshot's size decides the number of buckets."""
+"""Bytes of the source table per bucket, where the copy's size decides the number of buckets."""
 OUTGROWN_BUCKET_BYTES = 256 * MIB
 """Size of a bucket's file above which a bloom index replaces an automatic bucket index."""
 
 
 @dataclass(frozen=True)
 class SnapshotSize:
-    """The planned size of a snapshot.
+    """The planned size of a copy.
 
     Args:
         rows: Estimated number of rows.
         bytes: Estimated size in the source, in bytes.
-        commits: Number of commits that write the snapshot.
+        commits: Number of commits that write the copy.
     """
 
     rows: int
@@ -60,17 +60,17 @@ class IndexLayout(Part):
     def choose(
         cls, settings: TableSettings, layout: LakeLayout, size: SnapshotSize | None
     ) -> IndexLayout:
-        """Choose the index of a table that does not exist yet.
+        """Return the index for a table that does not exist yet.
 
         A bucket index needs no look-up and is the cheapest for tables of few files. But a bucket
         takes a single bulk insert, and has rows of a single partition. So three kinds of tables get
-        bloom filters, which prune files by key ranges: an append table, a table whose snapshot
-        takes several commits, and a table whose rows move between partitions.
+        bloom filters, which prune files by key ranges: an append table, a table whose copy takes
+        several commits, and a table whose rows move between partitions.
 
         Args:
             settings: The table's settings.
             layout: The table's row layout.
-            size: Planned size of the snapshot; None for a table that begins empty.
+            size: Planned size of the copy; None for a table that begins empty.
 
         Raises:
             ConfigError: The settings require a bucket index where it would lose rows.

@@ -240,7 +240,7 @@ def _file_system(spark: SparkSession, path: str) -> Any:
 def _of_instants(
     spark: SparkSession, files: Any, folders: str, instants: Iterable[str]
 ) -> list[Any]:
-    """Return the paths of the data files of some commits in the folders of a pattern."""
+    """Return the paths of some commits' data files in the folders that a pattern matches."""
     pattern = f"{folders}/*_{{{','.join(instants)}}}.parquet"
     path = java_class(spark, "org.apache.hadoop.fs.Path")(pattern)
     return [one.getPath() for one in files.globStatus(path) or ()]

@@ -79,7 +79,7 @@ _DELETES = {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marker": "
 _DEFAULTS = {
     "hoodie.parquet.compression.codec": "zstd",
     # Parquet also gives up a column's dictionary above this size. Keys and numbers differ in every
-    # row: at the default of 1 MiB, their dictionaries took a tenth of a snapshot's time.
+    # row: at the default of 1 MiB, their dictionaries took a tenth of a copy's time.
     "hoodie.parquet.page.size": str(128 * 1024),
     "hoodie.bulkinsert.sort.mode": "NONE",
     "hoodie.datasource.write.row.writer.enable": "true",

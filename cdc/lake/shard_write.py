@@ -34,8 +34,8 @@ class ShardWrite:
         guard: Called with the shard's timeline just before the commit completes. It raises an error
             to refuse the commit.
         replaces: Whether the rows replace all rows of the shard.
-        size: Size of the shard's snapshot, by which a new table's index is chosen; None for a write
-            to a table that must exist.
+        size: Planned size of the shard's copy, by which a new table's index is chosen; None for a
+            write to a table that must exist.
     """
 
     shard: Shard

@@ -379,7 +379,7 @@ class ShardTable:
 
 @contextmanager
 def _read(rows: DataFrame) -> Iterator[DataFrame]:
-    """Compute the rows now, and keep the result for the length of a block."""
+    """Yield the rows, computed now and kept for the length of a block."""
     kept = rows.persist()
     try:
         kept.count()

@@ -1,4 +1,4 @@
-"""Reads the records of a lake table's commits: offsets, snapshot chunks and the handoff."""
+"""Reads the records of a lake table's commits: offsets, copied chunks and the handoff."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Committed:
 
     Args:
         instant: Hudi's instant time, which orders commits of a table.
-        action: ``commit``, ``deltacommit`` or ``replacecommit``.
+        action: ``commit`` or ``replacecommit``.
         record: The commit's record. Every later commit repeats the record's handoff, so that
             archiving cannot lose the handoff.
         index: The index with which the commit was written; None if the commit does not name one.
@@ -144,7 +144,7 @@ class Timeline:
         return next((c for c in self._newest_first() if c.record.handoff is not None), None)
 
     def chunks(self, attempt: str) -> frozenset[int]:
-        """Return the ids of the snapshot chunks that an attempt's commits have written.
+        """Return the ids of the chunks that an attempt's commits have written.
 
         An archived commit does not count. A commit that was rolled back while it completed does
         not count either.

@@ -1,4 +1,4 @@
-"""Writes one Hudi table: snapshot chunks, changes, truncation and offset-only commits."""
+"""Writes one Hudi table: copied chunks, changes, truncation and offset-only commits."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class LakeTable:
     def bulk_insert(
         self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize | None = None
     ) -> str:
-        """Append snapshot rows in one commit.
+        """Append copied rows in one commit.
 
         The rows must not be in the table yet.
 
@@ -109,8 +109,8 @@ class LakeTable:
             rows: Meta and source columns.
             commit: The commit's record. A resumed copy skips the chunks that the record names.
             guard: The same as in `upsert`.
-            size: Planned size of the whole snapshot, by which the first commit chooses the table's
-                index; None for a snapshot of unknown size that takes several commits.
+            size: Planned size of the whole copy, by which the first commit chooses the table's
+                index; None for a copy of unknown size that takes several commits.
 
         Returns:
             The commit's instant.
