@@ -98,7 +98,7 @@ def zero_date_test(raw: str, field: DebeziumField) -> str | None:
     """Return Spark SQL that is true where a value could have been sent in place of a zero date.
 
     A zero date is in no calendar. In a NOT NULL column, the connectors of MySQL and MariaDB send
-    the start of 1970 or the column's default in its place. MariaDB's connector also does so in a
+    the start of 1970 or the column's default instead. MariaDB's connector also does so in a
     nullable timestamp column. It sends a text with as many fractional digits as the column has. A
     text with a nonzero fraction is a real value.
 

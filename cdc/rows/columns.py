@@ -7,7 +7,7 @@ The others exist only between the decoder and the writer.
 from __future__ import annotations
 
 PREFIX = "_cdc_"
-"""Prefix of the name of every column of this module."""
+"""Prefix of each column name in this module."""
 
 RESERVED_PREFIXES = (PREFIX, "_hoodie_")
 """Prefixes that no source column's name may have, in upper or lower case."""

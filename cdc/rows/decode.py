@@ -65,7 +65,7 @@ def decode(
     *,
     ingested_at: datetime,
 ) -> DataFrame:
-    """Decode records into normal form, each by the schema that its schema id names.
+    """Return records in normal form, each decoded by the schema that its schema id names.
 
     No record is dropped, and no record raises an error. A record that cannot be read has a
     ``PROBLEM``. If ``schemas`` lacks the record's schema, the problem is :data:`UNKNOWN_SCHEMA`.
@@ -102,9 +102,9 @@ def decode(
 
 
 def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFrame:
-    """Decode each record's body into the column of the record's schema.
+    """Return the records with one column for each schema.
 
-    The frame has one such column for each schema.
+    A record's decoded body is in the column of the record's schema.
     """
     value = F.col("value")
     headed = records.select(

@@ -96,7 +96,7 @@ class Summary:
 
 
 def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
-    """Summarize a whole batch in one job.
+    """Return the summary of a whole batch, computed in one job.
 
     Args:
         changes: The batch in normal form. A caller that reads it again should persist it first.
@@ -217,8 +217,8 @@ def fold(
             from earlier events. The other rows get them from the source's rows.
 
     Returns:
-        One row per key in normal form. ``MISSING``, ``STALE`` and ``MOVED`` replace the columns of
-        the decoder that never reach the lake, except ``TRANSACTION``, which stays.
+        One row per key in normal form. The only columns that never reach the lake are
+        ``TRANSACTION``, ``MISSING``, ``STALE`` and ``MOVED``.
     """
     rows = changes.filter(F.col(OP).isin("c", "r", "u", "d"))
     if after_offset is not None:

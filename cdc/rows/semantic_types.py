@@ -47,7 +47,7 @@ class LakeValue:
 
 
 def quoted(name: str) -> str:
-    """Quote a column's name for Spark SQL. The name may have any characters."""
+    """Return a column's name in quotes for Spark SQL. The name may have any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -157,8 +157,8 @@ def inexact(column: Column, given: str) -> str:
 
     Args:
         column: The lake's column.
-        given: Spark SQL of whether a value was sent. If the settings chose a decimal type for the
-            column and the column is not secret, it is the beginning of the value instead, for the
+        given: Spark SQL of whether a value was sent. If the settings chose a decimal type for a
+            column that is not secret, it returns the beginning of the value instead, for the
             message.
     """
     name, lost = literal(column.name), f"{quoted(column.name)} IS NULL"
