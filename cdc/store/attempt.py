@@ -95,7 +95,7 @@ class Attempt(Part):
         statements_upto: End offset of the topic of DDL statements, read before O; None if the
             connector does not have such a topic.
         statements_topic_id: UUID of the topic of DDL statements; None if there is no such topic.
-        losses: Number of losses of the capture and of the table, as counted before O was recorded.
+        losses: Number of losses that were counted for capture and table before O was recorded.
         shard: The shard's name, once the shard's rows are in the shared table. ``path`` is then the
             shared table's path. None before that, and for a table that is not a shard.
         continues: The attempt of the former generation, if a reader of that generation can continue

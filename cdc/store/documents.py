@@ -101,7 +101,7 @@ class Codec(Generic[Document]):
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
-        """Describe the text's format version; None if the version is this one or is not known.
+        """Return a clause about the text's format; None if it is this one or is not known.
 
         Another version explains every other problem.
         """
@@ -115,7 +115,7 @@ class Codec(Generic[Document]):
 
 
 def _reason(problem: ErrorDetails) -> str:
-    """Describe the problem of a document, as a clause without its subject."""
+    """Return the problem of a document, as a clause without its subject."""
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Invalid JSON: ")
     place = _path(problem["loc"])
     if problem["type"] == "json_invalid":

@@ -89,7 +89,7 @@ def shown(url: URL) -> str:
 
 
 def _parsed(text: str) -> URL:
-    """Parse the URL and register its secrets, so that errors of its driver do not show them."""
+    """Return the parsed URL; register its secrets, so that errors of its driver hide them."""
     url = make_url(text)
     named = [url.normalized_query[name] for name in url.query if is_sensitive(name)]
     for secret in (str(url.password or ""), *(value for values in named for value in values)):

@@ -1,4 +1,4 @@
-"""The history of runs and of schema changes of each table, kept for people to read."""
+"""Each table's history of runs and of schema changes, kept for people to read."""
 
 from __future__ import annotations
 
