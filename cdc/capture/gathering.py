@@ -100,7 +100,7 @@ def gather(
     life: Callable[[KafkaAdmin], SignsOfLife] | None = None,
     looks: LogLooks | None = None,
 ) -> CaptureEvidence:
-    """Gather the evidence of one capture; query each server until its first error.
+    """Return the evidence of one capture; query each server until its first error.
 
     Args:
         names: The capture.
@@ -200,7 +200,7 @@ class Captures:
         return found
 
     def gather_again(self, record: TableRecord) -> CaptureEvidence:
-        """Gather the evidence of a table's capture again; it replaces the former evidence.
+        """Return the evidence of a table's capture, gathered again in place of the former.
 
         Raises:
             TributaryError: As for `evidence`.
@@ -219,7 +219,7 @@ class Captures:
     def _strays(
         self, names: CaptureNames, records: Sequence[TableRecord]
     ) -> dict[TableId, list[str]]:
-        """Find the topics that a renamed schema has left; none if a server does not answer.
+        """Return, by table, topics that a renamed schema has left; none if a server is silent.
 
         `cdc.capture.strays` explains such topics.
         """
@@ -266,7 +266,7 @@ def _warn_of_unknown(evidence: CaptureEvidence) -> None:
 
 
 def cleanup_policy(settings: Mapping[str, str]) -> CleanupPolicy:
-    """Read the cleanup policy from a topic's effective settings."""
+    """Return the cleanup policy in a topic's effective settings."""
     return CleanupPolicy(settings.get("cleanup.policy", "delete"), never_compacted(settings))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def look(
     kafka: KafkaAdmin, names: CaptureNames, topics: Sequence[str], interval_ms: int
 ) -> SignsOfLife:
-    """Find out whether a capture's connector sends changes, in two calls of Kafka at most.
+    """Return whether a capture's connector sends changes, by two calls to Kafka at most.
 
     Args:
         kafka: The cluster.

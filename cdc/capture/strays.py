@@ -1,10 +1,10 @@
 """Finds topics to which a connector sent a table's changes while its schema had another name.
 
 If a connector starts while a schema has another name (ALTER SCHEMA ... RENAME), it sends a table's
-changes to the topic of the table's name at that time. It goes on doing so after the schema has got
-its first name back, until the connector starts again or the table is altered. The catalog does not
-show that the schema had another name. The rename changes the schema's row in the catalog, but so
-does a repeated GRANT.
+changes to the topic of the table's name at that time. The connector goes on doing so after the
+schema has got its first name back, until the connector starts again or the table is altered. The
+catalog does not show that the schema had another name. The rename changes the schema's row in the
+catalog, but so does a repeated GRANT.
 """
 
 from __future__ import annotations
