@@ -1,4 +1,4 @@
-"""Plans a table's snapshot with pure functions: chunks of rows, and waves of chunks.
+"""Plans a table's copy with pure functions: chunks of rows, and waves of chunks.
 
 A chunk is a range of keys, or of pages in a table without a key, that one Spark task reads. A wave
 is the chunks of one lake commit.
@@ -118,7 +118,7 @@ def waves(
 
 
 def _wave_chunks(chunks: int, share: float, parallel: int) -> int:
-    """Return the number of chunks of a wave, a multiple of ``parallel`` if ``share`` allows."""
+    """Return a wave's number of chunks, a multiple of ``parallel`` if ``share`` allows."""
     most = max(1, int(chunks * share + 1e-9))
     return most - most % parallel if most > parallel else most
 

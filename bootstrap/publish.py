@@ -109,7 +109,7 @@ def after_publication(
 def _joined(
     context: RunContext, record: TableRecord, shard: Shard, settings: TableSettings, lease: Lease
 ) -> Attempt:
-    """Replace a shard's rows in the shared table by the rows of its copy.
+    """Replace a shard's rows in the shared table by its copy's rows; return the joined attempt.
 
     One commit replaces rows and offsets, so readers see either all new rows of the shard or all old
     rows.

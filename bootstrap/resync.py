@@ -83,7 +83,7 @@ def _forget_given_up(context: RunContext, record: TableRecord) -> None:
 
 
 def _begin_next_generation(context: RunContext, record: TableRecord) -> TableRecord:
-    """Store the record of a table's next generation, beside the table's own record."""
+    """Store and return the record of a table's next generation, beside the table's own record."""
     build = TableRecord(
         table=record.table,
         state=State.REGISTERED,

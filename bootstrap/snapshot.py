@@ -98,7 +98,7 @@ class SnapshotCopy:
             chunks: The chunks; one Spark task each.
             view: The view that every session imports.
             commit: The record of the commit.
-            size: Planned size of the whole snapshot.
+            size: Planned size of the whole copy.
             task: Shows the number of rows.
             failures: Number of failures of the copy since its last progress.
 
@@ -125,7 +125,7 @@ class SnapshotCopy:
         return counter.rows
 
     def rows(self, chunks: Sequence[Chunk], view: View, *, at_once: int) -> DataFrame:
-        """Return the rows of the chunks under the view, with the meta columns of a snapshot.
+        """Return the rows of the chunks under the view, with the meta columns of copied rows.
 
         Raises:
             CopyError: The query's result differs from the planned columns.
