@@ -189,7 +189,7 @@ class Timeline:
     def undone(self) -> frozenset[str]:
         """The completed commits that a rollback names: another writer removed their files.
 
-        A snapshot chunk whose rollback is complete is left out: the copy has copied it again.
+        A chunk whose rollback is complete is left out: the copy has copied it again.
         """
         undone: set[str] = set()
         for instant, complete in self._rollbacks.items():
