@@ -219,7 +219,7 @@ class BatchWriter:
             self._held.drop_all()
 
     def _read_seen(self, piece: Range, tolerated: int) -> Batch:
-        """Read a range, or its part before the first transaction that the catalog does not show."""
+        """Return a range's batch, or its part before a transaction that the catalog lacks."""
         try:
             return self._reader.read(piece, tolerated=tolerated)
         except UnseenError as early:

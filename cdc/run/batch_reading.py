@@ -135,7 +135,7 @@ class BatchReader:
         return {n: known[n] for n in summary.schema_ids if n in known}
 
     def read(self, piece: Range, *, tolerated: int = 0) -> Batch:
-        """Read a batch into normal form, keep it in memory and summarize it.
+        """Return the batch of a range: in normal form, kept in memory, and summarized.
 
         The batch is decoded with the schemas that are known so far. Usually it is read from Kafka
         once. It is read again if its records name a schema that is not known yet.
@@ -193,7 +193,7 @@ class BatchReader:
         return decode(records, self._writers.known, schema, rules, ingested_at=now)
 
     def _require_seen(self, summary: Summary) -> None:
-        """Refuse a batch with events of a transaction that the catalog's snapshot did not show.
+        """Refuse a batch with events of a transaction that the catalog did not show yet.
 
         While a commit waits for a synchronous standby, it is in the WAL and not yet visible. Events
         of its transaction already have the columns that the transaction added. The catalog does not

@@ -127,7 +127,7 @@ def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprin
 
     If neither the catalog nor the statements show a change, it is the new fingerprint at the former
     log position. The run does not wait for the connector then, so the connector can later report a
-    statement from before the look, which must be after the recorded position.
+    statement from before the look. Such a statement must be after the recorded position.
     """
     unchanged = not statements and now.digest == before.digest
     return now.with_read_at(before) if unchanged else now

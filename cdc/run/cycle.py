@@ -122,7 +122,7 @@ def _run_all(
     look_at_idle: bool,
     spaced: bool,
 ) -> list[RunResult]:
-    """Run the tables that have work, each to its end or for its turn."""
+    """Run the tables that have work, each to its end or for its turn; return their results."""
     now = datetime.now(timezone.utc)
     topics = topic_facts(context, [record.topic for record in wanted])
     if look_at_idle:
@@ -276,7 +276,7 @@ def _run_due(
     captures: Captures,
     turn: Turn,
 ) -> RunResult:
-    """Run one table in this thread, and then update its name in the catalog."""
+    """Run one table in this thread, then update its name in the catalog; return the result."""
     # Tables share the cores fairly, each in its own pool; the property applies to this thread.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(record.table))
     result = run_table(context, record, captures=captures, topic=topic, turn=turn)

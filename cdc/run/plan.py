@@ -88,7 +88,7 @@ def waits_for_later_run(record: TableRecord, settings: TableSettings, now: datet
 
 
 def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) -> Iterator[Range]:
-    """Cut the offsets to read into ranges, and yield them in order.
+    """Yield the offsets to read in consecutive ranges.
 
     Args:
         start: First offset per partition.

@@ -303,7 +303,7 @@ class _TableRun:
         return True
 
     def _compared(self, newest: CommitRecord, handoff: Handoff) -> Comparison:
-        """Check the source and the capture, and compare the lake with the source's catalog."""
+        """Return the lake compared with the source's catalog; check source and capture first."""
         evidence = self._captures.evidence(self._record)
         source = self._context.sources[self._table.source]
         rests = position_check.Rests(
