@@ -50,7 +50,7 @@ class BinlogPosition:
 
     @property
     def base(self) -> str:
-        """The prefix of the names of all files of this binlog."""
+        """The prefix that all files of this binlog share, as ``binlog`` in ``binlog.000012``."""
         return self.file.rpartition(".")[0]
 
     @property
