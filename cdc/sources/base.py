@@ -146,7 +146,7 @@ class SourceLog(Protocol):
         """Write a new marker row on the primary."""
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Wait for the end of transactions that a capture can have in part, as tables were added.
+        """Wait for the end of transactions that a capture can have in part, as it got new tables.
 
         The capture can lack a transaction's changes from before the tables were added. A copy that
         begins after the end of the transaction has all of them.
@@ -206,7 +206,7 @@ class RowLookup(Protocol):
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until queries see the transactions; return the ids of those they may not see yet.
+        """Wait until queries see the transactions; return the ids of others that may be unseen.
 
         Args:
             transactions: The ids of the awaited transactions, in the form that events have.

@@ -32,7 +32,7 @@ CONNECT_TIMEOUT_S = 10
 LOCKED = "Another session holds a lock. Run the command again when that session has ended."
 READ_ONLY = "Point `primary` at the server that takes writes: this one is read-only."
 OTHERWISE = "Look at the server's log at this time; then run the command again."
-"""`LOCKED`, `READ_ONLY` and `OTHERWISE` are remedies of errors of all kinds of servers."""
+"""`LOCKED`, `READ_ONLY` and `OTHERWISE` are remedies that all kinds of servers share."""
 _ATTEMPTS = 3
 _LOGINS: tuple[Login, ...] = (
     ("admin", False),

@@ -364,7 +364,7 @@ class TableSize:
 
 @dataclass(frozen=True)
 class Boundaries:
-    """Key values of real rows that cut a table into ranges of about the same number of rows.
+    """Keys of existing rows that cut a table into ranges with about equally many rows.
 
     Args:
         points: Strictly rising keys as text; ``n`` points make ``n + 1`` ranges.

@@ -26,8 +26,8 @@ def table_size(session: Session, table: SourceTable) -> TableSize:
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))
     estimate, size = (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
     if estimate < _FEW_ROWS:
-        # The count is bounded, since the table can be large: its statistics are this wrong if it
-        # has just been filled.
+        # The count is bounded, since a large table that has just been filled can have such a low
+        # estimate, too.
         query = f"SELECT count(*) FROM (SELECT 1 FROM {relation(table)} LIMIT {_FEW_ROWS}) AS few"  # noqa: S608
         estimate = max(estimate, int(session.value(query)))
     return TableSize(rows=estimate, heap_bytes=size)
@@ -90,7 +90,7 @@ def _next(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the bytes of the largest of the first and last rows, as text; None without rows."""
+    """Return how many bytes the largest of the first and last rows has as text, or None."""
     names = [quoted(column.name) for column in table.columns]
     total = " + ".join(f"coalesce(length({name}), 0)" for name in names)
     order = [quoted(name) for name in table.primary_key]

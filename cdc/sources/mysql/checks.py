@@ -175,7 +175,7 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
         grant.removeprefix("GRANT ").split(" ON *.*")[0] for grant in grants if " ON *.*" in grant
     )
     given = {part.strip() for part in held.split(",")}
-    # MariaDB has its own name for the second one.
+    # MariaDB has its own name for the second right.
     names = (("REPLICATION SLAVE",), ("REPLICATION CLIENT", "BINLOG MONITOR"))
     lacking = [one[0] for one in names if not given & {*one, "ALL PRIVILEGES"}]
     if not lacking:

@@ -77,7 +77,7 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column
 ) -> tuple[str | None, TypeRule]:
-    """Return a column's default, as its value in rows older than the column, and its type rule.
+    """Return a column's default, which rows older than the column have, and the type rule.
 
     The value is text, or None if the table has no row. The server does not show the value that it
     stores for older rows. The current default, which this function reads, differs from that value

@@ -30,7 +30,7 @@ _READERS: tuple[tuple[Role, bool], ...] = (
     ("snapshot", True),
 )
 _SHOWN = 5
-# Both print identifiers of any bytes as text.
+# Both statements print an identifier as text, whatever its bytes.
 _PREPARED = {"mysql": "XA RECOVER CONVERT XID", "mariadb": "XA RECOVER FORMAT='SQL'"}
 _PREPARED_DENIED = 1401
 """MySQL's error code for a login without XA_RECOVER_ADMIN, ``ER_XAER_RMERR``."""

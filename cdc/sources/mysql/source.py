@@ -265,7 +265,7 @@ class MysqlSource:
         self.assert_rows_of_primary(view)
 
     def assert_rows_of_primary(self, view: View) -> None:
-        """Check that the replica has executed all changes of the primary, and no other."""
+        """Check that the replica skips no change of the primary, and has executed no other."""
         if view.on_replica:
             replica.require_rows_of_primary(self._connections)
 

@@ -102,7 +102,7 @@ def sample(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the bytes of the largest row in a sample, as text; None without rows.
+    """Return how many bytes the largest row in a sample has as text; None without rows.
 
     A measurement decompresses the row. So it is limited to the few sampled rows with the largest
     stored size.

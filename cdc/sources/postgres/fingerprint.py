@@ -71,8 +71,8 @@ _AS_ADDED = """
 #   Then the transaction that last wrote the column's row also wrote the table's row, which each new
 #   column writes; or it wrote the column's default, and the table's row was written later. If only
 #   the column's domain refuses NULL, the domain was not written after the column.
-# - `attached` shows a partition that was detached and attached again: each link on its way to the
-#   root is a row that was written when it was attached.
+# - `attached` shows a partition that was detached and attached again: each link from the partition
+#   up to the root is a catalog row, which an attachment wrote.
 # - `publication` shows settings that were changed and changed back. It is the whole row of the
 #   publication, so that a new owner alone can be distinguished from new settings. A table that
 #   comes or goes does not write this row; a new owner or name does.

@@ -13,9 +13,9 @@ from cdc.sources.source_facts import SourceTable
 _log = logging.getLogger(__name__)
 
 # Versions of the libraries that compare text on this server. C, C.UTF-8 and POSIX compare bytes:
-# the server knows no version for them. Before version 15 it has no function for the database's own
-# collation. All libc collations have the version of that library, whatever their names: the
-# database can have `en_US.UTF-8` where the catalog has `en_US.utf8`.
+# the server knows no version for them. Before version 15, the server has no function for the
+# database's own collation. But all libc collations have libc's version, so any of them shows it.
+# The name is no help: the database can have `en_US.UTF-8` where the catalog has `en_US.utf8`.
 _VERSIONS = """
 SELECT a.attname::text,
        CASE WHEN o.collprovider = 'd'

@@ -187,8 +187,8 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
     before it.
 
     Raises:
-        CaptureError: There is no such publication, or this version of the server can leave changes
-            of a table that joins a publication out of the log.
+        CaptureError: There is no such publication, or this version of the server can lose changes
+            of a table that joins one.
     """
     if not exists(session, publication):
         raise CaptureError(

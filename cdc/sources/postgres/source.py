@@ -114,7 +114,7 @@ class PostgresSource:
             return planned_table.after_statements(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return a column's value in rows older than the column, as text, and its type rule."""
+        """Return the text of a column's value in rows older than the column, and the type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
 
@@ -287,7 +287,7 @@ class PostgresSource:
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Cut the key into up to ``chunks`` ranges; one if the replica could sort differently."""
+        """Return keys that cut up to ``chunks`` ranges; none if the replica can sort otherwise."""
         if chunks > 1 and self.has_replica and key_order.differs(self._connections, table, key):
             chunks = 1
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
