@@ -17,7 +17,7 @@ _FILE = "relfilenode"
 _STORED = ("table_id", "altered")
 _XIDS = 1 << 32
 LABEL = "label "
-"""The prefix of a key of ``CatalogColumn.parts`` that is for a label of an enum."""
+"""The prefix of those keys of ``CatalogColumn.parts`` that are for labels of an enum."""
 
 
 @dataclass(frozen=True)
@@ -215,9 +215,10 @@ class Catalog:
             none.
         number: The table's number in the catalog; None if the server does not number tables.
         rest: Facts whose change always loses events.
-        stored: For MySQL and MariaDB, whose binlog has each DDL statement: the id of the storage of
-            the rows, and its time of creation. If these change without a statement, the cause is
-            either maintenance, which changes no row, or a TRUNCATE, which is an event.
+        stored: For MySQL and MariaDB, whose binlog has each DDL statement: the id of the rows'
+            storage, and a text that changes with the table's definition. If these change without a
+            statement, the cause is either maintenance, which changes no row, or a TRUNCATE, which
+            is an event.
         read_at: A position of the source's log. The catalog shows the effects of every statement
             before this position.
         horizon: A transaction id of PostgreSQL. Every transaction with a smaller id had ended when

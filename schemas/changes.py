@@ -97,7 +97,7 @@ class AddColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class DropColumn(Change):
-    """A column that the table no longer has."""
+    """A column that the table no longer has, or that the settings leave out now."""
 
     name: str
 
@@ -140,7 +140,7 @@ class RenameColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeType(Change):
-    """A change to a type that cannot represent every value of the former type."""
+    """A column's type, or the form in which the lake has its values, is different."""
 
     name: str
     old: str

@@ -33,7 +33,7 @@ DOUBTFUL: Mapping[str, str] = {
 }
 """By character set, the characters of an event that can be another character on the server.
 
-They are written as the inside of a character class of a regular expression. A text without these
+They are written like the inside of ``[...]`` in a regular expression. A text without these
 characters equals the server's text. A text in a character set that is not listed here cannot be
 taken from events. Either its wrong characters cannot be recognized, or the connector drops a first
 character U+FEFF (in ucs2, utf16 and utf32).

@@ -210,7 +210,7 @@ def _is_registrys(answer: httpx.Response) -> bool:
 
 
 class _TransientAnswerError(Exception):
-    """An answer with a status of a passing failure, after which the request is repeated."""
+    """The registry answered with the status of a passing failure, so the request is repeated."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.status_code)

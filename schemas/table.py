@@ -136,7 +136,7 @@ def _quoted(text: str, position: int) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Shard:
-    """The part of one source table in a lake table that several source tables feed.
+    """One source table's part of a lake table that several source tables feed.
 
     Args:
         of: Name of the lake table.

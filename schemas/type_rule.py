@@ -35,8 +35,8 @@ class TypeRule:
             value; None if `lake_type` alone defines this conversion.
         one_to_one: Whether different values in the source are always different in the lake. A key
             column needs such a rule.
-        doubtful: Characters of an event's text that can be another character on the source, as the
-            inside of a character class of a regular expression; empty if there are none.
+        doubtful: Characters of an event's text that can be another character on the source, written
+            like the inside of ``[...]`` in a regular expression; empty if there are none.
     """
 
     lake_type: str

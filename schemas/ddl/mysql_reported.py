@@ -33,7 +33,7 @@ DROP_INDEX = re.compile(
 )
 """Matches the start of a DROP INDEX, up to its options, which the parser cannot parse."""
 _CASCADES = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)\b", re.IGNORECASE)
-"""Pattern of foreign keys through which changes of another table change rows of this table."""
+"""Matches foreign keys by which changes of another table change rows of this table."""
 _CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)
 _QUIET_ACTIONS = (exp.AddConstraint, exp.ForceProperty, exp.AlterIndex, exp.RenameIndex)
 _INDEX_KINDS = frozenset({"INDEX", "KEY", "CONSTRAINT"})
