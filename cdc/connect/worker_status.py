@@ -56,7 +56,7 @@ class TaskStatus:
 
 @dataclass(frozen=True)
 class ConnectorStatus:
-    """The states of a connector and of its tasks."""
+    """The states of a connector and of its tasks, in Connect's words, for example ``RUNNING``."""
 
     name: str
     state: str
