@@ -31,7 +31,7 @@ class CatalogColumn:
         nullable: Whether the column allows NULL. If its type is a domain, the domain must allow
             NULL, too.
         default: The column's default, or the expression of a generated column, as the server prints
-            it.
+            it; None if the column has neither.
         generated: Whether the column is generated.
         written: A text that identifies the last write of the column's definition.
         parts: The parts of the column's type: the labels of an enum or the fields of a composite.
@@ -219,10 +219,10 @@ class Catalog:
             storage, and a text that changes with the table's definition. If these change without a
             statement, the cause is either maintenance, which changes no row, or a TRUNCATE, which
             is an event.
-        read_at: A position of the source's log. The catalog shows the effects of every statement
-            before this position.
-        horizon: A transaction id of PostgreSQL. Every transaction with a smaller id had ended when
-            the catalog was read.
+        read_at: A position of the source's log; empty for PostgreSQL. The catalog shows the effects
+            of every statement before this position.
+        horizon: A transaction id of PostgreSQL; empty for other kinds. Every transaction with a
+            smaller id had ended when the catalog was read.
     """
 
     columns: Mapping[int, CatalogColumn]
