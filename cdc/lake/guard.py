@@ -47,8 +47,8 @@ class CommitGuard:
       time;
     - during which another commit completed: it could be a clustering that replaced the files that
       this commit changed;
-    - whose instant is not above all completed instants, since a later instant must have later
-      offsets: a clock went backwards;
+    - whose instant is not above all completed instants, as after a clock went backwards: a later
+      instant must have later offsets;
     - that lacks rows: Hudi counts the rows that it cannot write, and would commit the others;
     - that merges a file which came after its own commit (see :mod:`cdc.lake.late_files`).
     """

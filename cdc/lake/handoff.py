@@ -139,7 +139,7 @@ class Handoff(Part):
         statements_topic_id: UUID of the topic of DDL statements; None without such a topic.
         view: The view of the source that was copied.
         fingerprint: The facts of the catalog that the columns were derived from.
-        columns: The lake's columns: the source's columns, and then those that it no longer has.
+        columns: The lake's columns: those of the source, then those that it no longer has.
         key: Names of the columns that identify a row; empty for an append table.
         key_text: Form of the record key's text (`cdc.lake.key_text.FORM`); None if Hudi renders the
             key.
@@ -227,7 +227,7 @@ class Handoff(Part):
         return TableSchema(table, tuple(columns), self.key)
 
     def carried(self, schema: TableSchema) -> TableSchema:
-        """Return the source's columns, followed by the lake's columns that it no longer has."""
+        """Return the source's columns, then the lake's columns that the source lacks now."""
         names = {column.name for column in schema.columns}
         kept = (
             Column(one.name, DROPPED, one.lake) for one in self.columns if one.name not in names

@@ -2,10 +2,10 @@
 
 Two kinds of writers add late files:
 
-- A writer goes on after another writer has rolled its commit back. A rollback deletes the files
-  that exist at that time. The later ones remain, though the writer's commit is refused. Hudi counts
-  a file as committed if its instant is below the first commit of the active timeline. So these
-  files are deleted before archiving moves that first commit above their instant.
+- A writer goes on after another writer has rolled back the first writer's commit. A rollback
+  deletes the files that exist at that time. The later ones remain, though the commit is refused.
+  Hudi counts a file as committed if its instant is below the first commit of the active timeline.
+  So these files are deleted before archiving moves that first commit above their instant.
 - An executor that the driver has given up goes on after the commit completed. The driver has
   repeated the executor's task, and the commit names the files of the repetition. Hudi shows readers
   each file of a completed commit, also a file that the commit does not name, and merges it.
