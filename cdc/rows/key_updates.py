@@ -42,7 +42,7 @@ def key_type(table: TableSchema) -> str:
 
 
 def split(changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Return the changes, an update of the key as a delete of the former key and an insert."""
+    """Return the changes; an update of the key becomes a delete of the former key and an insert."""
     moved = F.col(FORMER).isNotNull() & F.col(PROBLEM).isNull()
     halves = F.when(moved, F.array(F.lit(True), F.lit(False))).otherwise(F.array(F.lit(False)))
     gone = F.col(_GONE)
