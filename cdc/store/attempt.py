@@ -84,9 +84,10 @@ class Attempt(Part):
         x0: x0 as text, the transaction id before which every transaction has ended. For MySQL and
             MariaDB, the id of a marker.
         chunks: The planned chunks; empty before they are planned.
-        view: The view that is copied.
-        fingerprint: The table's catalog facts in the view.
-        settings_digest: Digest of the settings that determine the copied rows.
+        view: The first view of the copy; None before it opens.
+        fingerprint: The catalog's facts at the last look that found the copy unspoiled; after the
+            copy, the facts that the lake follows.
+        settings_digest: Digest of the settings that determine the table's rows.
         reads_upto: R, an upper bound of the position that the view can contain, as text.
         handoff_offsets: H, the offset per partition at which everything up to R is captured.
         transaction_offsets: Offsets of the topic of transactions, recorded before O; None unless

@@ -31,8 +31,9 @@ from cdc.store.tables import (
 from schemas.table import TableId
 
 RUNS_KEPT = 500
-"""Number of entries per table in the run history. Commands show the last few. A table with a run
-every 90 s has 960 a day, so these are the entries of half a day; logs have the runs before."""
+"""Maximum number of entries per table in the run history. Commands show the last few. A table with
+a run every 90 s has 960 a day, so these are the entries of half a day; logs have the runs before.
+"""
 
 
 class Store:

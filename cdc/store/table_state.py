@@ -42,7 +42,7 @@ class State(str, Enum):
     NEEDS_BOOTSTRAP = "needs_bootstrap"
     """The stream no longer continues from the lake. Set by run, bootstrap and onboard."""
     FAILED = "failed"
-    """Stopped by an error that a retry can fix. Set by run and bootstrap."""
+    """Stopped by an error after which a retry can succeed. Set by run and bootstrap."""
     RETIRED = "retired"
     """No longer replicated. Set by offboard."""
 
@@ -124,7 +124,8 @@ class TableRecord(Part):
     Args:
         table: The table.
         state: The table's state.
-        generation: Number of the generation, from 1. A new copy begins the next generation.
+        generation: Number of the generation, from 1. A copy after NEEDS_BOOTSTRAP or RETIRED begins
+            the next generation, and so does a resync.
         base_path: Base path of the table in the lake; attempts are folders below it.
         tier: The table's tier. Tables of one source and tier share connector, slot and publication.
         topic: The topic that carries its changes.
@@ -178,7 +179,7 @@ class TableRecord(Part):
 
     @property
     def never_published(self) -> bool:
-        """Whether the table's first copy is not published yet, so that it cannot have readers."""
+        """Whether the first copy is still to begin or to be published, so that nobody reads it."""
         return self.generation == 1 and (self.resume_to or self.state) in _UNPUBLISHED
 
 
