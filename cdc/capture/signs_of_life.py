@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def look(
     kafka: KafkaAdmin, names: CaptureNames, topics: Sequence[str], interval_ms: int
 ) -> SignsOfLife:
-    """Return whether a capture's connector sends changes, by two calls to Kafka at most.
+    """Return the signs that a capture's connector sends changes, by two calls to Kafka at most.
 
     Args:
         kafka: The cluster.
