@@ -80,7 +80,8 @@ class Copying:
         """Copy the remaining chunks, and record a log position after which they contain no change.
 
         Raises:
-            AttemptSpoiledError: The table changed in a way that sends no event.
+            AttemptSpoiledError: A change of the table spoils the copy, the primary is another
+                server, or the copy's single view is gone.
             PermanentError: No retry can read the table's rows.
             CopyError: The copy failed too often in a row. The error has the last failure and the
                 replica's lag.

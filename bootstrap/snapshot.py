@@ -128,7 +128,7 @@ class SnapshotCopy:
         """Return the rows of the chunks under the view, with the meta columns of copied rows.
 
         Raises:
-            CopyError: The query's result differs from the planned columns.
+            CopyError: Spark cannot open the query at the server.
         """
         query = self.source.snapshot_query(
             self.table,
