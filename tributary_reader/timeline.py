@@ -165,7 +165,7 @@ class Timeline:
         return str(earliest.get("timestamp") or "")
 
     def _plan(self, name: str) -> Mapping[str, Any]:
-        """Return the plan of a cleaning or of a rollback; an empty one if it is archived.
+        """Return the plan of a cleaning or of a rollback; empty if archived or not written yet.
 
         Raises:
             ReadError: The plan cannot be read, for example since it is being written.
