@@ -10,22 +10,16 @@
 
 from __future__ import annotations
 
-import io
-import json
 import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import fastavro
-
-from cdc.errors import DecodeError
-from schemas.avro import split_wire
+from cdc.debezium.event_reader import EventReader
 from schemas.ddl.mysql_named_table import NamedTable, index_table, swapped_table
-from schemas.errors import SchemaError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -137,26 +131,10 @@ def definition_changes(
         RegistryError: The registry does not know a record's schema.
         DecodeError: A record is not a changed definition.
     """
-    topic, known = capture.schema_change_topic, dict[int, Any]()
+    topic = capture.schema_change_topic
     first = kafka.start_offsets(topic)[0] if start is None else start
     last = kafka.stable_offsets(topic)[0] if end is None else end
-    for record in kafka.read(topic, 0, first, last):
-        try:
-            schema_id, body = split_wire(record.value or b"")
-            if schema_id not in known:
-                known[schema_id] = fastavro.parse_schema(json.loads(registry.schema(schema_id)))
-            event: Any = fastavro.schemaless_reader(io.BytesIO(body), known[schema_id])
-            found = list(_definition_changes(event, capture.source, record.offset))
-        except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
-            raise DecodeError(
-                f"record at offset {record.offset} of topic {topic} is not a changed definition:"
-                f" {error}",
-                remedy="Check that only this source's connector writes to the topic.",
-                topic=topic,
-                partition=0,
-                offset=record.offset,
-            ) from error
-        yield from found
+    yield from _read(kafka, EventReader(registry), capture, first, last)
 
 
 @dataclass(frozen=True)
@@ -193,7 +171,7 @@ class Definitions:
     """
 
     def __init__(self, kafka: KafkaAdmin, registry: SchemaRegistry) -> None:
-        self._kafka, self._registry = kafka, registry
+        self._kafka, self._events = kafka, EventReader(registry)
         self._read: dict[CaptureNames, ReportedStatements] = {}
         self._lock = threading.Lock()
 
@@ -216,7 +194,7 @@ class Definitions:
             while known.end < end:
                 # Each part has its own time limit. Parts that were read are not read again.
                 upto = min(known.end + _PART, end)
-                more = definition_changes(self._kafka, self._registry, capture, known.end, upto)
+                more = _read(self._kafka, self._events, capture, known.end, upto)
                 known = replace(known, end=upto, changes=(*known.changes, *more))
                 self._read[capture] = known
             if known.first != first:
@@ -262,8 +240,18 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
     return found
 
 
-def _definition_changes(event: Any, source: str, offset: int) -> Iterator[DefinitionChange]:
-    """Yield the changes that one record reports, one for each table; one without tables."""
+def _read(
+    kafka: KafkaAdmin, events: EventReader, capture: CaptureNames, start: int, end: int
+) -> Iterator[DefinitionChange]:
+    """Yield the changes that the records between two offsets report."""
+    for record in kafka.read(capture.schema_change_topic, 0, start, end):
+        take = partial(_definition_changes, source=capture.source, offset=record.offset)
+        yield from events.read(record, "a changed definition", take)
+
+
+def _definition_changes(event: Any, source: str, offset: int) -> list[DefinitionChange]:
+    """Return the changes that one record reports, one for each table; one without tables."""
+    found: list[DefinitionChange] = []
     origin = event["source"]
     statement, gtid = str(event["ddl"]), origin["gtid"]
     # The connector sends the place where the event begins.
@@ -272,7 +260,9 @@ def _definition_changes(event: Any, source: str, offset: int) -> Iterator[Defini
     if not event["tableChanges"]:
         # Without a table, the database is that of the session.
         beside = _beside(index_table(statement), source, event.get("databaseName") or "")
-        yield DefinitionChange(None, None, statement, gtid, snapshot, offset, place, beside=beside)
+        found.append(
+            DefinitionChange(None, None, statement, gtid, snapshot, offset, place, beside=beside)
+        )
     swapped = swapped_table(statement)
     for change in event["tableChanges"]:
         match = _ID.fullmatch(change["id"])
@@ -283,9 +273,12 @@ def _definition_changes(event: Any, source: str, offset: int) -> Iterator[Defini
         # With a table, the record has the table's database, and not that of the session.
         session = table.schema if swapped is not None and swapped.beside else ""
         beside = _beside(swapped, source, session)
-        yield DefinitionChange(
-            change["type"], table, statement, gtid, snapshot, offset, place, columns, beside
+        found.append(
+            DefinitionChange(
+                change["type"], table, statement, gtid, snapshot, offset, place, columns, beside
+            )
         )
+    return found
 
 
 def _beside(named: NamedTable | None, source: str, session: str) -> TableId | None:

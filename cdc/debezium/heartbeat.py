@@ -6,22 +6,18 @@ Each heartbeat names the server on which it was written, and the time.
 
 from __future__ import annotations
 
-import io
-import json
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-import fastavro
-
 from cdc.debezium.connector import KINDS
-from cdc.errors import CaptureError, DecodeError
+from cdc.debezium.event_reader import EventReader
+from cdc.errors import CaptureError
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
-from schemas.avro import field_name, split_wire
-from schemas.errors import SchemaError
+from schemas.avro import field_name
 
 if TYPE_CHECKING:
     from cdc.debezium.names import CaptureNames
@@ -188,10 +184,8 @@ def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceK
     Raises:
         DecodeError: The record is not a heartbeat.
     """
-    try:
-        schema_id, body = split_wire(record.value or b"")
-        schema = fastavro.parse_schema(json.loads(registry.schema(schema_id)))
-        event: Any = fastavro.schemaless_reader(io.BytesIO(body), schema)
+
+    def heartbeat(event: Any) -> Heartbeat:
         row = event["after"]
         beat = KINDS[kind].beat(row)
         return Heartbeat(
@@ -202,15 +196,8 @@ def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceK
             beats=beat.beats,
             topic_offset=record.offset,
         )
-    except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
-        raise DecodeError(
-            f"record at offset {record.offset} of topic {record.topic} partition"
-            f" {record.partition} is not a heartbeat: {error}",
-            remedy="Check that only this source's connector writes to the topic.",
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-        ) from error
+
+    return EventReader(registry).read(record, "a heartbeat", heartbeat)
 
 
 def _instant(text: str) -> datetime:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import fastavro
-
-from cdc.errors import DecodeError
+from cdc.debezium.event_reader import EventReader
 from cdc.log.binlog_position import BinlogPosition
 from cdc.log.continuity import SentTransaction
-from schemas.avro import split_wire
-from schemas.errors import SchemaError
 
 if TYPE_CHECKING:
     from cdc.debezium.names import CaptureNames
@@ -22,20 +16,6 @@ if TYPE_CHECKING:
 
 _FIRST, _GROWTH, _LAST = 512, 8, 262_144
 """Records of the first read, the factor of each further read, and records of the last one."""
-
-
-class _Schemas:
-    def __init__(self, registry: SchemaRegistry) -> None:
-        self._registry = registry
-        self._parsed: dict[int, Any] = {}
-
-    def event(self, record: KafkaRecord) -> Any:
-        schema_id, body = split_wire(record.value or b"")
-        if schema_id not in self._parsed:
-            self._parsed[schema_id] = fastavro.parse_schema(
-                json.loads(self._registry.schema(schema_id))
-            )
-        return fastavro.schemaless_reader(io.BytesIO(body), self._parsed[schema_id])
 
 
 def sent_since(
@@ -56,14 +36,14 @@ def sent_since(
         RegistryError: The registry does not know a record's schema.
         DecodeError: A record is not of the connector.
     """
-    schemas, number = _Schemas(registry), BinlogPosition(file, 0).number
+    events, number = EventReader(registry), BinlogPosition(file, 0).number
     found: list[SentTransaction] = []
     for topic in kafka.topics((capture.heartbeat_topic, capture.marker_topic)):
         start = min(kafka.start_offsets(topic).values(), default=0)
         end = max(kafka.stable_offsets(topic).values(), default=0)
         sent: list[SentTransaction] = []
         for first in tails(start, end):
-            sent = since_last_reset(_sent(schemas, kafka.read(topic, 0, first, end)))
+            sent = since_last_reset(_sent(events, kafka.read(topic, 0, first, end)))
             if sent and BinlogPosition(sent[0].file, 0).number <= number:
                 break
         found += sent
@@ -108,21 +88,19 @@ def tails(start: int, end: int) -> Iterator[int]:
         length *= _GROWTH
 
 
-def _sent(schemas: _Schemas, records: Iterator[KafkaRecord]) -> Iterator[SentTransaction]:
+def _sent(events: EventReader, records: Iterator[KafkaRecord]) -> Iterator[SentTransaction]:
+    """Yield the transactions of heartbeats and markers; records without a GTID are left out."""
     for record in records:
         if record.value is None:
             continue
-        try:
-            event = schemas.event(record)
-            row, place = event["after"], event["source"]
-            if row is not None and place["gtid"]:
-                yield SentTransaction(row["server"], place["file"], place["gtid"])
-        except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
-            raise DecodeError(
-                f"record at offset {record.offset} of topic {record.topic} partition"
-                f" {record.partition} is neither a heartbeat nor a marker: {error}",
-                remedy="Check that only this source's connector writes to the topic.",
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-            ) from error
+        found = events.read(record, "a heartbeat or marker", _transaction)
+        if found is not None:
+            yield found
+
+
+def _transaction(event: Any) -> SentTransaction | None:
+    """Return the transaction of an event; None if it has no row, or no GTID."""
+    row, place = event["after"], event["source"]
+    if row is None or not place["gtid"]:
+        return None
+    return SentTransaction(row["server"], place["file"], place["gtid"])

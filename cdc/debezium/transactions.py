@@ -6,21 +6,18 @@ view was opened, it can have rows before the view's position and its commit afte
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import fastavro
-
-from cdc.errors import CaptureError, DecodeError
+from cdc.debezium.event_reader import EventReader
+from cdc.errors import CaptureError
 from cdc.log.position import Lsn
-from schemas.avro import split_wire
-from schemas.errors import SchemaError
 
 if TYPE_CHECKING:
     from cdc.kafka import KafkaAdmin, KafkaRecord
     from schemas.registry import SchemaRegistry
+
+_CHANGE = "a change event"
 
 
 class TransactionReader:
@@ -33,8 +30,7 @@ class TransactionReader:
 
     def __init__(self, kafka: KafkaAdmin, registry: SchemaRegistry) -> None:
         self._kafka = kafka
-        self._registry = registry
-        self._schemas: dict[int, Any] = {}
+        self._events = EventReader(registry)
 
     def ended_by(
         self,
@@ -59,12 +55,13 @@ class TransactionReader:
 
         Raises:
             CaptureError: No transaction in these offsets ends after the position.
+            RegistryError: The registry does not know a record's schema.
             DecodeError: A record is not the beginning or end of a transaction.
             KafkaError: The topic cannot be read in time.
         """
         found: set[int] = set()
         for record in self._records(topic, start, end, timeout_s):
-            xid, ended_at = self._end(record)
+            xid, ended_at = self._events.read(record, "the beginning or end of a transaction", _end)
             if ended_at is None:
                 continue
             if ended_at > split:
@@ -82,40 +79,32 @@ class TransactionReader:
         """Return the id of the transaction that a change event belongs to.
 
         Raises:
+            RegistryError: The registry does not know the record's schema.
             DecodeError: The record is not a change event.
         """
-        try:
-            return int(self._decoded(record)["source"]["txId"])
-        except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
-            raise _unreadable(record, f"a change event: {error}") from error
+        return self._events.read(record, _CHANGE, _transaction)
 
     def truncates(self, record: KafkaRecord) -> int | None:
         """Return the id of the transaction if a record is a TRUNCATE; None for any other record.
 
         Raises:
+            RegistryError: The registry does not know the record's schema.
             DecodeError: The record is not a change event.
         """
         if record.key is not None or record.value is None:
             return None
-        try:
-            event = self._decoded(record)
-            return int(event["source"]["txId"]) if event["op"] == "t" else None
-        except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
-            raise _unreadable(record, f"a change event: {error}") from error
+        return self._events.read(
+            record, _CHANGE, lambda event: _transaction(event) if event["op"] == "t" else None
+        )
 
     def gtid(self, record: KafkaRecord) -> str:
         """Return the GTID of the transaction that a change event of a binlog belongs to.
 
         Raises:
+            RegistryError: The registry does not know the record's schema.
             DecodeError: The record is not a change event of a binlog, or it names no GTID.
         """
-        try:
-            found = self._decoded(record)["source"]["gtid"]
-        except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
-            raise _unreadable(record, f"a change event: {error}") from error
-        if not found:
-            raise _unreadable(record, "of a transaction with a GTID")
-        return str(found)
+        return self._events.read(record, "a change event with a GTID", _gtid)
 
     def _records(
         self, topic: str, start: Mapping[int, int], end: Mapping[int, int], timeout_s: float
@@ -125,30 +114,21 @@ class TransactionReader:
             last = end.get(partition, first)
             yield from self._kafka.read(topic, partition, first, last, timeout_s=timeout_s)
 
-    def _end(self, record: KafkaRecord) -> tuple[int, Lsn | None]:
-        """Return the transaction's id, and the position of its end; None at its beginning."""
-        try:
-            event = self._decoded(record)
-            xid, _, position = str(event["id"]).partition(":")
-            return int(xid), Lsn(int(position)) if event["status"] == "END" else None
-        except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
-            raise _unreadable(record, f"the beginning or end of a transaction: {error}") from error
 
-    def _decoded(self, record: KafkaRecord) -> Any:
-        """Decode a record by the schema that its id names."""
-        schema_id, body = split_wire(record.value or b"")
-        if schema_id not in self._schemas:
-            document = json.loads(self._registry.schema(schema_id))
-            self._schemas[schema_id] = fastavro.parse_schema(document)
-        return fastavro.schemaless_reader(io.BytesIO(body), self._schemas[schema_id])
+def _end(event: Any) -> tuple[int, Lsn | None]:
+    """Return the transaction's id, and the position of its end; None at its beginning."""
+    xid, _, position = str(event["id"]).partition(":")
+    return int(xid), Lsn(int(position)) if event["status"] == "END" else None
 
 
-def _unreadable(record: KafkaRecord, what: str) -> DecodeError:
-    return DecodeError(
-        f"the record at offset {record.offset} of topic {record.topic} partition"
-        f" {record.partition} is not {what}",
-        remedy="Check that only this source's connector writes to the topic.",
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-    )
+def _transaction(event: Any) -> int:
+    """Return the id of the transaction of a change event."""
+    return int(event["source"]["txId"])
+
+
+def _gtid(event: Any) -> str:
+    """Return the GTID of the transaction of a change event."""
+    found = event["source"]["gtid"]
+    if not found:
+        raise ValueError("its gtid is empty")
+    return str(found)

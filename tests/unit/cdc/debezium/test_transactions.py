@@ -34,7 +34,10 @@ EVENT = {
             "type": {
                 "type": "record",
                 "name": "Source",
-                "fields": [{"name": "txId", "type": ["null", "long"], "default": None}],
+                "fields": [
+                    {"name": "txId", "type": ["null", "long"], "default": None},
+                    {"name": "gtid", "type": ["null", "string"], "default": None},
+                ],
             },
         },
         {"name": "op", "type": "string", "default": "c"},
@@ -113,6 +116,14 @@ def test_an_event_names_its_transaction() -> None:
     assert reader.of(record(3, encoded(2, {"source": {"txId": 4711}}))) == 4711
     with pytest.raises(DecodeError, match="not a change event"):
         reader.of(record(3, encoded(2, {"source": {"txId": None}})))
+
+
+def test_an_event_of_a_binlog_names_its_gtid() -> None:
+    reader = TransactionReader(Topic(), Registry())  # type: ignore[arg-type]
+    assert reader.gtid(record(3, encoded(2, {"source": {"gtid": "0-1-7"}}))) == "0-1-7"
+    for lacking in (None, ""):
+        with pytest.raises(DecodeError, match="not a change event with a GTID"):
+            reader.gtid(record(3, encoded(2, {"source": {"gtid": lacking}})))
 
 
 def test_a_truncate_names_its_transaction_and_nothing_else_is_one() -> None:
