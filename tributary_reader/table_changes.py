@@ -216,7 +216,7 @@ class _Reader:
         gone = rows.slice(0, 0)
         if self._deletes:
             if next_ is not None and next_.is_log:
-                why = "a log was copied again, and it has no keys that show what TRUNCATE removed"
+                why = "an append table was copied again: no keys show what TRUNCATE removed"
                 raise _whole_table(self._folder, why)
             if former is None:
                 why = "the generation that was read is removed, so deleted rows are not known"

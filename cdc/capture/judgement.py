@@ -135,7 +135,7 @@ def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:
             Severity.INCOMPLETE,
             f"topic {topic}",
             f"topic {topic} has cleanup.policy={policy.policy}"
-            + ("" if spared else ", so records may be gone from it"),
+            + ("" if spared else ", so deletes and older changes may be gone from it"),
             f"Set cleanup.policy=delete on topic {topic}." + ("" if spared else f" {_COPY_AGAIN}"),
         )
 
@@ -223,8 +223,9 @@ def _connector_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
             Severity.INCOMPLETE,
             f"{name}: {wrong.property}",
             f"{name}: {wrong}",
-            "Remove it from connect.connector. Then `tributary run` marks the tables that may have"
-            " lost changes, and `tributary bootstrap` for them corrects the connector.",
+            "Remove it from connect.connector. Then `tributary run` marks the tables whose changes"
+            " it may have altered or kept from their topics, and `tributary bootstrap` for them"
+            " corrects the connector.",
         )
     health, life = evidence.health, evidence.life
     silent = why_silent(evidence.names, health, None if isinstance(life, TributaryError) else life)

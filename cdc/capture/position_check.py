@@ -142,7 +142,7 @@ def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
         return
     what = f"topic {topic} has cleanup.policy={now.policy}"
     if not now.lagging:
-        unread = f"{what}, so it may have lost changes that were not read"
+        unread = f"{what}, so Kafka may have removed deletes and older changes unread"
         raise _lost_history(table, unread, LostEventsError, topic=topic)
     raise CaptureError(
         f"{what}; it has lost nothing, since min.compaction.lag.ms keeps all records",

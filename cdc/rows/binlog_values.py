@@ -155,7 +155,7 @@ def _has_gtid(schema: DebeziumSchema) -> bool:
     return any(field.name == "gtid" for field in schema.source)
 
 
-def not_of_a_log(lacking: str, *, from_binlog: bool) -> str:
+def not_appendable(lacking: str, *, from_binlog: bool) -> str:
     """Return branches of a Spark SQL CASE: why an append table cannot apply an event.
 
     A row without a key cannot be found again, neither for a change nor for a read from the source.
@@ -170,5 +170,5 @@ def not_of_a_log(lacking: str, *, from_binlog: bool) -> str:
     unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
         THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL or an'
           ' impossible date, or has a character that replaces unknown ones')"""
-    other = "WHEN _op IN ('u', 'd') THEN 'an update or delete, which a log does not hold'"
+    other = "WHEN _op IN ('u', 'd') THEN 'an update or delete, which an append table cannot apply'"
     return unclear if from_binlog else f"{other} {unclear}"

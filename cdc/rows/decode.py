@@ -17,7 +17,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from cdc.errors import DecodeError
-from cdc.rows.binlog_values import not_of_a_log
+from cdc.rows.binlog_values import not_appendable
 from cdc.rows.columns import (
     INGESTED_AT,
     OFFSET,
@@ -258,7 +258,7 @@ def _problem(
     rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))
     lost = " ".join(inexact(column, alias) for column, alias in checked.items())
     from_binlog = any(plan.from_binlog for plan in plans.values())
-    of_a_log = "" if table.key else not_of_a_log(UNAVAILABLE, from_binlog=from_binlog)
+    append = "" if table.key else not_appendable(UNAVAILABLE, from_binlog=from_binlog)
     return f"""CASE
         WHEN _frame = '{TOMBSTONE}' THEN NULL
         WHEN _frame IS NOT NULL THEN _frame
@@ -279,7 +279,7 @@ def _problem(
           ' index without the key'
         {lost}
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
-        {of_a_log}
+        {append}
         END"""
 
 

@@ -68,13 +68,13 @@ def test_equal_events_are_rows_of_their_own(spark: SparkSession) -> None:
     assert [row["_cdc_offset"] for row in found(after_offset=103)] == [104]
 
 
-def test_a_log_holds_no_updates_and_deletes(spark: SparkSession) -> None:
+def test_an_append_table_refuses_updates_and_deletes(spark: SparkSession) -> None:
     events = topic()
     events.insert(kind="a", n=1)
     events.update(kind="a", n=2)
     first, second = problems(decoded(spark, events))
     assert first is None
-    assert second == "an update or delete, which a log does not hold"
+    assert second == "an update or delete, which an append table cannot apply"
 
 
 def test_a_value_that_may_stand_for_a_null_is_refused_by_name(spark: SparkSession) -> None:

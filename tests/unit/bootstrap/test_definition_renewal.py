@@ -31,7 +31,9 @@ def test_an_event_that_requires_what_may_be_null_is_of_a_former_definition(
     written: DebeziumSchema | None, nullable: tuple[str, ...], former: bool
 ) -> None:
     assert is_former(key("id"), written, nullable=nullable, key=("id",)) is former
-    assert is_former(None, written, nullable=nullable, key=()) is former, "a log has no key"
+    assert is_former(None, written, nullable=nullable, key=()) is former, (
+        "an append table has no key"
+    )
 
 
 @pytest.mark.parametrize(

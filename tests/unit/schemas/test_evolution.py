@@ -208,7 +208,9 @@ def test_another_key_needs_a_copy(keys: dict[str, str]) -> None:
     change = only(changed(keys=keys))
     assert isinstance(change, ChangeKey)
     assert change.verdict is Verdict.BOOTSTRAP
-    assert only(changed(keys=keys), keyed=False).verdict is Verdict.EVOLVE, "a log needs none"
+    assert only(changed(keys=keys), keyed=False).verdict is Verdict.EVOLVE, (
+        "an append table needs none"
+    )
 
 
 def test_a_log_follows_another_replica_identity() -> None:

@@ -22,7 +22,7 @@ NARROWED = ("ALTER TABLE t DROP INDEX u, ADD UNIQUE INDEX v (code, id)",)
         (DROPPED, ("code",), DROPPED[:1]),
         (DROPPED, ("id", "code"), ()),  # the primary key keeps it unique
         (DROPPED, ("id",), ()),
-        (DROPPED, (), ()),  # rows of a log are not found by a key
+        (DROPPED, (), ()),  # rows of an append table are not found by a key
         (REPLACED, ("code",), ()),
         (NARROWED, ("code",), NARROWED),
     ],

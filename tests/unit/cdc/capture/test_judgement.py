@@ -89,7 +89,8 @@ def test_a_sound_capture_has_no_finding() -> None:
             {"topics": {"t": CleanupPolicy("compact,delete", lagging=False)}},
             Severity.INCOMPLETE,
             "topic t",
-            "topic t has cleanup.policy=compact,delete, so records may be gone from it",
+            "topic t has cleanup.policy=compact,delete, so deletes and older changes may be gone"
+            " from it",
         ),
         (
             {"connector": replace(RUNNING, wrong=(WRONG,))},

@@ -61,7 +61,9 @@ def test_a_gap_in_the_topic_is_named(now: TopicFacts, gap: str) -> None:
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
 def test_a_compacted_topic_stops(policy: str) -> None:
-    with pytest.raises(LostHistoryError, match=f"cleanup.policy={policy}, so it may have lost"):
+    with pytest.raises(
+        LostHistoryError, match=f"cleanup.policy={policy}, so Kafka may have removed"
+    ):
         check(TopicFacts("T1", {0: 0}, {0: 20}, policy=policy))
     with pytest.raises(CaptureError, match="it has lost nothing") as caught:
         check(TopicFacts("T1", {0: 0}, {0: 20}, policy=policy, lagging=True))
