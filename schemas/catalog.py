@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from schemas.errors import SchemaError
 
 SourceKind = Literal["postgres", "mysql", "mariadb"]
 """The kinds of servers that tables are on."""
+SOURCE_KINDS: tuple[SourceKind, ...] = get_args(SourceKind)
 
 _IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
 _FILE = "relfilenode"

@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, Tag
 from cdc.config.secrets import SecretRef
 from cdc.config.templates import Conflict
 from cdc.config.value_types import FilePath, NonEmpty, Options, Port, Section
+from schemas.catalog import SOURCE_KINDS
 
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
 MysqlSslMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]
@@ -154,10 +155,6 @@ class MysqlSourceConfig(Section):
     def name_templates(self) -> Mapping[str, str]:
         """Return the source's templates of names, by their keys in the section."""
         return {"topic_prefix": self.topic_prefix, "connector": self.connector}
-
-
-SOURCE_KINDS = ("postgres", "mysql", "mariadb")
-"""The values that ``kind`` may have."""
 
 
 def kind_of(section: Any) -> str | None:

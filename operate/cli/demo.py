@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from operate.cli.options import OutputOption, VerboseOption
-from operate.cli.stack import SourceKind
+from operate.cli.options import OutputOption, SourceKindOption, VerboseOption
 from operate.exit_codes import ExitCode
 from operate.render import Output, Renderer
 
@@ -20,8 +19,8 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     source: Annotated[
-        SourceKind, typer.Option("--source", help="The kind of database that holds the shop.")
-    ] = SourceKind.POSTGRES,
+        SourceKindOption, typer.Option("--source", help="The kind of database that holds the shop.")
+    ] = SourceKindOption.POSTGRES,
     s3: Annotated[
         bool,
         typer.Option(

@@ -6,6 +6,7 @@ import logging
 import sys
 import traceback
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +28,14 @@ class Invocation:
 
     output: Output = Output.TEXT
     verbosity: int = 0
+
+
+class SourceKindOption(str, Enum):
+    """The kinds of source in :data:`schemas.catalog.SOURCE_KINDS`, as values of an option."""
+
+    POSTGRES = "postgres"
+    MYSQL = "mysql"
+    MARIADB = "mariadb"
 
 
 class Commands(TyperGroup):

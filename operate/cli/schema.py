@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operate.cli.options import ConfigOption, OutputOption, VerboseOption
+from operate.cli.options import ConfigOption, OutputOption, SourceKindOption, VerboseOption
 from operate.exit_codes import ExitCode
 from operate.render import Output, Renderer
 from schemas.changes import Verdict
@@ -23,14 +22,6 @@ schema_app = typer.Typer(
     help="Compare schemas, judge planned changes, show past changes.",
     no_args_is_help=True,
 )
-
-
-class SourceKindOption(str, Enum):
-    """The values of ``--kind``."""
-
-    POSTGRES = "postgres"
-    MYSQL = "mysql"
-    MARIADB = "mariadb"
 
 
 TableArgument = Annotated[

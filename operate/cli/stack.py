@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operate.cli.options import OutputOption, VerboseOption
+from operate.cli.options import OutputOption, SourceKindOption, VerboseOption
 from operate.exit_codes import ExitCode
 from operate.render import Output, Renderer
 
@@ -19,14 +18,6 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(".tributary/stack")
 _CONFIG = Path("tributary.yaml")
-
-
-class SourceKind(str, Enum):
-    """A kind of source that the stack can run."""
-
-    POSTGRES = "postgres"
-    MYSQL = "mysql"
-    MARIADB = "mariadb"
 
 
 app = typer.Typer(
@@ -56,7 +47,7 @@ def register(parent: typer.Typer) -> None:
 def up(
     folder: FolderOption = _FOLDER,
     source: Annotated[
-        list[SourceKind] | None,
+        list[SourceKindOption] | None,
         typer.Option(
             "--source",
             help="Kind of source to add, for this and later starts; may be repeated. Without it, a"

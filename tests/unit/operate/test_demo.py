@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from cdc.config.source import SOURCE_KINDS
-from operate.cli.stack import SourceKind
+from operate.cli.options import SourceKindOption
 from operate.demo.kinds import SHOPS
 from operate.demo.shop import KEYLESS, TABLES, ShopKind
 from operate.demo.story import Results
+from schemas.catalog import SOURCE_KINDS
 from stack.layout import KINDS
 
 NAMED = re.compile(r"\b(?:INTO|UPDATE|FROM|TABLE(?: IF EXISTS)?) (?:shop\.)(\w+)")
@@ -24,7 +24,8 @@ def tables(shop: ShopKind) -> dict[str, str]:
 
 
 def test_there_is_a_shop_on_every_kind_that_a_stack_can_have() -> None:
-    assert list(SHOPS) == list(KINDS) == list(SOURCE_KINDS) == [kind.value for kind in SourceKind]
+    assert list(SHOPS) == list(KINDS) == list(SOURCE_KINDS)
+    assert [kind.value for kind in SourceKindOption] == list(SOURCE_KINDS)
     assert [shop.kind for shop in SHOPS.values()] == list(SHOPS)
 
 
