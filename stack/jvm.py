@@ -87,7 +87,7 @@ class Kafka(JavaServer):
         private_folder(self.folder)
         data = self.folder / "data"
         properties = kafka_properties(self.port, self._controller_port, data)
-        self.properties.write_text(_render(properties), "utf-8")
+        self.properties.write_text(properties_text(properties), "utf-8")
         if not (data / "meta.properties").exists():
             self._format()
 
@@ -203,7 +203,7 @@ class Connect(JavaServer):
         plugins = (*self._software().connectors.values(), self._software().converter)
         folder = self._passwords.folder
         properties = connect_properties(self.port, self._kafka_port, folder, plugins)
-        self.properties.write_text(_render(properties), "utf-8")
+        self.properties.write_text(properties_text(properties), "utf-8")
         (self.folder / _LOGIN_FILE).write_text(LOGIN_MODULE, "utf-8")
         login = f"{CONNECT}={self._passwords.get(CONNECT)}\n"
         write_private(self.folder / "users.properties", login)
@@ -303,7 +303,7 @@ KafkaConnect {{
 _LARGEST_MESSAGE_BYTES = 20 * 1024 * 1024
 
 
-def _render(properties: Mapping[str, str]) -> str:
+def properties_text(properties: Mapping[str, str]) -> str:
     """Return the text of a Java properties file, in which backslashes are escaped."""
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in properties.items())
 

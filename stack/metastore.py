@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import socket
+from collections.abc import Iterator, Mapping
 from xml.sax.saxutils import escape
 
 from cdc.runtime.jars import pyspark_jars
 from stack.jvm import JavaServer
-from stack.ports import HOST
+from stack.ports import refused
 from stack.process import Command
 from stack.secrets import private_folder
-
-_PROBE_S = 3.0
-# The metastore's libraries are older than Java's modules, and access the modules' internals.
-_OPENED = tuple(
-    f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "net", "util")
-)
 
 
 class Metastore(JavaServer):
@@ -34,17 +28,13 @@ class Metastore(JavaServer):
             # Its asynchronous logging needs a library that pyspark leaves out.
             "hive.async.log.enabled": "false",
         }
-        properties = "".join(
-            f"<property><name>{name}</name><value>{escape(value)}</value></property>\n"
-            for name, value in settings.items()
-        )
-        text = f"<configuration>\n{properties}</configuration>\n"
-        (self.folder / "hive-site.xml").write_text(text, "utf-8")
+        (self.folder / "hive-site.xml").write_text(hive_site(settings), "utf-8")
 
     def command(self) -> Command:
         """The command that starts the server."""
         argv = self._java(
-            *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_OPENED),
+            *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *opened("lang", "net", "util"),
             *("-cp", f"{self.folder}:{pyspark_jars()}/*"),
             *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(self.port)),
         )
@@ -52,8 +42,22 @@ class Metastore(JavaServer):
 
     def unhealthy(self) -> str | None:
         """The reason why the server is not ready; None when it is ready."""
-        try:
-            with socket.create_connection((HOST, self.port), timeout=_PROBE_S):
-                return None
-        except OSError as error:
-            return f"no answer ({type(error).__name__})"
+        return refused(self.port)
+
+
+def hive_site(settings: Mapping[str, str]) -> str:
+    """Return the text of a ``hive-site.xml`` with these settings."""
+    properties = "".join(
+        f"<property><name>{name}</name><value>{escape(value)}</value></property>\n"
+        for name, value in settings.items()
+    )
+    return f"<configuration>\n{properties}</configuration>\n"
+
+
+def opened(*packages: str) -> Iterator[str]:
+    """Yield Java's options that open packages of ``java`` to Hive's libraries.
+
+    These libraries are older than Java's modules, and access the modules' internals.
+    """
+    for package in packages:
+        yield f"--add-opens=java.base/java.{package}=ALL-UNNAMED"

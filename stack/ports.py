@@ -13,6 +13,7 @@ HOST = "127.0.0.1"
 # down for a moment must find its port free again.
 _RANGE = range(15000, 30000)
 _ATTEMPTS = 500
+_PROBE_S = 3.0
 
 
 def is_free(port: int) -> bool:
@@ -25,6 +26,15 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def refused(port: int) -> str | None:
+    """Return why a port takes no connection; None if it takes one."""
+    try:
+        with socket.create_connection((HOST, port), timeout=_PROBE_S):
+            return None
+    except OSError as error:
+        return f"no answer ({type(error).__name__})"
 
 
 def choose(

