@@ -29,7 +29,7 @@ KINDS: Mapping[SourceKind, ConnectorKind] = {
 """The connectors by the kind of their source."""
 
 _PRODUCER_BUFFER = 32 * 1024 * 1024
-"""Kafka's default for the memory of a producer's buffer, in bytes."""
+"""Kafka's default size for a producer's buffer, in bytes."""
 
 _APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 _CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
@@ -41,7 +41,7 @@ def connector_class(kind: SourceKind) -> str:
 
 
 def settings_changed_while_running(capture: CaptureNames) -> tuple[str, ...]:
-    """Return the settings that onboarding changes on a connector that tables depend on."""
+    """Return the settings that onboarding may change although the connector has tables."""
     return KINDS[capture.kind].settings_changed_while_running
 
 

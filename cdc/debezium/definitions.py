@@ -72,9 +72,9 @@ class DefinitionChange:
             position.
         offset: Offset of the record in the topic.
         columns: The connector's columns of the table after the statement; none after a DROP.
-        beside: A table that the statement changes, too, without a record of it (see
-            `schemas.ddl.mysql_named_table`). An empty schema, or also an empty name, stands for
-            all.
+        beside: Another table that the statement changes, and that no record names (see
+            `schemas.ddl.mysql_named_table`). An empty schema stands for any schema, and an empty
+            name for any table; None if the statement changes no other table.
     """
 
     kind: str | None
@@ -155,7 +155,7 @@ class ReportedStatements:
 
     @cached_property
     def by_table(self) -> StatementsByTable:
-        """The changes, found by table."""
+        """The changes, indexed by table."""
         return StatementsByTable(self.changes)
 
 

@@ -42,9 +42,9 @@ def silence_bound_s(interval_ms: int) -> float:
 
 
 def came_lately(sent: datetime | None, bound_s: float) -> bool:
-    """Return whether a record was sent at most so many seconds ago, by its sender's clock.
+    """Return whether a record was sent at most ``bound_s`` seconds ago, by its sender's clock.
 
-    A time that is ahead of this machine's clock by more than the bound does not count. Otherwise,
+    A time that is ahead of this machine's clock by more than the bound is not recent. Otherwise
     the record would count as recent until that time has passed.
     """
     if sent is None:

@@ -87,7 +87,7 @@ COMMON_HARMLESS: Mapping[str, frozenset[str]] = {
 }
 
 FOLLOWED_SETTINGS = ("producer.override.max.request.size", "producer.override.buffer.memory")
-"""The settings of any kind that onboarding changes on a connector that tables depend on."""
+"""The settings of every kind that onboarding may change although the connector has tables."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class AuditRules:
 
 @dataclass(frozen=True)
 class Beat:
-    """The facts in a heartbeat row that each kind of connector has in a form of its own.
+    """The facts of a heartbeat row, whose columns differ by kind of connector.
 
     Args:
         system_identifier: The server's identity.
@@ -150,7 +150,7 @@ class ConnectorKind(Protocol):
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The settings that onboarding changes on a connector that tables depend on."""
+        """The settings that onboarding may change although the connector has tables."""
 
     @property
     def rules(self) -> AuditRules:
@@ -184,7 +184,7 @@ class ConnectorKind(Protocol):
         """Return the statement that the connector runs at each heartbeat."""
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Read the heartbeat row.
+        """Return the facts of a heartbeat row.
 
         Raises:
             KeyError: The row lacks a column.
@@ -195,7 +195,7 @@ class ConnectorKind(Protocol):
         """Return the advice for a connector that runs but sends no heartbeat."""
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the position, in Connect's offset, up to which Kafka has every change."""
+        """Return the position up to which Kafka has every change, as in Connect's offset."""
 
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str

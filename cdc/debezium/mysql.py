@@ -51,8 +51,8 @@ _SETTINGS: Mapping[str, str] = {
     "connect.keep.alive": "true",
     # By default, the connector locks the whole primary while it reads all tables' definitions.
     "snapshot.locking.mode": "none",
-    # This setting makes the connector refuse rows with fewer values than it knows columns, and no
-    # other rows. The runs compare the whole definition (`cdc.capture.known_definition`).
+    # The connector then refuses a row that has fewer values than the connector knows columns, and
+    # no other row. The runs compare the whole definition (`cdc.capture.known_definition`).
     "inconsistent.schema.handling.mode": "fail",
     # The schema history must have every table. A table that is added later needs its definition.
     f"{_HISTORY}.store.only.captured.tables.ddl": "false",
@@ -128,7 +128,8 @@ _TLS = {
 }
 _KEEP_ALIVE_MS = 10_000
 _SERVER_IDS = (10**9, 2**32 - 1)
-# For people; no run compares it. MariaDB has no id that a server keeps when it moves.
+# A server's identity, for people; no run compares it. MariaDB has no id that a server keeps when
+# it moves.
 _IDENTITY = {"mysql": "@@server_uuid", "mariadb": "CONCAT(@@hostname, ':', @@port)"}
 
 
@@ -243,7 +244,7 @@ class Mysql:
         )
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Read the heartbeat row."""
+        """Return the facts of a heartbeat row."""
         return Beat(str(row["server"]), None, int(row["beats"]))
 
     def silence(self, capture: CaptureNames) -> str:

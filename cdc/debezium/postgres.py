@@ -176,7 +176,7 @@ class Postgres:
         )
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Read the heartbeat row."""
+        """Return the facts of a heartbeat row."""
         return Beat(row[field_name("system_identifier")], int(row["timeline"]), None)
 
     def silence(self, capture: CaptureNames) -> str:
@@ -196,7 +196,7 @@ class Postgres:
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:
-        """Return the LSN of the last processed commit, which Connect stores as a signed number."""
+        """Return the LSN of the last processed commit; Connect stores it as a signed number."""
         value = offset.get("lsn_commit")
         return None if value is None else Lsn(int(value) % (1 << 64))
 

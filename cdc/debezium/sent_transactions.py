@@ -15,21 +15,22 @@ if TYPE_CHECKING:
     from schemas.registry import SchemaRegistry
 
 _FIRST, _GROWTH, _LAST = 512, 8, 262_144
-"""Records of the first read, the factor of each further read, and records of the last one."""
+"""Records in the first read, the factor by which each further read grows, and the most records."""
 
 
 def sent_since(
     kafka: KafkaAdmin, registry: SchemaRegistry, capture: CaptureNames, file: str
 ) -> list[SentTransaction]:
-    """Return the heartbeats and markers that a connector has sent from a file and later ones.
+    """Return the transactions of the heartbeats and markers in a binlog file and later files.
 
-    Earlier ones may be among them. At most the last 262,144 records of each topic are read.
+    Transactions of earlier files may be among them. At most the last 262,144 records of each topic
+    are read.
 
     Args:
         kafka: The cluster.
         registry: The writers' schemas.
         capture: The connector's names.
-        file: The file of the binlog.
+        file: The first file, by its name.
 
     Raises:
         KafkaError: A topic cannot be read in time.
@@ -51,11 +52,11 @@ def sent_since(
 
 
 def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
-    """Return the transactions without those from before their server's files began again.
+    """Return each transaction once, without those from before its server's files began again.
 
     A server that is restored to an earlier state, or whose binlog is reset, writes files with the
-    same names again. What it has sent from the former files says nothing about the new ones. A
-    connector without exactly-once delivery sends transactions again; these are left out.
+    same names again. Transactions in the former files say nothing about the new files. A connector
+    without exactly-once delivery sends transactions twice.
 
     Args:
         sent: The transactions in the order in which they were sent.
@@ -74,7 +75,7 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 
 
 def tails(start: int, end: int) -> Iterator[int]:
-    """Yield where ever longer ends of a topic begin, up to the whole topic or 262,144 records.
+    """Yield the first offsets of ever longer ends of a topic, up to all of it or 262,144 records.
 
     Args:
         start: The topic's first offset.

@@ -1,4 +1,4 @@
-"""Reads the ends of transactions, which the connector of append tables reports in its own topic.
+"""Reads the ends of transactions, which the connector of append tables reports in a topic.
 
 A row's position does not show the end of its transaction. If a transaction was open when a copy's
 view was opened, it can have rows before the view's position and its commit after that position.
@@ -98,7 +98,7 @@ class TransactionReader:
         )
 
     def gtid(self, record: KafkaRecord) -> str:
-        """Return the GTID of the transaction that a change event of a binlog belongs to.
+        """Return the GTID of the transaction to which a binlog's change event belongs.
 
         Raises:
             RegistryError: The registry does not know the record's schema.

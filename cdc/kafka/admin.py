@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LATEST_MS = 250_000_000_000_000
-"""The year 9892. A sender's clock can show any time, and Python's time ends before Kafka's."""
+"""Later send times count as this one, in the year 9892: Python's times end before Kafka's."""
 _CONFIGS_AT_ONCE = 500
 """The most topics in one request for settings, since an answer has 5 KB for each topic."""
 
@@ -91,7 +91,7 @@ class KafkaAdmin:
         return existing
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Describe topics, by name; topics that do not exist are left out."""
+        """Return descriptions of topics, by name; topics that do not exist are left out."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
@@ -123,7 +123,7 @@ class KafkaAdmin:
             raise self._client.refused("list topics", error.args[0]) from error
 
     def topic(self, name: str) -> TopicInfo:
-        """Describe one topic.
+        """Return the description of one topic.
 
         Raises:
             KafkaError: It does not exist.
@@ -296,7 +296,7 @@ class KafkaAdmin:
     def _configs(
         self, names: Sequence[str]
     ) -> tuple[dict[str, dict[str, str]], dict[str, KafkaError]]:
-        """Return the settings of existing topics, and the error of each topic that has one."""
+        """Return settings by topic, and errors by topic; topics that do not exist are left out."""
         kind = ck_admin.ConfigResource.Type.TOPIC
         asked = [ck_admin.ConfigResource(kind, name) for name in names]
         found, failed = self._client.call_each(
@@ -376,7 +376,7 @@ class KafkaAdmin:
     def _ends(
         self, topics: Iterable[str], spec: ck_admin.OffsetSpec, *, committed: bool
     ) -> dict[str, dict[int, End]]:
-        """Read the offsets again until all partitions of every existing topic have answered.
+        """Return the offsets as soon as all partitions of every existing topic have answered.
 
         A new topic can be described before its partitions answer. Without this wait, the topic
         would be missing in the result, as if it did not exist.

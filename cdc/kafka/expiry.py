@@ -28,7 +28,7 @@ class Expiry:
 
 
 def kept_for(settings: Mapping[str, str]) -> str:
-    """Describe for people how long a topic with these settings keeps records."""
+    """Return how long a topic with these settings keeps records, for people: ``for 24.0 h``."""
     kept = _kept_ms(settings)
     return "for ever" if kept < 0 else f"for {kept / _HOUR_MS:.1f} h"
 

@@ -98,7 +98,7 @@ def newest(
         deadline: When to give up, as a time of ``time.monotonic()``.
 
     Raises:
-        KafkaError: The search took longer than the deadline.
+        KafkaError: The search did not end before the deadline.
     """
     found: KafkaRecord | None = None
     for partition, end in ends.items():

@@ -82,7 +82,7 @@ def looks(
 def _led(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
-    """Describe the topics whose partitions all have leaders; return errors for the others."""
+    """Return the topics whose partitions all have leaders, and errors for the other topics."""
     infos: dict[str, TopicInfo] = {}
     failed: dict[str, KafkaError] = {}
     left: Sequence[str] = names
@@ -115,7 +115,7 @@ def _led(
 def _described(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
-    """Describe the topics that exist, and return the error of each that has one."""
+    """Return descriptions by topic, and errors by topic; missing topics are left out."""
     if not names:
         return {}, {}
     found, failed = client.call_each(
@@ -142,7 +142,7 @@ def described(name: str, topic: Any) -> TopicInfo:
 def places(
     topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec
 ) -> dict[ck.TopicPartition, ck_admin.OffsetSpec]:
-    """Return the request for one offset of each partition of the topics."""
+    """Return, for each partition of the topics, the request for one of its offsets."""
     return {
         ck.TopicPartition(topic.name, partition): spec
         for topic in topics.values()
