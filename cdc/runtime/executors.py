@@ -33,7 +33,7 @@ A call is a class, a static method and its arguments.
 """
 
 _COMMAND = ("java.lang.System", "getProperty", "sun.java.command")
-"""The command of an executor, whose options have its id and its host."""
+"""The call that returns an executor's command line, which has the executor's id and host."""
 _OPTION = re.compile(r"--(executor-id|hostname) (\S+)")
 _GROUP = "tributary-executors"
 _ROUNDS = 3
@@ -42,7 +42,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Executor:
-    """One process of a cluster that runs tasks.
+    """One process that runs tasks on a cluster.
 
     Args:
         name: Its id in the session.
@@ -55,7 +55,7 @@ class Executor:
     versions: Mapping[str, str]
 
     def differences(self, driver: Mapping[str, str]) -> list[str]:
-        """Return each version that is not the driver's, for people."""
+        """Return the parts of other versions than the driver's: ``Java 11 instead of 17``."""
         return [
             f"{part} {self.versions.get(part) or 'of no known version'} instead of {version}"
             for part, version in driver.items()

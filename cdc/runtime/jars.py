@@ -210,7 +210,7 @@ def fetch(
 
 
 def _as_packed(artifacts: Sequence[Artifact], folder: Path) -> Path:
-    """Return the folder, whose files are those that were packed."""
+    """Return the folder if it has the files that were packed."""
     try:
         verify(artifacts, folder)
     except ArtifactError as error:
@@ -276,7 +276,7 @@ def ivy_module(bundle: str, artifacts: Sequence[Artifact]) -> str:
 def _retrieve(
     bundle: str, artifacts: Sequence[Artifact], ivy_cache: Path, files: Path, report: Report
 ) -> None:
-    """Run Ivy with our own settings and cache, since its defaults also look into ``~/.m2``."""
+    """Let Ivy put the files into a folder; by its own settings it would also read ``~/.m2``."""
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="tributary-ivy-") as work:
         module, settings = Path(work) / "ivy.xml", Path(work) / "settings.xml"

@@ -31,7 +31,7 @@ waits for the JVM's end, and kills the JVM when the time is over.
 
 _killed = threading.Event()
 _guarded: list[tuple[subprocess.Popen[bytes], int]] = []
-"""Each guarded JVM, with the end of the script's input, which is open until this process ends."""
+"""Each guarded JVM, and our end of the script's input: it is open until this process ends."""
 
 
 def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
@@ -39,7 +39,7 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
 
     Args:
         jvm: A child of this process.
-        after_s: How long it may take to end by itself, in seconds.
+        after_s: How long the JVM may take to end by itself, in seconds.
     """
     ours, theirs = os.pipe()
     nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)]

@@ -1,4 +1,4 @@
-"""This product's defaults for the file systems of object stores; given settings precede them."""
+"""This product's defaults for the file systems of object stores; given settings override them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _S3 = {
     # By Hadoop's defaults, a store that does not answer, or refuses because it is too busy, holds a
     # table for hours, since both S3A and the SDK below it retry. With these values, a request to a
-    # store that is too busy fails after 28 attempts in 30 to 45 s. The first delays are the
-    # shortest, and each further one would double the time.
+    # store that is too busy fails after 28 attempts in 30 to 45 s. Delays grow, so one more of
+    # these retries would double the time.
     "fs.s3a.attempts.maximum": "3",
     "fs.s3a.retry.limit": "4",
     "fs.s3a.retry.interval": "500ms",
@@ -40,7 +40,7 @@ _DEFAULTS: Mapping[str | None, Mapping[str, str]] = {"s3": _S3, "gcs": _GCS}
 
 
 def store_defaults(config: Config) -> dict[str, str]:
-    """Return the defaults for the lake's store by Hadoop's names, without those that are given."""
+    """Return the defaults for the lake's store, by Hadoop's names, that the user has not set."""
     given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
     defaults = _DEFAULTS.get(config.lake.store, {})
     return {key: value for key, value in defaults.items() if key not in given}

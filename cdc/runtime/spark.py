@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 _REASON_CHARACTERS = 2000
 _START = threading.Lock()
 _STOP_S = 60.0
-"""Bound of the wait for a session to end, in seconds. A task that never ends would keep it alive.
-"""
+"""Bound of the wait for a session to end, in seconds. An endless task keeps its session alive."""
 _LOGGING = Path(__file__).with_name("spark_log4j2.properties")
 
 _REQUIRED = {
@@ -272,8 +271,8 @@ def in_this_thread(spark: SparkSession) -> SparkSession:
 def java_class(spark: SparkSession, name: str) -> Any:
     """Return a class of the session's JVM, for calls that have no Python API.
 
-    With py4j's dotted names, each dot is a call to the JVM that looks for a class: these took a
-    twentieth of the time of a commit.
+    With py4j's dotted names, each dot is a call to the JVM that looks for a class. Such calls took
+    a twentieth of a commit's time.
 
     Args:
         spark: The session.
@@ -284,7 +283,7 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def java_reason(error: Py4JError | PySparkException) -> str:
-    """Return the innermost Java exception; for a failed Spark job, the exception of its task."""
+    """Return the innermost Java exception as text; for a failed job, the one of its task."""
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if cause is None:
         return str(error)[:_REASON_CHARACTERS]

@@ -1,8 +1,8 @@
 """Cancels the jobs of Spark tasks that make no progress, so that only their tables fail.
 
 Progress is any change of what Spark counts for a stage while its tasks run: ended tasks, and rows
-and bytes that were read, shuffled, spilled and written. CPU time does not count, since a thread in
-an endless loop also uses it.
+and bytes that were read, shuffled, spilled and written. A file that Hudi is writing is in no count.
+CPU time does not count, since a thread in an endless loop also uses it.
 
 Stages that wait while a cluster gives no executor at all make no progress, either.
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 10.0
-"""Interval at which executors report their counts, in seconds."""
+"""Pause between two looks, in seconds. Executors report their counts as often."""
 
 _SETTLE_S = 15.0
 """How long tasks may take to end once their job is cancelled, in seconds.
