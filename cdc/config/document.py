@@ -299,7 +299,7 @@ def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
 
 
 def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
-    """Return the type of a key's value, and the types of the marks of its annotation.
+    """Return the type of a key's value, and the classes of its marks, such as `Verbatim`.
 
     Args:
         annotation: The type of the map or section that has the key.
@@ -323,7 +323,7 @@ def _raw_child(annotation: Any, key: object) -> Any:
 
 
 def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
-    """Return the type inside ``Annotated`` and ``| None``, and the types of its marks.
+    """Return the type inside ``Annotated`` and ``| None``, and the classes of its marks.
 
     A tagged union is reduced to the member that the value's ``kind`` selects.
     """

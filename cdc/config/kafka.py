@@ -182,7 +182,7 @@ class TopicConfig(Section):
     replication_factor: Annotated[int, Field(ge=-1)] = -1
     """Replicas of each partition; -1 is the brokers' default."""
     retention_ms: Annotated[int, Field(ge=-1)] = 7 * 24 * 3600 * 1000
-    """Retention of changes: longer than a bootstrap and the longest pause. -1 is for ever."""
+    """How long changes stay, in ms: longer than a bootstrap and any pause. -1 is for ever."""
     max_message_bytes: Annotated[int, Field(ge=1)] | None = None
     """Size of the largest change event. Default: the brokers' limit, which is 1 MiB by default."""
     config: Options = Field(default_factory=dict)

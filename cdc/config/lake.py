@@ -50,7 +50,7 @@ class LakeConfig(Section):
     url: Annotated[LoginFreeUrl, AfterValidator(_lake_url)]
     """URL of the lake's folder on any Hadoop file system, for example s3a://bucket/lake."""
     name: Annotated[str, Field(min_length=1)] = "{source}/{schema}/{table}"
-    """Path of each table under the URL."""
+    """Template of each table's path under the URL."""
     hadoop: Options = Field(default_factory=dict)
     """Hadoop settings, without the prefix spark.hadoop."""
     hash_key: SecretRef | None = None
@@ -78,9 +78,9 @@ class CatalogConfig(Section):
     metastore: Annotated[str, Field(pattern=r"^thrift://[^,/@]+(,thrift://[^,/@]+)*$")]
     """URL, for example thrift://metastore:9083; separate several URLs by commas."""
     database: Annotated[str, Field(min_length=1)] = "{source}_{schema}"
-    """Database of each table; characters that Hive does not allow in names are encoded."""
+    """Template of each table's database. Characters that Hive allows in no name are encoded."""
     table: Annotated[str, Field(min_length=1)] = "{table}"
-    """Name of each table."""
+    """Template of each table's name."""
 
 
 class StateConfig(Section):
@@ -116,7 +116,7 @@ class SparkConfig(Section):
     conf: Options = Field(default_factory=dict)
     """Raw Spark settings. The JVM's command line shows them, so put secrets into lake.hadoop."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgt]$")] = "2g"
-    """Memory of the driver; in local mode, of the whole Spark."""
+    """Memory of the driver; in local mode, of all of Spark."""
     jars: Literal["bundled", "provided"] = "bundled"
     """bundled: tributary fetches the jars; provided: the cluster has them."""
     start_timeout_s: Positive = 300

@@ -282,7 +282,7 @@ class Config(Section):
 
 
 def _or_reference(schema: Any) -> Any:
-    """Allow a reference such as ``${PORT}`` where the schema requires a number or a choice."""
+    """Return the schema, with a reference such as ``${PORT}`` allowed for a number or a choice."""
     if isinstance(schema, list):
         return [_or_reference(item) for item in schema]
     if not isinstance(schema, dict):

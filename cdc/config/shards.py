@@ -44,7 +44,7 @@ def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
 
 
 def shard_of(table: TableId, name: str, section: TableSettings, lake_url: str) -> Shard:
-    """Return a source table's shard of the lake table of that name.
+    """Return the shard as which a source table feeds a lake table.
 
     Args:
         table: The source table.

@@ -58,7 +58,7 @@ class Credential(Section):
 
 
 class Credentials(Section):
-    """Logins by purpose; the default of the others is admin."""
+    """Logins by purpose. A login that is left out is the same as admin."""
 
     admin: Credential
     """Login that owns the publication and the schema tributary, and drops slots."""
@@ -78,17 +78,17 @@ class PostgresSourceConfig(Section):
     primary: Endpoint
     """The server that takes writes."""
     replica: Endpoint | None = None
-    """A physical standby of the primary; snapshots read it and spare the primary."""
+    """A physical standby of the primary; copies read it and spare the primary."""
     endpoint_for_connect: Endpoint | None = None
     """The primary's address for Kafka Connect, if it differs."""
     credentials: Credentials
     """Logins by purpose."""
     topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._{}-]+$")] = "{source}_{tier}"
-    """Template of the prefix of the topics' names."""
+    """Template of the topics' prefix."""
     publication: Annotated[str, Field(pattern=r"^[a-z0-9_{}]+$")] = "tributary_{source}_{tier}"
     """Template of the publication's name."""
     slot: Annotated[str, Field(pattern=r"^[a-z0-9_{}]+$")] = "tributary_{source}_{tier}"
-    """Template of the replication slot's name, which the connector shares."""
+    """Template of the replication slot's name; the connector has the same name."""
     heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000
     """Time between two heartbeat rows of the connector, in milliseconds."""
 
@@ -138,7 +138,7 @@ class MysqlSourceConfig(Section):
     primary: MysqlEndpoint
     """The server that takes writes."""
     replica: MysqlEndpoint | None = None
-    """A replica of the primary, by GTID if it has them; snapshots read it and spare the primary."""
+    """A replica of the primary, by GTID if there are any; copies read it and spare the primary."""
     endpoint_for_connect: MysqlEndpoint | None = None
     """The primary's address for Kafka Connect, if it differs."""
     credentials: Credentials
@@ -146,7 +146,7 @@ class MysqlSourceConfig(Section):
     databases: Annotated[tuple[NonEmpty, ...], Field(min_length=1)] = ("*",)
     """Databases whose tables can be replicated; * and ? are wildcards."""
     topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._{}-]+$")] = "{source}_{tier}"
-    """Template of the prefix of the topics' names."""
+    """Template of the topics' prefix."""
     connector: Annotated[str, Field(pattern=r"^[a-z0-9_{}]+$")] = "tributary_{source}_{tier}"
     """Template of the connector's name."""
     heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000

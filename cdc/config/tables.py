@@ -130,24 +130,24 @@ class TableSettings(Section):
     shard: NonEmpty = "{source}.{schema}.{table}"
     """Template of the values in shard_column, one value for each source table."""
     name: NonEmpty | None = None
-    """Path of the table under lake.url, instead of lake.name."""
+    """Template of the table's path under lake.url, instead of lake.name."""
     tier: Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")] = "default"
     """Tier of the table; tables of a tier share a connector, a slot and a publication."""
     key_columns: tuple[NonEmpty, ...] = ()
     """Columns of the record key. Default: the primary key."""
     mode: Literal["upsert", "append"] = "upsert"
     """upsert: one row per key, as on the source. append: a row for each inserted row, for tables
-    without a key; updates and deletes are not captured."""
+    without a key; updates and deletes are left out."""
     snapshot_from: Literal["replica", "primary"] = "replica"
     """The server that a table in mode append is copied from. replica: its replay is paused for a
-    moment. primary: it is read under the snapshot of a temporary slot. Without a replica, the
-    primary is read. MySQL and MariaDB need a replica."""
+    moment. primary, or no replica: the table is read under a temporary slot's snapshot. MySQL and
+    MariaDB need a replica."""
     one_view: bool = False
     """Whether a copy reads all rows at one moment, even if the stream would correct rows of several
     moments. MySQL and MariaDB: the replica's applier is stopped while the sessions for all parallel
     chunks open; each session reads its part of the table once, and cannot repeat it."""
     partition_by: tuple[NonEmpty, ...] = ()
-    """Lake partition columns."""
+    """Columns by which the lake table is partitioned."""
     columns: ColumnRules = Field(default_factory=defaults)
     """The columns to replicate, and the form of their values."""
     timestamps_without_zone: Literal["timestamp_ntz", "timestamp"] = "timestamp_ntz"

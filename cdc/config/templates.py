@@ -81,7 +81,7 @@ def encoded(name: str) -> str:
 
 
 def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
-    """Return a table whose path equals, contains or is inside a path, regardless of case.
+    """Return a table whose path equals, contains or is inside a path, in any case; else None.
 
     Args:
         path: A table's base path.
