@@ -55,7 +55,7 @@ class Services:
         self._shared_spark = spark
         self.progress = progress
         self.captured_looks: dict[TableId, str] = {}
-        """By table, the digest of its catalog at a time up to which every change is captured."""
+        """By table, a digest of its catalog; every change from before that look is captured."""
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()
@@ -136,13 +136,13 @@ class Services:
         return names(table.source, self.config.source(table.source), record.tier)
 
     def evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """Gather the facts that show whether a capture works, without those from its topics."""
+        """Return the facts that show whether a capture works, without those from its topics."""
         return gather(
             capture, self._servers(capture), exactly_once=self.config.connect.exactly_once
         )
 
     def stream_evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """Gather the facts that show whether a capture works, also those from its topics.
+        """Return the facts that show whether a capture works, also those from its topics.
 
         The topics show whether the connector sends changes, and which DDL statements it has
         reported.

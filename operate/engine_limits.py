@@ -1,4 +1,4 @@
-"""What query engines do not show of a table as it is, by the table's settings.
+"""Names what query engines show differently from the lake, by a table's settings.
 
 docs/readers_engines.md has what a test saw.
 """
@@ -21,7 +21,7 @@ class EngineLimits:
     """Limits of engines that read a table by its name in the catalog.
 
     Args:
-        notes: Limits that change a text.
+        notes: Limits by which an engine shows another text.
         problem: A limit by which queries fail; empty if there is none.
         remedy: What to do about the problem.
     """

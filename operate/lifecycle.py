@@ -161,7 +161,7 @@ def forget_build(services: Services, table: TableId) -> bool:
 
 
 def absent_sources(services: Services, tables: Iterable[TableId]) -> dict[str, SourceError]:
-    """Return the names of the tables' sources that cannot be reached, each with the error.
+    """Return the unreachable ones of the tables' sources by name, each with its error.
 
     Raises:
         SourceError: A source can be reached, but refuses the login or the query.
@@ -193,7 +193,7 @@ def offboard(
         delete_data: Whether to delete the lake table with all generations, its name in the catalog,
             and the table's topic. If the table is the last one, the capture's own topics are
             deleted, too.
-        absent: The error of the table's source, which does not answer. The source is then not
+        absent: The error by which the table's source did not answer. The source is then not
             queried, and a note names what remains on it. None if the source is to be queried.
     """
     if services.store.get(table) is None:

@@ -192,7 +192,7 @@ def recaptured(
 ) -> list[Outcome]:
     """Check tables on the plan, prepare their captures again, and call ``work`` to copy them.
 
-    The preparation of a capture recreates its slot if this is lost.
+    The preparation of a capture recreates its slot if the slot is lost.
 
     Args:
         services: The services of the command.

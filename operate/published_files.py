@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """One file of the rows as of the newest commit.
+    """One Parquet file with rows as of the newest commit.
 
     Args:
         url: The file's absolute path on the local disk, or its URL.

@@ -204,7 +204,7 @@ def _require_schema(
     *,
     has_key: bool,
 ) -> None:
-    """Raise an error if columns of the table cannot be replicated; it need not have a key."""
+    """Raise an error if a column of the table cannot be replicated; a key is not needed."""
     columns = source.schema(table, settings).columns if has_key else source.columns(table, settings)
     refuse_shard_column(table.table, columns, services.config.shard(table.table))
 

@@ -139,7 +139,7 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
     then = compare(source, look, settings, handoff, lake, truncates=truncates)
     answer = Answer(table, (*planned.beyond_catalog, *then.changes))
     if answer.verdict is not Verdict.BOOTSTRAP:
-        source.schema(planned.table, then.settings)  # as the run after them does
+        source.schema(planned.table, then.settings)  # as the run after the statements does
     return answer
 
 

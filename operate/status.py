@@ -40,7 +40,7 @@ class CaptureStatus:
         source: The source.
         tier: The tier.
         log: The state of the source's log; None if the source could not be queried.
-        connector: State of the connector that reads the log; None if Connect could not be queried.
+        connector: ``running``, ``not running`` or ``missing``; None if Connect did not answer.
         beat_at: Time of the newest heartbeat in Kafka, by the source's clock. Every earlier commit
             has been captured. None if there is no heartbeat, or if it could not be read.
         problem: The capture's problems as one text; None if there is no problem.
@@ -225,7 +225,7 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
 def _end_offsets(
     services: Services, records: Sequence[TableRecord]
 ) -> tuple[dict[str, dict[int, int]], str | None]:
-    """Return the end offsets per partition of each topic, and the error if they cannot be read."""
+    """Return each topic's end offsets per partition, and the error if they cannot be read."""
     topics = [record.topic for record in records if record.state is not State.RETIRED]
     if not topics:
         return {}, None

@@ -139,7 +139,7 @@ def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Return the new tables of a group that would share a topic with another table, with errors."""
+    """Return a group's new tables that would share a topic with another table, with errors."""
     known = {
         record.table
         for record in services.store.tables()

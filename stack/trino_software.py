@@ -21,10 +21,7 @@ PLUGINS = ("hive", "hudi", "memory")
 Trino would load the others, too, and most of them are large.
 """
 TESTED_MAJORS = (25,)
-"""Major versions of Java with which Trino was tested.
-
-Trino refuses versions below 24.
-"""
+"""Major versions of Java with which Trino was tested. Trino refuses versions below 24."""
 
 WHEELS = Path(__file__).with_name("trino_java.txt")
 """The requirements file of a wheel that contains a Java, with a checksum for each platform."""

@@ -139,7 +139,7 @@ def run(
 
 
 def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
-    """Run once and show the results; return the waiting tables without an error in the output."""
+    """Run once and show the results; return the waiting tables whose errors are not shown yet."""
     results = runs.once()
     if not renderer.json:
         _show_runs(renderer, results)
@@ -195,7 +195,7 @@ def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
 
 
 def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> None:
-    """Show silent captures, for one, each with its remedy; in JSON under ``key``."""
+    """Show findings such as silent captures, each with its remedy; in JSON under ``key``."""
     if renderer.json:
         renderer.document({key: [one.to_json() for one in found]})
         return

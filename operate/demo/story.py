@@ -150,7 +150,7 @@ class Demo:
             )
 
     def show(self) -> None:
-        """Run all steps after the start of the servers, which the configuration names."""
+        """Run all steps after the start of the servers; the configuration names the servers."""
         with services(self.config, self._progress) as opened:
             ((name, source),) = opened.config.sources.items()
             at_source = sessions(name, source)
