@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Removed:
-    """The result of a removal of generations.
+    """The generations that a removal has removed and left.
 
     Args:
         removed: The removed generations.

@@ -31,7 +31,7 @@ _PARALLEL = 4
 
 @dataclass
 class Examined:
-    """The result of the examination of several tables.
+    """The tables that were examined: those that can be replicated, and the refused ones.
 
     Args:
         notes: The tables that can be replicated, each with its remarks; a table can have none.

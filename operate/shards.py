@@ -69,7 +69,7 @@ def shared_tables(tables: Iterable[TableStatus]) -> tuple[SharedStatus, ...]:
 
 
 def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
-    """Return the status of one lake table from the status of each of its shards."""
+    """Return a lake table's status from its shards' status."""
     first = parts[0][0]
     joining = [shard.name for shard, table in parts if table.record.never_published]
     there = [(shard, table) for shard, table in parts if shard.name not in joining]

@@ -350,7 +350,7 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
 def _evidence(
     services: Services, records: Sequence[TableRecord]
 ) -> dict[tuple[str, str], CaptureEvidence]:
-    """Gather the evidence of each capture of the tables once; return it by source and tier."""
+    """Return the evidence of the tables' captures, each gathered once, by source and tier."""
     found: dict[tuple[str, str], CaptureEvidence] = {}
     for record in records:
         place = (record.table.source, record.tier)

@@ -21,7 +21,7 @@ _CONVERTER_SERVICE = "META-INF/services/org.apache.kafka.connect.storage.Convert
 
 @dataclass(frozen=True)
 class Software:
-    """The folders of the software of Java servers, in the cache.
+    """The cache's folders with the software of the Java servers.
 
     Args:
         java: The Java that runs the software.

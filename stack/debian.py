@@ -38,8 +38,8 @@ class Package:
         sha256: By architecture, the checksum of the only accepted file of the package; empty to
             accept every file.
         also: Further packages to fetch.
-        without: Prefixes of the names of dependencies that are not fetched, since the program does
-            not need them.
+        without: Prefixes of dependencies' names. These are not fetched, since the program does not
+            need them.
     """
 
     name: str
@@ -253,7 +253,7 @@ def _folder(cache: Path | None) -> Path:
 
 
 def _prefix(package: Package) -> str:
-    """Return the part of the names of a package's folders that comes before the version."""
+    """Return what the names of a package's folders have before the version."""
     return "_".join(filter(None, (package.name, package.suite)))
 
 

@@ -198,7 +198,7 @@ def layout(
 
 
 def _two_ports(kind: str, ports: Mapping[str, int]) -> tuple[int, int]:
-    """Return the ports of the primary and the replica of a kind of source."""
+    """Return a kind's ports: the primary's and the replica's."""
     primary, replica = PAIRS[kind]
     return ports[primary], ports[replica]
 

@@ -107,7 +107,7 @@ def server_properties(port: int, plugins: Path) -> dict[str, str]:
 
 
 def catalog_properties(metastore_port: int) -> dict[str, dict[str, str]]:
-    """Return the settings of each of Trino's catalogs, by the catalog's name."""
+    """Return the settings of Trino's catalogs, by the catalog's name."""
     common = {
         "hive.metastore.uri": f"thrift://{HOST}:{metastore_port}",
         # Hadoop's file systems, which the paths of local lakes need.

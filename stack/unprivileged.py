@@ -61,8 +61,8 @@ def database_user(*needs: Path) -> Unprivileged:
         capability = _capability(closed[0], user.pw_name)
         prefix += [
             *(f"--inh-caps=+{capability}", f"--ambient-caps=+{capability}"),
-            # Without this bit, access(2) ignores the capability. MariaDB then took its log's control
-            # file for missing, recreated the file at every start, and corrupted its tables.
+            # Without this bit, access(2) ignores the capability. So MariaDB took its log's control
+            # file for missing, recreated it at every start, and corrupted its tables.
             "--securebits=+no_setuid_fixup",
         ]
     return Unprivileged(user.pw_name, (*prefix, "--"))

@@ -84,7 +84,7 @@ def copy_path(shard: Shard) -> str:
 def shard_conflicts(
     tables: Mapping[str, TableSettings], sources: Iterable[str]
 ) -> Iterator[Conflict]:
-    """Yield the problems of the sections of lake tables that several source tables feed."""
+    """Yield the problems in sections of lake tables that several source tables feed."""
     known = list(sources)
     paths = {name: _path(name, one).casefold() + "/" for name, one in sharded(tables).items()}
     for name, other in itertools.permutations(paths, 2):

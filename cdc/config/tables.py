@@ -29,7 +29,7 @@ _WINDOW = f"^{_TIME}-{_TIME}$"
 _DIGITS = "[12]?[0-9]|3[0-8]"
 _LAKE_TYPE = rf"string|decimal\((?P<digits>{_DIGITS}), ?(?P<scale>{_DIGITS})\)"
 _APPEND = "_append"
-"""Suffix of the tier of tables in mode append; no configured tier has an underscore."""
+"""Suffix of an append table's tier; no configured tier has an underscore."""
 
 
 def is_append_tier(tier: str) -> bool:
@@ -101,7 +101,7 @@ class ResyncLimits(Section):
     """The limits of automatic resyncs."""
 
     max_rows: Positive | None = None
-    """The largest estimated number of rows of the table. Default: no limit."""
+    """The largest estimated number of rows in the table. Default: no limit."""
     window: Annotated[str, Field(pattern=_WINDOW)] | None = None
     """The time in which a resync may begin, in UTC, for example 22:00-05:00. Default: any time."""
 

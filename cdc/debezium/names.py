@@ -46,7 +46,7 @@ class CaptureNames:
             source has no publications.
         slot: Replication slot on the primary; None if the kind of source has no slots.
         connector: Connector in Kafka Connect.
-        topic_prefix: Prefix of the names of all topics of the capture.
+        topic_prefix: Prefix that all topic names of the capture have.
         kind: The kind of source.
     """
 
@@ -165,7 +165,7 @@ class CaptureNames:
 
 
 def names(source_name: str, source: SourceConfig, tier: str = "default") -> CaptureNames:
-    """Return the names of the capture of a source and tier, from the source's templates.
+    """Return the names of the capture for a source and tier, from the source's templates.
 
     Raises:
         ConfigError: A name is too long for PostgreSQL, which would cut it off silently.

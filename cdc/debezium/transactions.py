@@ -122,12 +122,12 @@ def _end(event: Any) -> tuple[int, Lsn | None]:
 
 
 def _transaction(event: Any) -> int:
-    """Return the id of the transaction of a change event."""
+    """Return the id of a change event's transaction."""
     return int(event["source"]["txId"])
 
 
 def _gtid(event: Any) -> str:
-    """Return the GTID of the transaction of a change event."""
+    """Return the GTID of a change event's transaction."""
     found = event["source"]["gtid"]
     if not found:
         raise ValueError("its gtid is empty")

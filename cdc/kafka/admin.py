@@ -163,7 +163,7 @@ class KafkaAdmin:
         Topics that do not exist are left out of both.
 
         Raises:
-            KafkaError: The settings of none of several topics can be read.
+            KafkaError: Several topics were requested, and none has settings that can be read.
         """
         names = list(dict.fromkeys(topics))
         found: dict[str, dict[str, str]] = {}

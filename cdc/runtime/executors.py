@@ -47,7 +47,7 @@ class Executor:
     Args:
         name: Its id in the session.
         host: Its machine.
-        versions: The version of each of its parts, by the part's name for people.
+        versions: Versions by the name of a part, such as ``Spark``; see `_CALLS`.
     """
 
     name: str
