@@ -161,7 +161,7 @@ def forget_build(services: Services, table: TableId) -> bool:
 
 
 def absent_sources(services: Services, tables: Iterable[TableId]) -> dict[str, SourceError]:
-    """Return the unreachable ones of the tables' sources by name, each with its error.
+    """Return the tables' unreachable sources by name, each with its error.
 
     Raises:
         SourceError: A source can be reached, but refuses the login or the query.

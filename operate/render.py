@@ -179,7 +179,7 @@ _WORD = re.compile(r'(?:[^\s"]|"(?:[^"]|"")*")+')
 
 
 def to_paste(text: str) -> str:
-    """Quote the commands in a text for a shell, since a shell would remove the quotes of names."""
+    """Return the text with its commands quoted for a shell, which would remove names' quotes."""
     return _COMMAND.sub(lambda found: f"`{_WORD.sub(_for_shell, found[1])}`", text)
 
 

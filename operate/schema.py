@@ -95,7 +95,7 @@ class Answer:
 
 
 def difference(services: Services, table: TableId) -> SchemaDifference:
-    """Compare a table's schema in source, registry and lake; change nothing.
+    """Return how a table's schema differs in source, registry and lake; change nothing.
 
     Raises:
         StateError: The table is not on the plan, or was not copied yet.

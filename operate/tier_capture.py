@@ -71,7 +71,7 @@ class Group:
 
 
 def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
-    """Group tables by source and tier; the groups are in the order of their first tables.
+    """Return tables grouped by source and tier, in the order of each group's first table.
 
     Raises:
         ConfigError: The name of a publication or slot is too long.

@@ -47,7 +47,7 @@ def version_of(bundle: str, name: str) -> str:
 def fetch_software(
     kinds: Iterable[str], cache: Path | None = None, report: Report | None = None
 ) -> Software:
-    """Fetch the software of the stack, or find it in the cache.
+    """Return the folders of the stack's software, which is fetched if the cache lacks it.
 
     Args:
         kinds: Kinds of source whose connectors are fetched.

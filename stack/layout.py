@@ -75,7 +75,7 @@ class Record:
 
     @classmethod
     def read(cls, folder: Path) -> Record:
-        """Read the record in a stack's folder.
+        """Return the record in a stack's folder.
 
         Raises:
             StackError: There is no stack in the folder.
@@ -144,7 +144,7 @@ def layout(
     software: Callable[[], Software],
     trino_software: Callable[[], TrinoSoftware],
 ) -> Layout:
-    """Build the servers of the stack in a folder.
+    """Return the servers of the stack in a folder; no server is started.
 
     Args:
         folder: The stack's folder.

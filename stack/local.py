@@ -232,7 +232,7 @@ class LocalStack:
         return RunningServer(servers[name], self._process(servers[name]))
 
     def psql(self, sql: str, *, database: str = DATABASE, replica: bool = False) -> str:
-        """Run SQL as PostgreSQL's superuser, for work for which the product's roles lack rights.
+        """Run SQL as PostgreSQL's superuser, for work that the product's roles may not do.
 
         Args:
             sql: The statements.

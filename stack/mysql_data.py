@@ -192,6 +192,6 @@ class DataDirectory:
 
 
 def _quoted(value: str) -> str:
-    """Quote a value of an option file, since a path can contain the start of a comment."""
+    """Return an option file's value in quotes; a path can contain the start of a comment."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"' if value else ""

@@ -143,7 +143,7 @@ class Installation:
 def find_installation(
     kind: str, *, cache: Path | None = None, report: Report | None = None
 ) -> Installation:
-    """Find the MySQL or MariaDB to use here; fetch it if this machine has none.
+    """Return the MySQL or MariaDB to use here, which is fetched if this machine has none.
 
     Args:
         kind: A key of ``PRODUCTS``.

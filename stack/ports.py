@@ -42,7 +42,7 @@ def choose(
     kept: Mapping[str, int] | None = None,
     held: Collection[int] = (),
 ) -> dict[str, int]:
-    """Choose a port for each name: its kept port if that is still usable, else a free port.
+    """Return a port for each name: its kept port if that is still usable, else a free port.
 
     Args:
         names: The names that need a port.

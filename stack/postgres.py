@@ -100,7 +100,7 @@ class Binaries:
 
 
 def find_binaries() -> Binaries:
-    """Find the first usable PostgreSQL: by ``PATH``, ``pg_config``, system folders, or a wheel.
+    """Return the first usable PostgreSQL by ``PATH``, ``pg_config``, system folders or a wheel.
 
     Raises:
         StackError: There is no usable PostgreSQL. The message names the unusable ones.

@@ -41,7 +41,7 @@ class TrinoSoftware:
 
 
 def fetch_trino(cache: Path | None = None, report: Report | None = None) -> TrinoSoftware:
-    """Fetch Trino's server, or find it in the cache.
+    """Return the folders of Trino and its Java, which are fetched if the cache lacks them.
 
     Args:
         cache: Cache folder; by default the one of ``cdc.runtime.jars``.

@@ -17,7 +17,7 @@ _PASS_FOLDERS = (("dac_read_search", 2), ("dac_override", 1))
 
 @dataclass(frozen=True)
 class Unprivileged:
-    """The user as which databases run.
+    """The user that runs the databases.
 
     Args:
         name: Login name.

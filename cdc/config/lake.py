@@ -25,7 +25,7 @@ _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
 
 def _lake_url(url: str, info: ValidationInfo) -> str:
-    """Refuse a URL that Hadoop cannot read; make the path of a local folder absolute."""
+    """Return the URL, with a local path made absolute; refuse one that Hadoop cannot read."""
     if problem := s3.url_problem(url) or gcs.url_problem(url):
         raise PydanticCustomError("lake_url", "{problem}", {"problem": problem})
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url):
@@ -35,7 +35,7 @@ def _lake_url(url: str, info: ValidationInfo) -> str:
 
 
 def _state_url(url: str, info: ValidationInfo) -> str:
-    """Resolve a relative SQLite file from the folder of the configuration file."""
+    """Return the URL; a relative SQLite file is resolved from the configuration file's folder."""
     match = _SQLITE.match(url)
     path = url[match.end() :] if match else ""
     if match is None or not path or path.startswith((":", "file:")) or "${" in url:

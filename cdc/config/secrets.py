@@ -128,7 +128,7 @@ class SecretRef:
 
 
 def expand(text: str, *, secret: bool = False) -> str:
-    """Replace each ``${NAME}`` and ``${file:/path}`` in the text by its value.
+    """Return the text with the value of each ``${NAME}`` and ``${file:/path}`` in its place.
 
     ``$${`` means a literal ``${``.
 
@@ -150,7 +150,7 @@ def expand(text: str, *, secret: bool = False) -> str:
 
 
 def fold(text: str, written: str) -> str:
-    """Replace each value in a text by the reference to it, which is the reverse of ``expand``.
+    """Return the text with references in place of their values: the reverse of ``expand``.
 
     Args:
         text: The text in which values are replaced, for example a message.

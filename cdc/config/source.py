@@ -18,7 +18,7 @@ SourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,29}$")]
 
 
 class Endpoint(Section):
-    """The address of a database server."""
+    """The address of a PostgreSQL server."""
 
     host: NonEmpty
     """Host name or address."""

@@ -43,7 +43,7 @@ def configured_tier(tier: str) -> str:
 
 
 def _lake_type(text: str) -> str:
-    """Accept the text of a lake type that settings can choose; drop its blanks."""
+    """Return a lake type without blanks; refuse one that settings cannot choose."""
     found = re.fullmatch(_LAKE_TYPE, text)
     if found is None or (found["digits"] and not int(found["scale"]) <= int(found["digits"]) > 0):
         raise PydanticCustomError(

@@ -48,10 +48,10 @@ def template_problems(
 
 
 def fill(template: str, table: TableId) -> str:
-    """Fill a table's template; each byte that is unsafe in a path becomes ``~`` and two hex digits.
+    """Return a table's path by a template.
 
-    The encoding is one to one. So different tables never share a folder, and no name leads into
-    another folder.
+    Each byte that is unsafe in a path becomes ``~`` and two hex digits. The encoding is one to one.
+    So different tables never share a folder, and no name leads into another folder.
     """
     return template.format(
         source=_safe(table.source), schema=_safe(table.schema), table=_safe(table.name)
@@ -59,10 +59,10 @@ def fill(template: str, table: TableId) -> str:
 
 
 def fill_name(template: str, table: TableId) -> str:
-    """Fill a template of a catalog's name, which has only lower-case letters, digits and ``_``.
+    """Return a table's name in the catalog by a template.
 
-    Any other character of the table's source, schema or name becomes ``_x``, its code in hex, and
-    ``_``. This encoding is one to one.
+    The name has only lower-case letters, digits and ``_``. Any other character of the table's
+    source, schema or name becomes ``_x``, its code in hex, and ``_``. This encoding is one to one.
     """
     return template.format(
         source=_encoded(table.source), schema=_encoded(table.schema), table=_encoded(table.name)

@@ -79,14 +79,14 @@ def is_sensitive(key: str) -> bool:
 
 
 def _text(value: object) -> object:
-    """Convert a number or boolean in a map of raw settings to the text that programs expect."""
+    """Return a number or boolean among raw settings as the text that programs expect."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else value
 
 
 def _absolute(path: Path, info: ValidationInfo) -> Path:
-    """Resolve a relative path from the configuration file's folder."""
+    """Return the path; a relative one is resolved from the configuration file's folder."""
     base = (info.context or {}).get("base") or Path.cwd()
     return Path(base, path.expanduser()).absolute()
 
@@ -100,7 +100,7 @@ _LOGIN = re.compile(r"[^/]*//(?:[^/?#]*@|[^/:@]+:(?!\d+(?:/|$))[^@]*@)")
 
 
 def _without_login(url: str) -> str:
-    """Refuse a URL that contains a login."""
+    """Return the URL; refuse one that contains a login."""
     if _LOGIN.match(url) and not _CONTAINER.match(url):
         raise PydanticCustomError(
             "url_login", "the URL contains a login; use the keys username and password instead"
@@ -109,7 +109,7 @@ def _without_login(url: str) -> str:
 
 
 def _servers(text: str) -> str:
-    """Refuse a list of brokers that contains a login."""
+    """Return the list of brokers; refuse one that contains a login."""
     if "@" in text:
         raise PydanticCustomError(
             "servers_login", "it contains a login; use kafka.security instead"
@@ -118,7 +118,7 @@ def _servers(text: str) -> str:
 
 
 def _http(url: str) -> str:
-    """Refuse a URL that is not of HTTP or has parameters; drop slashes at its end."""
+    """Return the URL without slashes at its end; refuse one without HTTP or with parameters."""
     if not re.match(r"https?://[^/]", url):
         raise PydanticCustomError("url_scheme", "the URL must begin with http:// or https://")
     if re.search(r"[?#]", url):

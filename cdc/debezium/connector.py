@@ -60,7 +60,7 @@ def heartbeat_sql(capture: CaptureNames) -> str:
 
 
 def include_settings(capture: CaptureNames, tables: Collection[TableId]) -> dict[str, str]:
-    """Return the connector's settings that name these tables; none if it has a publication."""
+    """Return the settings that name these tables; none if a publication selects the tables."""
     return KINDS[capture.kind].include_settings(tables)
 
 
@@ -192,7 +192,7 @@ def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
 
 
 def apicurio_url(url: str) -> str:
-    """Return the URL of Apicurio's own API, beside its Confluent-compatible one."""
+    """Return the URL of Apicurio's own API, from that of its Confluent-compatible API."""
     root, found, _ = url.partition("/apis/")
     return f"{root if found else url.rstrip('/')}/apis/registry/v2"
 

@@ -145,7 +145,7 @@ class ReportedStatements:
         topic_id: The topic's UUID.
         first: The first offset that is still in the topic.
         end: The offset after the last record that was read.
-        changes: The changes of all records that this process has read, in the order of the binlog.
+        changes: The changes of all records that were read, in the order of the binlog.
     """
 
     topic_id: str
@@ -160,7 +160,7 @@ class ReportedStatements:
 
 
 class Definitions:
-    """The DDL statements that connectors report. This process reads each record only once.
+    """The DDL statements that connectors report. An instance reads each record only once.
 
     A topic of statements grows without end, and runs read it every few seconds. Safe to share among
     threads.

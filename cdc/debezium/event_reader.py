@@ -57,7 +57,7 @@ class EventReader:
             ) from error
 
     def _event(self, value: bytes) -> Any:
-        """Decode a record's value by the schema that its id names."""
+        """Return a record's value, decoded by the schema that the value's id names."""
         schema_id, body = split_wire(value)
         if schema_id not in self._schemas:
             document = json.loads(self._registry.schema(schema_id))

@@ -174,7 +174,7 @@ def wait_while_sending(
 
 
 def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceKind) -> Heartbeat:
-    """Decode one record of the heartbeat topic.
+    """Return the heartbeat in one record of the heartbeat topic.
 
     Args:
         record: The record.

@@ -178,7 +178,7 @@ class ConnectorKind(Protocol):
         """Return the settings that only this kind of connector needs."""
 
     def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Return the settings that name the tables; none if this kind has a publication."""
+        """Return the settings that name the tables; none if a publication selects the tables."""
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
         """Return the statement that the connector runs at each heartbeat."""

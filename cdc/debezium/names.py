@@ -86,7 +86,7 @@ class CaptureNames:
 
     @property
     def resource(self) -> str:
-        """The resource whose lease a process holds while it changes this capture."""
+        """The name of the lease that a process holds while it changes this capture."""
         return f"the capture of {self.source}, tier {self.tier}"
 
     @property
@@ -105,7 +105,7 @@ class CaptureNames:
 
     @property
     def heartbeat_topic(self) -> str:
-        """The topic of the heartbeat rows, which name the server and its timeline."""
+        """The topic of the heartbeat rows, each of which names its server."""
         return topic_for(self.topic_prefix, SCHEMA, self.heartbeat_table)
 
     @property

@@ -58,7 +58,7 @@ class KafkaAdmin:
     def ensure_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> TopicInfo:
-        """Create a topic, or check that the existing one is suitable.
+        """Create a topic, or check that the existing one is suitable; return its description.
 
         A new topic has ``cleanup.policy=delete``, since compaction would drop changes that the lake
         has not read. If somebody alters the policy later, the topic's compaction lag keeps all
@@ -105,10 +105,10 @@ class KafkaAdmin:
         return {name: described(name, topic) for name, topic in found.items()}
 
     def looks(self, names: Iterable[str]) -> dict[str, TopicLook | KafkaError]:
-        """Look at many topics in three calls; topics that do not exist are left out.
+        """Return the facts about many topics, by three calls; missing topics are left out.
 
         The result for a topic that cannot be read is its error. If only some topics lack a leader,
-        the look waits a few seconds for an election.
+        this waits a few seconds for an election.
 
         Raises:
             KafkaError: None of several topics can be read.
@@ -329,7 +329,7 @@ class KafkaAdmin:
         )
 
     def _wait_for(self, name: str) -> TopicInfo:
-        """Wait until all brokers know a new topic, which the controller acknowledges earlier."""
+        """Return a new topic once all brokers know it; the controller acknowledges it earlier."""
         found: TopicInfo | None = None
 
         def unknown() -> bool:
@@ -409,7 +409,7 @@ class KafkaAdmin:
     def _request_offsets(
         self, topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> list[tuple[ck.TopicPartition, ck_admin.ListOffsetsResultInfo]]:
-        """Request an offset of each partition once; partitions without an answer are left out."""
+        """Return an offset per partition, by one request; silent partitions are left out."""
         asked = places(topics, spec)
         found = self._client.call(
             "list offsets",

@@ -134,7 +134,7 @@ class KafkaClient:
         retried: Callable[[Mapping[_Key, _Value]], bool],
         context: Mapping[str, Any],
     ) -> tuple[dict[_Key, _Value], dict[_Key, KafkaError]]:
-        """Send one request; retry while all failures are transient and ``retried`` allows it.
+        """Return a request's answers and errors; retry transient ones if ``retried`` allows it.
 
         Args:
             what: The request, for errors.

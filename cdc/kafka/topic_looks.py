@@ -21,7 +21,7 @@ _ELECTION_S = 5.0
 def looks(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Iterable[str]
 ) -> dict[str, TopicLook | KafkaError]:
-    """Look at many topics in three calls; topics that do not exist are left out.
+    """Return the facts about many topics, by three calls; missing topics are left out.
 
     Args:
         client: The cluster.
@@ -39,7 +39,7 @@ def looks(
     def listed(
         topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> dict[str, dict[int, End]]:
-        """List offsets of topics; note the error of each topic with a missing offset."""
+        """Return offsets of topics; note the error of each topic with a missing offset."""
         seen: dict[str, dict[int, End]] = {name: {} for name in topics}
         asked = left = places(topics, spec)
         refused: dict[ck.TopicPartition, KafkaError] = {}

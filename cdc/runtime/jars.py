@@ -98,7 +98,7 @@ class Artifact:
 
 
 def read_lock(path: Path) -> dict[str, tuple[Artifact, ...]]:
-    """Read the bundles of a lock file by name, each with all of its files."""
+    """Return the bundles of a lock file by name, each with all of its files."""
     bundles: dict[str, list[Artifact]] = {}
     current: list[Artifact] = []
     for line in path.read_text("utf-8").splitlines():

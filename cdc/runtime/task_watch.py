@@ -129,7 +129,7 @@ def held_cores() -> int:
 
 
 def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
-    """Watch the session's stages in a separate thread, as long as the session lives.
+    """Cancel stages without progress, in a separate thread, as long as the session lives.
 
     Args:
         spark: The session.

@@ -144,7 +144,7 @@ def sightings(
     absent: frozenset[Key],
     in_lake: list[tuple[Key, RowDigest]],
 ) -> dict[Key, Sighting]:
-    """Combine the rows of one round into sightings.
+    """Return the sighting of each key in one round, from the rows of that round.
 
     Args:
         keys: The keys of the suspects.

@@ -250,7 +250,7 @@ class _TableVerifier:
         )
 
     def _pass(self) -> tuple[Marker, ComparedRows]:
-        """Compare all rows once, after lake and replica have both passed the same marker."""
+        """Compare all rows once, after lake and replica have passed the marker that is returned."""
         marker = self._source.write_marker()
         self._source.wait_for_marker_on_replica(
             marker, timeout_s=WAIT_S, progress=self._services.progress
