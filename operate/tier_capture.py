@@ -110,8 +110,8 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
             name = getattr(capture, field)
             if name is None:
                 continue
-            # A publication's name is unique in its database only. Kafka takes "." and "_" in names
-            # of metrics for the same character.
+            # A publication's name is unique in its database only. In names of metrics, Kafka takes
+            # "." and "_" for the same character.
             place = capture.source if field == "publication" else ""
             other = seen.setdefault((field, place, name.replace(".", "_")), capture)
             if other is not capture:

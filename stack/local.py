@@ -124,8 +124,8 @@ class LocalStack:
             if before and fine and not lacking and len(kinds) == len(had):
                 report(f"the stack in {self.folder} is already up")
                 return before
-            # Done first, so that a machine without Java, a network or such a database fails before
-            # anything is created.
+            # Done first: a machine without Java, a network or one of these databases then fails
+            # before anything is created.
             fetch_software(kinds, self._cache, report)
             if TRINO in lacking:
                 fetch_trino(self._cache, report)

@@ -136,8 +136,9 @@ def connector_config(
         "heartbeat.interval.ms": str(source.heartbeat_interval_ms),
         "heartbeat.action.query": kind.heartbeat_sql(capture),
         "poll.interval.ms": "50",
-        # `onboard` creates the topics. These settings are for the connector's own heartbeats, and
-        # for a deleted topic: it must not stop the other tables (its new id stops its own table).
+        # `onboard` creates the topics. These settings are for the topic of Debezium's own
+        # heartbeats, and for a topic that was deleted: other tables must not stop. The new topic
+        # has another id, by which its own table stops.
         "topic.creation.default.partitions": "1",
         "topic.creation.default.replication.factor": replication,
         "topic.creation.default.cleanup.policy": "delete",

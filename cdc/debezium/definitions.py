@@ -258,7 +258,7 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
     place = f"{origin['file']}:{origin['pos'] + 1}" if origin.get("file") else None
     snapshot = origin["snapshot"] not in (None, "false")
     if not event["tableChanges"]:
-        # Without a table, the database is that of the session.
+        # If the record names no table, its database is the session's.
         beside = _beside(index_table(statement), source, event.get("databaseName") or "")
         found.append(
             DefinitionChange(None, None, statement, gtid, snapshot, offset, place, beside=beside)
@@ -270,7 +270,7 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
             raise ValueError(f"{change['id']} names no table")
         table = TableId(source, *(name.replace('""', '"') for name in match.groups()))
         columns = tuple(_known_columns(change["table"])) if change["table"] else ()
-        # With a table, the record has the table's database, and not that of the session.
+        # If the record names a table, its database is the table's, and not the session's.
         session = table.schema if swapped is not None and swapped.beside else ""
         beside = _beside(swapped, source, session)
         found.append(

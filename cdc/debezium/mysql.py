@@ -188,7 +188,7 @@ class Mysql:
         if login.password is not None:
             settings["database.password"] = login.password.connect_reference()
         if self.kind == "mysql" and endpoint.ssl_mode == "disabled":
-            # Without TLS the driver encrypts the password by the server's key, which it must fetch.
+            # Without TLS the driver encrypts the password with the server's key, and must fetch it.
             settings["driver.allowPublicKeyRetrieval"] = "true"
         return settings
 

@@ -45,8 +45,8 @@ _REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
     # Values that do not fit must fail, not turn into NULL.
     "spark.sql.ansi.enabled": "true",
-    # A second attempt of a task can leave a file after the commit, which readers then count. Hudi
-    # refuses to write with speculation.
+    # A task's second attempt can leave a file after the commit, and readers then count this file.
+    # Hudi refuses to write with speculation.
     "spark.speculation": "false",
     "spark.sql.caseSensitive": "false",
     # Drivers report MySQL's enums and texts of a fixed length as CHAR(n). Spark would pad each such
