@@ -92,7 +92,7 @@ class Runs:
         """Repeat the run until a signal arrives, Spark ends, or hanging Spark tasks keep cores.
 
         The signals are SIGINT and SIGTERM. The current run can still finish, but is interrupted
-        after `GRACE_S` seconds. The next command continues from the last commit.
+        after 20 seconds. The next command continues from the last commit.
 
         Tables whose settings request a resync are copied again in a thread beside the runs. A
         signal interrupts such a copy within a minute, and the next command continues the copy.

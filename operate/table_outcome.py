@@ -25,7 +25,7 @@ class Outcome:
         table: The table.
         action: What happened, as the rest of a sentence that begins with the table's name. If there
             is an error, the name of the action that failed.
-        state: The table's state afterwards; None if it is not known, or not on the plan.
+        state: The table's state afterwards; None if it is unknown, or the table is not on the plan.
         error: The reason why the table failed or was left out; None if neither happened.
         details: Plain values for ``--output json``.
         left_out: Whether the table was left out, since it cannot be replicated, a wildcard matched

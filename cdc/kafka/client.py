@@ -58,7 +58,8 @@ class KafkaClient:
 
     Args:
         config: Address of the cluster, and the login.
-        timeout_s: Limit for one request, in seconds; transient failures are retried for a minute.
+        timeout_s: Limit for one request, in seconds. After a transient failure, a request is
+            repeated up to five times, within a minute.
     """
 
     def __init__(self, config: KafkaConfig, *, timeout_s: float = 20.0) -> None:

@@ -79,8 +79,8 @@ def shown_as(name: str, progress: Progress | None = None, unit: str = "checks") 
 class Interruptible:
     """Progress whose tasks can be interrupted, at the next note of a wait.
 
-    Every wait notes what it waits for, so an interrupt can end it there. An interrupted command
-    leaves the same state as a killed one.
+    A wait that is shown notes what it waits for, so an interrupt can end it there. An interrupted
+    command leaves the same state as a killed one.
 
     Args:
         progress: Where tasks are shown.
