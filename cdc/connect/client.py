@@ -268,9 +268,9 @@ class ConnectClient:
 
         Args:
             name: The connector.
-            forget_offsets: Whether to delete the connector's stored position, too. If it stays, a
-                later connector of the same name starts there, although a new slot lacks that
-                position.
+            forget_offsets: Whether to delete the connector's stored position, too. If the position
+                stays, a later connector of the same name starts there, even if a new slot does not
+                retain the log from there.
             progress: Shows the wait.
         """
         if self.status(name) is None:

@@ -151,7 +151,7 @@ def _headline(text: str) -> str:
 
 
 def _exception_name(match: re.Match[str]) -> str:
-    """Return an exception's name with its colon; empty for a name like ``ConnectException``."""
+    """Return an exception's name with its colon; empty for a name that explains nothing."""
     name = match["name"]
     return (
         ""

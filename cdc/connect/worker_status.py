@@ -32,7 +32,7 @@ class Worker:
     exactly_once: bool | None
 
     def plugin(self, name: str) -> Plugin | None:
-        """Return the plugin of that class, or None."""
+        """Return the plugin with this Java class; None if the worker lacks it."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 

@@ -101,7 +101,7 @@ class TableReader(Protocol):
         """
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why the lake's key cannot find existing rows, and the remedy; None if it can.
+        """Return why the lake cannot find some rows by the key, and the remedy; None if it can.
 
         Raises:
             SourceError: The check takes too long, or the table cannot be read.
@@ -130,7 +130,7 @@ class SourceLog(Protocol):
         """
 
     def commit_position(self, last: str) -> str | None:
-        """Return the log position at which the last commit before an event ends.
+        """Return the end of the last commit before an event, as a position in the log.
 
         Args:
             last: The event's `cdc.rows.columns.POSITION`.
@@ -146,17 +146,17 @@ class SourceLog(Protocol):
         """Write a new marker row on the primary."""
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Wait for the end of transactions that a capture can have in part, as it got new tables.
+        """Wait until every transaction has ended of which a capture can have only a part.
 
-        The capture can lack a transaction's changes from before the tables were added. A copy that
-        begins after the end of the transaction has all of them.
+        A capture can lack the changes that a transaction made before a table joined the capture. A
+        copy that begins after the transaction has ended contains all its changes.
 
         Raises:
             SourceError: The wait reached its bound; the error names the transactions that block.
         """
 
     def nudge(self) -> None:
-        """Advance the capture's position, on a source where only a change advances it."""
+        """Write a marker, on a source where Connect stores a position only after a later change."""
 
     def cascades_unseen(self) -> bool:
         """Whether a foreign key's action can change rows without an event."""
@@ -206,12 +206,15 @@ class RowLookup(Protocol):
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until queries see the transactions; return the ids of others that may be unseen.
+        """Wait until queries see the changes of transactions.
 
         Args:
             transactions: The ids of the awaited transactions, in the form that events have.
             timeout_s: Bound of the wait, in seconds.
             progress: Shows the wait.
+
+        Returns:
+            The ids of other transactions whose changes queries may not see yet, in the same form.
 
         Raises:
             SourceError: The wait reached its bound; the error names the sessions that delay it.
@@ -439,7 +442,12 @@ class SourceCapture(Protocol):
         """Return why the connector can no longer read the retained log; None if it can."""
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare the log with an earlier look; None if this log cannot or need not be compared."""
+        """Compare the log with the mark of an earlier look; None if that is impossible or needless.
+
+        Args:
+            earlier: The mark of the earlier look; None if there was none.
+            sent: Reads the transactions that the connector has sent.
+        """
 
     def log_health(self) -> LogHealth:
         """Return the health of the log from which the capture reads."""
@@ -466,7 +474,7 @@ class SourceCapture(Protocol):
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
         """Return the tables' fingerprints, each read at one moment.
 
-        Tables are left out that do not exist, or that changed whenever they were read.
+        A table is left out if it does not exist, or if it changed at each attempt to read it.
         """
 
 

@@ -1,4 +1,4 @@
-"""The protocol for the files of partitions, by which changes are found that the log lacks."""
+"""The protocol for the files of partitions, which show changes that the log lacks."""
 
 from __future__ import annotations
 
@@ -32,5 +32,6 @@ class PartitionFiles(Protocol):
     def written_together(self, partitions: Collection[int]) -> int | None:
         """Return the id of the one transaction that last wrote these partitions' catalog rows.
 
-        None if several did: TRUNCATE of the root is one transaction, VACUUM FULL one for each.
+        None if several transactions wrote them. TRUNCATE of the root writes all of them in one
+        transaction. VACUUM FULL writes each in a transaction of its own.
         """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from schemas.catalog import SourceKind
 
 ReplicaIdentity = Literal["default", "nothing", "full", "index"]
-"""A table's replica identity: the columns of the old row in PostgreSQL's log."""
+"""A table's replica identity: which columns of an old row PostgreSQL's log has."""
 TableKind = Literal["table", "partitioned", "unlogged", "foreign", "hypertable", "chunk", "other"]
 """The kind of a table. ``partitioned`` is the root of partitions, which hold its rows.
 
@@ -44,7 +44,7 @@ class TableStats:
             analyzed.
         total_bytes: Bytes on disk with TOAST and indexes, over all partitions.
         primary_key: The primary key's columns in key order; empty without a primary key.
-        replica_identity: The columns of the old row in the log; None if the source has no such
+        replica_identity: Which columns of an old row the log has; None if the source has no such
             setting, since its log has whole rows.
         partition_root: The root, if this table is a partition.
     """
@@ -72,8 +72,8 @@ class SourceColumn:
             stores such a value when a column is added with a default, even after the default is
             dropped. Each value is the text of an array with one element. Partitions with the same
             value share one entry; None represents partitions without a stored value.
-        number: The column's number in the catalog, which the table never uses again; None if the
-            server does not number columns.
+        number: The column's number in the catalog, which no later column of the table gets; None if
+            the server does not number columns.
         refused_by_domain: Whether the column's type is a domain that refuses NULL. A row can still
             have a NULL, for example from a subquery without rows.
         not_validated: Whether the column is NOT NULL by a constraint that older rows need not meet
@@ -120,7 +120,7 @@ class SourceTable:
         primary_key: The primary key's columns in key order; empty without a primary key.
         unique_indexes: The columns of each unique index, also the primary key's. Indexes that are
             invalid or deferrable, have a condition, or are not on whole columns are left out.
-        replica_identity: The columns of the old row in the log; None if the source has no such
+        replica_identity: Which columns of an old row the log has; None if the source has no such
             setting, since its log has whole rows.
         identity_columns: Columns that identify an old row in the log; empty for ``nothing``.
         owner: The owning role.
@@ -162,7 +162,7 @@ class SourceTable:
 
     @property
     def identity_in_log(self) -> frozenset[str] | None:
-        """The columns of an old row in the log; None if the log has some old rows as a whole."""
+        """The columns that the log has of old rows; None if it has some old rows as a whole."""
         logged = self.leaves or (self,)
         if any(one.replica_identity in (None, "full") for one in logged):
             return None
@@ -194,8 +194,9 @@ class Look:
     Args:
         table: The table in the catalog.
         fingerprint: The facts of the catalog.
-        statements: The effects of the DDL statements that the log has since the catalog look that
-            the lake follows; None if the catalog shows every change.
+        statements: The effects of the DDL statements that the log has from after an earlier look at
+            the catalog, the one to which the lake's columns correspond. None if the catalog alone
+            shows every change.
     """
 
     table: SourceTable
@@ -246,8 +247,7 @@ class OlderEnded:
 
     Args:
         by: The proof as text: x0 for PostgreSQL, a marker's id for MySQL and MariaDB.
-        captured: The position that must be captured before O is recorded; None if the proof needs
-            no capture.
+        captured: The position that must be captured before O is recorded; None if nothing must be.
     """
 
     by: str

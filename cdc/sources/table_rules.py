@@ -18,7 +18,7 @@ class TableRules(Protocol):
     """The rules of one kind of source for tables that are to be replicated."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why a copy cannot read the table or the log lacks changes; None if neither."""
+        """Return why the table cannot be copied, or why the log lacks its changes; else None."""
 
     def without_key(self, table: SourceTable) -> Obstacle:
         """Return the problem of a table that has no key, and the choices that solve it."""

@@ -78,7 +78,8 @@ class View:
 def wants_exact_view(source: SnapshotReader, settings: TableSettings) -> bool:
     """Whether copies of a table need an exact view: a view at a known position.
 
-    An append table needs an exact view, since an event of a copied row must not be applied again.
-    A table with ``one_view`` needs an exact view if the source's sessions cannot share a view.
+    An append table needs an exact view, so that a row which the copy contains is not appended again
+    from its event. A table with ``one_view`` needs an exact view if the source's sessions cannot
+    share a view.
     """
     return settings.appends or (settings.one_view and not source.shares_views)

@@ -111,7 +111,7 @@ class BinlogCapture:
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
         """Return the fingerprints of tables on the primary.
 
-        Tables are left out that are gone, or that changed whenever they were read.
+        A table is left out if it does not exist, or if it changed at each attempt to read it.
         """
         with self._connections.open("admin") as session:
             return catalog.read_fingerprints(session, tables)

@@ -70,9 +70,9 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 def known_by_file(
     kind: str, earlier: LogMark, sent: Iterable[SentTransaction], files: Sequence[str]
 ) -> Mapping[str, GtidSet]:
-    """Return, for each file, transactions that were in the binlog while the file was the newest.
+    """Return, for each file, transactions that the binlog had while this file was the newest.
 
-    A file without a later one is left out: nothing shows yet what it has lost.
+    A file without a later file is left out: only the beginning of a later file shows what is lost.
 
     Args:
         kind: ``mysql`` or ``mariadb``.
@@ -95,7 +95,7 @@ def known_by_file(
 
 
 def begins_again(earlier: str, newest: str) -> bool:
-    """Return whether a server's newest file has a smaller number than one that it had before.
+    """Return whether the newest file has a smaller number than the newest one of an earlier look.
 
     Args:
         earlier: The newest file of an earlier look.
@@ -138,13 +138,14 @@ def _executed(session: Session, kind: str) -> GtidSet | None:
 def _unlogged(session: Session, kind: str) -> GtidSet:
     """Return the GTIDs that MySQL has executed and its binlog lacks; none for MariaDB.
 
-    InnoDB can keep a commit that the binlog has lost. MySQL does not use its GTID again then.
+    InnoDB can keep a commit that the binlog has lost. MySQL then gives the GTID of that commit to
+    no other commit.
     """
     return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
 
 
 def _beginning(connections: Connections, file: str) -> GtidSet:
-    """Return the GTIDs in all files before the given one, which that file begins with."""
+    """Return the GTIDs in all files before the given file; the given file begins with this list."""
     kind = connections.config.kind
     if kind == "mariadb":
         with connections.open("admin") as session:

@@ -38,9 +38,9 @@ def sample_boundaries(
 ) -> Boundaries:
     """Return about ``chunks - 1`` keys, in the server's order, that cut the table evenly.
 
-    The function reads the key's index once, from boundary to boundary. It reads no rows. If the
-    estimate of rows is too low, it finds too many boundaries. At twice the wanted number it
-    therefore drops every second boundary and doubles the step.
+    The function reads the key's index once, and no rows. It takes a boundary after each step of a
+    certain number of rows. If the estimate of the table's rows is too low, the step is too small.
+    So at twice the wanted number of boundaries, it drops every second one and doubles the step.
 
     Args:
         session: A session.
@@ -77,7 +77,10 @@ def _next(
     lower: tuple[str, ...] | None,
     step: int,
 ) -> tuple[str, ...] | None:
-    """Return the key ``step`` rows after ``lower`` or the table's start; None past the end."""
+    """Return the key of the row that is ``step`` rows after ``lower``; None past the table's end.
+
+    Without ``lower``, the rows are counted from the table's first row.
+    """
     shown = ", ".join(printed(kind, name) for kind, name in zip(types, names, strict=True))
     # The subquery sorts, since the printed text would sort differently.
     query = (
@@ -90,7 +93,10 @@ def _next(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return how many bytes the largest of the first and last rows has as text, or None."""
+    """Return the bytes that the largest row in a sample has as text; None if the table is empty.
+
+    The sample is the first and the last rows by the primary key; without one, any rows.
+    """
     names = [quoted(column.name) for column in table.columns]
     total = " + ".join(f"coalesce(length({name}), 0)" for name in names)
     order = [quoted(name) for name in table.primary_key]
@@ -107,10 +113,10 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def zero_dates(session: Session, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-    """Return the problem if a key column has dates that no calendar has, and the remedy, or None.
+    """Return the problem of a key with dates that no calendar has, and the remedy.
 
-    Such a date is NULL in a copy, but the connectors send another date in its place. So it cannot
-    identify a row of the lake.
+    A copy has NULL for such a date, but the connectors send another date in its place. So the date
+    cannot identify a row of the lake. The result is None if no key column has such a date.
     """
     types = zip(key, key_types(table, key), strict=True)
     for name in (name for name, kind in types if kind.name in CALENDAR):

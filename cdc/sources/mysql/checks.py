@@ -129,11 +129,11 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
 
 
 def _set_meanwhile(session: Session, kind: str) -> set[str]:
-    """Return the settings that an older session can still have with another value.
+    """Return the settings whose former value a session can still use.
 
-    These are all settings that were changed since the server started. The servers do not report
-    when a session began. MySQL reports the values of each session, but only to logins with further
-    rights.
+    These are all settings that were changed since the server started, since a session from before
+    the change keeps the former value. The servers do not report when a session began. MySQL reports
+    the values of each session, but only to logins with further rights.
     """
     return {str(row[0]).lower() for row in session.rows(_SET_MEANWHILE[kind])}
 
@@ -239,7 +239,12 @@ def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
 
 
 def _transactions_without_gtids(where: str, other: str | None) -> Check:
-    """Return the line for a replica without GTIDs; ``other`` is the text of `follows_another`."""
+    """Return the line of ``check`` for a replica without GTIDs.
+
+    Args:
+        where: The replica's name in messages.
+        other: The result of :func:`follows_another`.
+    """
     if other:
         return Check("replica transactions", "error", f"{where} {other}", DIRECT)
     return Check(
@@ -343,7 +348,10 @@ def _variables(session: Session) -> dict[str, str]:
 
 
 def replication_status(session: Session) -> dict[str, Any] | None:
-    """Return the state of the first channel by MySQL's current names; None without a channel."""
+    """Return the state of the first replication channel; None without a channel.
+
+    The state's keys are MySQL's current names.
+    """
     for row in session.named("SHOW REPLICA STATUS"):
         return replica_faults.by_current_names(row)
     return None

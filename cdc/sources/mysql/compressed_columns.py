@@ -1,7 +1,8 @@
 """Finds columns of MariaDB that stop Debezium 3.5, even in tables that are not captured.
 
-Before the connector selects tables, it reads the head of each event. It does not know the types of
-compressed columns, so it stops at such an event. It also stops at a statement with COMPRESSED.
+Before the connector selects tables, it reads the head of each event, which has the columns' types.
+It does not know the types of compressed columns, so it stops at an event with such a type. It also
+stops at a statement with COMPRESSED.
 """
 
 from __future__ import annotations

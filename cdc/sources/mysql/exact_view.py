@@ -118,7 +118,7 @@ def replica_view(
     timeout_s: float,
     progress: Progress,
 ) -> Iterator[View]:
-    """Open a view of the replica at one position, which is known once all sessions have opened.
+    """Open a view of the replica at one position, known once all sessions have opened their views.
 
     Args:
         connections: The source's servers.
@@ -131,7 +131,7 @@ def replica_view(
         progress: Shows the waits.
 
     Raises:
-        ReplicaError: Another copy in this process waits too long for its own sessions to open.
+        ReplicaError: Another copy in this process takes too long to open its own sessions' views.
         SourceError: The replica cannot be reached.
     """
     with ExitStack() as stack:

@@ -48,7 +48,7 @@ def accounts(connections: Connections) -> dict[Role, Account]:
 
 
 def configured_accounts(config: MysqlSourceConfig) -> dict[Role, Account]:
-    """Return an account at any host for each role, for grants before the logins exist."""
+    """Return each role's account, existing or not: the configured user at any host."""
     users = config.credentials
     return {
         "admin": (users.admin.user, "%"),

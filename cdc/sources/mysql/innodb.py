@@ -140,7 +140,7 @@ def file_pattern(table: TableId) -> str:
 
 
 def _plain(table: TableId) -> str:
-    """Return InnoDB's name of a table if no letter of the name is in short form."""
+    """Return a table's name as InnoDB writes it if no letter has a short form (see `_SHORT`)."""
     return "/".join("".join(map(_encoded, name)) for name in (table.schema, table.name))
 
 
@@ -164,7 +164,7 @@ def _encoded(sign: str) -> str:
 
 
 def _is_short(sign: str) -> bool:
-    """Whether InnoDB can write a letter by two characters of its own (see `_SHORT`)."""
+    """Whether InnoDB can write a letter in short form, as ``@`` and two characters (`_SHORT`)."""
     return any(first <= ord(sign) <= last for first, last in _SHORT)
 
 

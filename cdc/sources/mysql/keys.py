@@ -94,10 +94,14 @@ def printed(kind: MysqlType, column: str) -> str:
 
 
 def literal(kind: MysqlType, text: str) -> str:
-    """Return a constant that compares with a column of this type like the column's values.
+    """Return the SQL constant of a value; the server compares it like a value of the column.
 
-    The constant of a text has no explicit collation, so the column's collation is used. It is
-    written as bytes, so that no character of the text can end it.
+    A text gets no explicit collation, so the server compares it in the column's collation. The text
+    is written as bytes, so that none of its characters can end the constant.
+
+    Args:
+        kind: The column's type.
+        text: The value, as the SQL of :func:`printed` prints it.
 
     Raises:
         SourceError: The text is not a value of the type.

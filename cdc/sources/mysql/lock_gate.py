@@ -59,11 +59,11 @@ class Gate:
     def take_view(self) -> str:
         """Statements by which a session signals its arrival, waits at the gate, and takes its view.
 
-        Before and after it takes the view, the session checks that the pause lasts. So the view is
-        taken during the pause. The session then signals that it has its view, and waits at the exit
-        until this signal is seen. Without the exit, a session with little to read could end before
-        it is counted. The servers lack a statement that fails with a given message, so a subquery
-        with two rows takes its place.
+        Before and after it takes the view, the session checks that the pause has begun and not
+        ended. So the view is taken during the pause. The session then signals that it has its view,
+        and waits at the exit until this signal is seen. Without the exit, a session with little to
+        read could end before it is counted. The servers lack a statement that fails with a given
+        message, so a subquery with two rows takes its place.
         """
         late = (
             "SELECT (SELECT 1 UNION ALL SELECT 2 FROM DUAL"  # noqa: S608 - names are ours

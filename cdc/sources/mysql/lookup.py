@@ -77,11 +77,11 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column
 ) -> tuple[str | None, TypeRule]:
-    """Return a column's default, which rows older than the column have, and the type rule.
+    """Return a column's current default, for rows older than the column, and the type rule.
 
-    The value is text, or None if the table has no row. The server does not show the value that it
-    stores for older rows. The current default, which this function reads, differs from that value
-    if the default was changed after the column was added.
+    The default is text; None if it is NULL, or if the table has no row. Older rows have the default
+    with which the column was added, and the server does not show that default. So the result is
+    wrong for these rows if the default was changed later.
 
     Args:
         session: A session on the primary. Afterwards it has an open transaction, which locks the
@@ -119,7 +119,7 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """Convert a value that the rule's ``read_sql`` selects to a Python value of the lake's type."""
+    """Return a value, selected by the rule's ``read_sql``, as a Python value of the lake's type."""
     if value is None:
         return None
     if rule.looked_up is not None:

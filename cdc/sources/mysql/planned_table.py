@@ -1,8 +1,8 @@
 """Computes a table as it would be after planned statements, which are not executed.
 
-Only a server knows how its catalog prints a definition. So each planned definition becomes the
-single column of a temporary table in database ``tributary``, whose catalog entry is read. Other
-sessions do not see the temporary table, and a row-based binlog does not contain it.
+Only a server knows how its catalog prints a definition. So this module creates a temporary table in
+database ``tributary`` with one column of the planned definition, and reads the column back from the
+catalog. Other sessions do not see the temporary table, and a row-based binlog does not contain it.
 """
 
 from __future__ import annotations
@@ -345,7 +345,7 @@ class _Draft:
 
 
 def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
-    """Add a column to ``placed`` if its clause has FIRST (an empty place) or AFTER."""
+    """Add a column with its new place to ``placed``; empty is FIRST, and None adds nothing."""
     if place is not None:
         placed.append((name, place))
 

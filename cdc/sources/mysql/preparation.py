@@ -195,8 +195,8 @@ def cascades_unseen(session: Session) -> bool:
 def xa_used(session: Session) -> str | None:
     """Return evidence of XA transactions that let a connector lose rows; None without evidence.
 
-    The rows of prepared XA transactions are logged before they commit. The rows of other XA
-    transactions are a problem on servers without GTIDs.
+    The rows of a prepared XA transaction are logged before the transaction commits. Other XA
+    transactions are a problem only on servers without GTIDs (see `_xa_of_one_phase`).
     """
     if used := _xa_prepared(session):
         return f"{used}: the binlog contains their rows before they commit or roll back"
@@ -211,7 +211,7 @@ def xa_used(session: Session) -> str | None:
 def _xa_prepared(session: Session) -> str | None:
     """Return evidence of prepared XA transactions, or None.
 
-    The rows of such a transaction are logged before it commits.
+    The rows of such a transaction are logged before the transaction commits.
     """
     # A prepared branch survives a restart of the server; the server's counters do not. InnoDB's
     # table of transactions also shows the server's own work, such as that of full-text indexes.

@@ -61,12 +61,12 @@ def gtid_mode(session: Session) -> str:
 
 
 def executed_position(session: Session, kind: str) -> LogPosition:
-    """Return the position up to which the server has executed transactions, by its log.
+    """Return the position up to which the server has executed transactions.
 
-    MariaDB's ``gtid_binlog_pos`` has the transactions that the server has logged. On the primary,
-    exactly these can be captured and reach replicas. ``gtid_current_pos`` leaves out the
-    transactions of another server that was the primary before. ``gtid_slave_pos`` leaves out the
-    server's own transactions.
+    For MariaDB this is ``gtid_binlog_pos``, which has the transactions that the server has logged.
+    On the primary, exactly these can be captured and reach replicas. ``gtid_current_pos`` leaves
+    out the transactions of another server that was the primary before. ``gtid_slave_pos`` leaves
+    out the server's own transactions.
 
     Raises:
         SourceError: The server writes no binlog.
@@ -80,11 +80,13 @@ def executed_position(session: Session, kind: str) -> LogPosition:
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
     """Return a position up to which the catalog shows every statement on the table.
 
-    A file and offset of the binlog can be after a statement whose change of the catalog is not
-    committed yet. A GTID set cannot. Until that commit the statement holds the lock of the table's
-    name. So this function lets the server print the table's definition, for which the server waits
-    for the lock. The server refuses this to a login that may read some columns and not others; the
-    catalog would silently hide the other columns.
+    The binlog can contain a statement whose change of the catalog is not committed yet. So a
+    position that is a file and an offset can be after such a statement; a GTID set cannot. The
+    statement holds the lock of the table's name until it commits. So this function has the server
+    print the table's definition, for which the server waits for that lock.
+
+    The server does not print the definition for a login that may read only some of the columns. In
+    that case this function fails. The catalog would silently hide the other columns.
     """
     found = executed_position(session, kind)
     try:

@@ -124,7 +124,7 @@ def session_init(view: View | None, kind: str) -> str:
 
 
 def is_from_server(text: str) -> bool:
-    """Whether the text of a failed Spark job has an error of the driver or of a date in the key."""
+    """Whether the text of a failed Spark job shows an error of the driver, or a key's zero date."""
     known = "org.mariadb.jdbc" in text or _ZERO_DATE in text
     return known or bool(_FROM_SERVER.search(text))
 

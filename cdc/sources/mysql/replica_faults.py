@@ -107,7 +107,7 @@ def by_current_names(row: Mapping[str, Any]) -> dict[str, Any]:
 def filters(found: Applying) -> list[str]:
     """Return the names of all channels' filters that leave out or redirect changes.
 
-    A filter of tables is left out if all of its tables are in databases of the server itself.
+    A filter that ignores tables is left out if it names tables of the system databases alone.
     """
     names = [f"replicate_{name}" for name in _FILTERS]
     return [
@@ -120,7 +120,7 @@ def filters(found: Applying) -> list[str]:
 
 
 def _of_others(name: str, value: str) -> bool:
-    """Whether a filter's value concerns more than the databases of the server itself."""
+    """Whether a filter's value concerns more than tables of the system databases."""
     if name not in _IGNORED_TABLES:
         return bool(value)
     listed = (one.strip() for one in value.split(",") if one.strip())
@@ -157,8 +157,9 @@ def errant_transactions(
 ) -> str:
     """Return the GTIDs that the replica has executed and the primary has not; empty if none.
 
-    With semi-synchronous replication, a MySQL primary sends a transaction before it counts it as
-    executed itself. So the primary gets time until its wait for an acknowledgement has ended.
+    With semi-synchronous replication, a MySQL primary sends a transaction to the replica, waits for
+    the replica's acknowledgement, and only then counts the transaction as executed. So the function
+    reads the primary again until such a wait must have ended.
 
     Args:
         connections: Opens sessions.
@@ -185,8 +186,9 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
     same domain and server. The log can lack transactions that the server replicated before it
     became the primary; ``gtid_slave_pos`` has the last of them in each domain.
 
-    A domain that a MariaDB primary does not have comes from another primary. A replica can follow
-    several primaries, so such transactions do not count, unless the replica itself wrote them.
+    A domain that a MariaDB primary does not have comes from another primary, since a replica can
+    follow several. So the transactions of such a domain are left out, except those that the replica
+    itself wrote.
     """
     if kind == "mysql":
         return str(MysqlGtidSet.parse(replica.logged).without(MysqlGtidSet.parse(primary.logged)))

@@ -46,8 +46,8 @@ def applied(session: Session, kind: str) -> str:
     if the primary writes replicated transactions to its binlog.
 
     The text is always empty for MySQL, which has no such variable. Without GTIDs, nothing shows
-    such a transaction of MySQL. With GTIDs, a copy after such a transaction waits in vain for its
-    capture, and reports this.
+    such a transaction of MySQL. With GTIDs, a copy that begins after such a transaction fails: it
+    waits in vain until the transaction is captured, and reports this.
     """
     return str(session.value(_APPLIED) or "") if kind == "mariadb" else ""
 

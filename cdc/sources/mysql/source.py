@@ -252,7 +252,7 @@ class MysqlSource:
             replica_applier.resume(self._connections)
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that the server is the one on which the copy began, with the primary's rows."""
+        """Check that the replica is still the same server, and that it has the primary's rows."""
         now = self.identity(on_replica=True)
         if now.system_identifier != view.identity.system_identifier:
             raise SnapshotLostError(
@@ -295,13 +295,13 @@ class MysqlSource:
             return boundaries.table_size(session, table)
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the bytes of the largest of the first and last rows; None for an empty table."""
+        """Return the size in bytes of the largest row in a sample; None if the table is empty."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return the problem if the key has zero or partial dates, and the remedy, or None."""
+        """Return the problem of zero or partial dates in the key, and the remedy; else None."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.zero_dates(session, table, key)

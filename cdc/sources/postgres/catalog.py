@@ -216,10 +216,10 @@ def read_table(session: Session, table: TableId) -> SourceTable:
 
 
 def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Return the generated columns for which PostgreSQL 18 and later refuses changes of the table.
+    """Return the generated columns due to which the server can refuse changes of the table.
 
-    The server does not publish these columns. With replica identity FULL, it nevertheless requires
-    them in the old row, and so refuses the change.
+    The server does not publish these columns. With replica identity FULL, PostgreSQL 18 and later
+    nevertheless requires them in the old row, and so refuses UPDATE and DELETE.
     """
     if session.info.server_version < _COUNTS_GENERATED:
         return ()
@@ -335,9 +335,10 @@ class _Types:
 
 
 def _money_digits(session: Session) -> int:
-    """Return the digits of money after the point, by the server's setting; -1 for two digits.
+    """Return how many digits money has after the point; -1 stands for two, the usual number.
 
-    The server stores a whole number of the smallest unit. ``lc_monetary`` determines the point.
+    The server stores money as a whole number of the smallest unit. Its setting ``lc_monetary``
+    determines the place of the point.
     """
     with session.transaction(force_rollback=True):
         session.execute(

@@ -225,8 +225,8 @@ def _taken(connections: Connections, session: Session) -> Exported:
 def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
     """Make the server resume replay by itself if this process dies while replay is paused.
 
-    The server runs the countdown as a statement. The end of this block cancels the statement; the
-    death of this process does not.
+    A session of the server runs the countdown: one text that first waits `PAUSE_LIMIT_S` and then
+    resumes replay. The end of this block cancels the countdown. The death of this process does not.
 
     Yields:
         A function that begins the countdown.

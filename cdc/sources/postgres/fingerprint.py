@@ -30,7 +30,7 @@ def _indexes(table: str) -> str:
     Indexes that contain the primary key are left out.
 
     Args:
-        table: The name of the table's row of ``pg_class``.
+        table: The alias of the table's row of ``pg_class`` in the query around this SQL.
     """
     return f"""(
         SELECT coalesce(jsonb_object_agg(i.indexrelid::text, jsonb_build_object(
@@ -280,9 +280,10 @@ def truncated(
 ) -> frozenset[int]:
     """Return the partitions that got a new file after a reading, and have no row from before it.
 
-    Rows that are moved to a new file (VACUUM FULL, CLUSTER) keep their transactions. After a
-    TRUNCATE, no row from before is left. If a moved partition had younger rows and no others, the
-    two cases look the same. A partition also counts if the search of its rows takes too long.
+    VACUUM FULL and CLUSTER also give a partition a new file, but its rows keep their transaction
+    ids, so the older rows are found. After a TRUNCATE there are no older rows. The two cases look
+    the same if all rows of the partition are younger than the reading. A partition is also returned
+    if ``since`` is empty, or if the search for older rows takes too long.
 
     Args:
         session: A session of a role that may read the table.

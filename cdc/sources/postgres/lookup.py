@@ -109,7 +109,7 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """Convert a value that the rule's ``read_sql`` selects to a Python value of the lake's type."""
+    """Return a value, selected by the rule's ``read_sql``, as a Python value of the lake's type."""
     if value is None:
         return None
     if rule.lake_type.startswith("array<"):

@@ -1,4 +1,4 @@
-"""Reads the files of partitions, by which changes of rows without an event are found."""
+"""Reads the files of partitions, which show rows that changed without an event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.table import TableId
 
 
 class PostgresPartitionFiles:
-    """The files of partitions, by the partitions' object ids (see `cdc.sources.base`).
+    """The files of partitions, by the partitions' object ids (see `cdc.sources.partition_files`).
 
     Args:
         connections: Opens sessions.
@@ -30,6 +30,6 @@ class PostgresPartitionFiles:
             return fingerprint.truncated(session, table, files, since)
 
     def written_together(self, partitions: Collection[int]) -> int | None:
-        """Return the id of the one transaction that last wrote these catalog rows, or None."""
+        """Return the id of the transaction that last wrote all their catalog rows; else None."""
         with self._connections.open("admin") as session:
             return fingerprint.written_together(session, partitions)

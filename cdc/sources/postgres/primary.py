@@ -71,9 +71,9 @@ def wait_until_visible(
 ) -> frozenset[int]:
     """Wait until the changes of transactions are visible to new statements.
 
-    A transaction gives up the lock on its own id after its changes have become visible. The log has
-    only the lower half of each id, as the locks have. So the ids are looked up among the locks, and
-    not compared with the ids of the server's snapshot.
+    A transaction gives up the lock on its own id after its changes have become visible. The log and
+    the locks have only the lower half of each id, and a snapshot has whole ids. So the ids are
+    looked up among the locks, and not compared with a snapshot.
 
     Args:
         session: A session of the primary.

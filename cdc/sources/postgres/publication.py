@@ -188,7 +188,7 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
 
     Raises:
         CaptureError: There is no such publication, or this version of the server can lose changes
-            of a table that joins one.
+            of a table that joins a publication.
     """
     if not exists(session, publication):
         raise CaptureError(
@@ -212,7 +212,7 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
 
 
 def remove_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-    """Remove the tables that are in the publication, and return them."""
+    """Remove the given tables from the publication; return those that it contained."""
     before = members(session, publication)
     present = [table for table in tables if (table.schema, table.name) in before]
     for table in present:

@@ -50,8 +50,9 @@ def snapshot_query(
 
     Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
     their own names. The server flattens the subquery, so predicates use the key's index. A table
-    without a key is read by the places of its rows (``ctid``). Column `ROW` then has the id of the
-    table or partition, followed by the row's place. Under one view, each row has another value.
+    without a key is read by the places of its rows (``ctid``). For such a table, column `ROW` has
+    the id of the table or partition, followed by the row's place. Under one view, this value is
+    different for each row.
     """
     endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
     rule = rules(table, schema)

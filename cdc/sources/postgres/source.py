@@ -277,7 +277,7 @@ class PostgresSource:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return None, since the lake can have every value of the types that a key can have."""
+        """Return None, since the lake can represent every value of a type that a key can have."""
 
     def sample_boundaries(
         self,
@@ -287,7 +287,10 @@ class PostgresSource:
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Return keys that cut up to ``chunks`` ranges; none if the replica can sort otherwise."""
+        """Return keys that cut the table into up to ``chunks`` ranges of about equal size.
+
+        There are no keys if the replica could sort them in another order than the primary.
+        """
         if chunks > 1 and self.has_replica and key_order.differs(self._connections, table, key):
             chunks = 1
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
