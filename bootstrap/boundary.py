@@ -35,16 +35,17 @@ _READ_S = 300.0
 
 @dataclass(frozen=True)
 class Origin:
-    """The end offsets of a table's topic and its transactions' topic before a view is opened.
+    """The end offsets of a table's topic and of the transactions' topic before a view is opened.
+
+    The transactions' topic has the start and the end of each source transaction.
 
     Args:
         rows: End offsets of the table's topic (O).
-        epochs: Epochs of the topic's leaders at that time. Empty for append tables of PostgreSQL,
-            since their O is later replaced by the boundary, and these epochs do not belong to the
-            boundary.
-        transactions: End offsets of the transactions' topic, recorded before O. None except for
-            append tables of PostgreSQL. Each row from O on belongs to a transaction whose end is at
-            or after these offsets.
+        epochs: Epochs of the leaders of the table's topic, read together with O. Empty for append
+            tables of PostgreSQL: the boundary later replaces their O, and has other epochs.
+        transactions: End offsets of the transactions' topic, recorded before O; None for any table
+            but an append table of PostgreSQL. Each row from O on belongs to a transaction whose end
+            is at or after these offsets.
         transactions_id: UUID of the transactions' topic; None without ``transactions``.
     """
 
@@ -57,10 +58,11 @@ class Origin:
     def now(cls, capture: Capture) -> Origin:
         """Return the current ends of the topics.
 
-        For append tables of PostgreSQL, O is the high watermark, which is read after the ends of
-        the transactions' topic. The last stable offset could be too low. Kafka commits a Kafka
-        transaction in one topic after the other, so the end of a source transaction can be stable
-        before its rows are. The rows of every stable end are below the high watermark.
+        For append tables of PostgreSQL, O is the high watermark of the table's topic. It is read
+        after the stable end of the transactions' topic. So if the end of a source transaction is
+        below that stable end, the transaction's rows are below O. The last stable offset of the
+        table's topic could be too low for this: Kafka commits a Kafka transaction in one topic
+        after the other, so the end of a source transaction can be stable before its rows are.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append or capture.names.reports_definitions:
@@ -73,7 +75,10 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return the attempt with its topics' current end offsets; those of the table's topic are O."""
+    """Return the attempt with the current UUIDs and end offsets of its topics.
+
+    The end offsets of the table's topic are O.
+    """
     names, statements_upto, statements_topic_id = capture.names, None, None
     if names.reports_definitions:
         statements_topic_id = capture.kafka.topic_id(names.schema_change_topic)
@@ -206,11 +211,11 @@ def _first_event(capture: Capture, partition: int, low: int, high: int) -> Kafka
 
 
 def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> LogPosition:
-    """Return R: the least position at or after the attempt's reads and a marker.
+    """Return R: the least position at or after both the attempt's ``reads_upto`` and a marker.
 
     Raises:
-        AttemptSpoiledError: One position has GTIDs and the other one has none, since GTIDs were
-            turned on or off meanwhile.
+        AttemptSpoiledError: One of the two positions has GTIDs and the other one has none, since
+            GTIDs were turned on or off meanwhile.
     """
     read = record.attempt.reads_upto if record.attempt is not None else None
     try:

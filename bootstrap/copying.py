@@ -77,7 +77,7 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy the remaining chunks, and record a log position after which they contain no change.
+        """Copy the remaining chunks, and record an upper bound of the log position of their rows.
 
         Raises:
             AttemptSpoiledError: A change of the table spoils the copy, the primary is another
@@ -195,7 +195,7 @@ class Copying:
         return self._one_view and not self.source.shares_views
 
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
-        """Open a view that contains the marker, at a known position if the table needs that."""
+        """Open a view that contains the marker; for some tables, a view at a known position, S."""
         context = self.context
         if not wants_exact_view(self.source, self.settings):
             return self.source.open_view(
@@ -252,9 +252,10 @@ class Copying:
         self.lease.check()
 
     def _planned(self, copy: SnapshotCopy) -> tuple[Chunk, ...]:
-        """Return the attempt's chunks, which are planned once, so that a resumed copy has the same.
+        """Return the attempt's chunks.
 
-        A copy under a single view is never resumed, so its chunks are planned each time.
+        They are planned once and recorded, so that a resumed copy has the same chunks. An exception
+        is a copy under a single view. It is never resumed, so its chunks are planned for each view.
         """
         if self._attempt.chunks and not self._one_view:
             return self._attempt.chunks

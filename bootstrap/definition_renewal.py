@@ -81,7 +81,7 @@ def renew_definition(
 
 
 def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
-    """Restart the connector, and wait until another of its sessions reads the log.
+    """Restart the connector, and wait until a new session of the connector reads the log.
 
     Connect itself does the restart. So the connector starts again even if this process is killed.
     """
@@ -164,9 +164,9 @@ def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | N
 
 
 def _row(capture: Capture, newest: KafkaRecord) -> bytes | None:
-    """Return the bytes of the newest event, which for a tombstone is the delete before it.
+    """Return the value of the topic's newest event, as bytes; None if the topic has lost it.
 
-    None if the record of that delete is gone.
+    A tombstone is no event. If the newest record is one, the newest event is the delete before it.
     """
     if newest.value is not None:
         return newest.value

@@ -239,7 +239,7 @@ class _Bootstrap:
         self._note_attempt(self._new_attempt())
 
     def _lack_chunks(self) -> None:
-        """Raise the error that the lake lacks chunks of a finished copy, which begins again."""
+        """Raise the error for a finished copy whose chunks are no longer in the lake."""
         raise AttemptSpoiledError(
             f"the lake lacks chunks of table {self._table} whose copy was finished: was it restored"
             " from a backup?",
@@ -265,7 +265,7 @@ class _Bootstrap:
         )
 
     def _resume(self) -> None:
-        """Return a failed or paused table to its former state, and so continue its attempt."""
+        """Move a failed or paused table back to its former state, so that its attempt continues."""
         to = self._record.resume_to
         if self._record.state not in RESUMABLE or to is None:
             raise BootstrapError(
@@ -280,9 +280,9 @@ class _Bootstrap:
 
         The capture does not have the changes that such a transaction made before.
 
-        Also wait until every change from before the fingerprint is captured. Its event is then
-        below O. The copy contains the result of each change that sends no event, for example of a
-        rewrite. An event from before such a change must not be applied over the copy.
+        Also wait until every change from before the fingerprint is captured, so that its event is
+        below O and is not applied. A change such as a rewrite sends no event, so only the copy has
+        its result. An older event that is applied over the copy would undo that change.
         """
         # From here on, the table must not change in a way that spoils the copy, and must be
         # captured.
@@ -377,7 +377,7 @@ class _Bootstrap:
         )
 
     def _commit_handoff(self) -> None:
-        """Commit the handoff to the lake, in a commit without rows, the first one with offsets."""
+        """Commit the handoff, without rows, as the lake table's first commit with offsets."""
         self._require_start()
         crash("bootstrap.before_handoff_commit")
         described, now = self._source.capture(self._capture.names).described(self._table)

@@ -101,7 +101,7 @@ def _begin_next_generation(context: RunContext, record: TableRecord) -> TableRec
 
 
 def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> TableRecord:
-    """Let the next generation catch up with the serving one, then replace the serving one by it.
+    """Let the next generation catch up with the serving one, then let it take that one's place.
 
     Returns:
         The table's record, in state CATCHING_UP until the publication.
@@ -122,10 +122,12 @@ def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> Tabl
 
 
 def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
-    """Return the next generation's record, which names the former attempt if it continues it.
+    """Return the record of the next generation; set ``continues`` if readers can continue with it.
 
-    A loss that was seen after the former copy's O stops the former generation, or is in the count
-    of losses from before the build's O. A later loss keeps the build from being published.
+    They can if runs have followed the former generation until now, no loss of changes was seen
+    between the two copies, and the settings are the same. A loss after O of the former copy either
+    stops the former generation, or is among the losses that the next generation has recorded before
+    its own O. After a later loss, the next generation is not published.
     """
     made, by = build.attempt, former.attempt
     if made is None or by is None or former.state is not State.INCREMENTAL:

@@ -156,7 +156,10 @@ class SnapshotCopy:
         return rows.select(*self._meta_columns(), "*")
 
     def _meta_columns(self) -> list[Column]:
-        """Return the meta columns of a copied row, which sorts before every change."""
+        """Return the meta columns of a copied row.
+
+        By their values, the row sorts before every change.
+        """
         values = {
             OP: F.lit("r"),
             SOURCE_TS: F.lit(self.taken_at),

@@ -77,14 +77,14 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
 def require_written(
     files: Iterable[DataFile], timeline: Timeline, instant: str, commits: Iterable[Commit]
 ) -> None:
-    """Refuse a list of an instant's files that lacks a file which the commits name.
+    """Check that the list of an instant's files has every file that some commits name.
 
     Args:
         files: The result of :func:`as_of`.
         timeline: The table's commits.
         instant: The instant of the files.
-        commits: The commits whose statistics are compared. A later commit than the instant names
-            the file that it replaced.
+        commits: The commits whose statistics are compared with the list. A commit after the instant
+            names the versions of files that it replaced. The list must have these former versions.
 
     Raises:
         ReadError: A file is missing.

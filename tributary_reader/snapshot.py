@@ -150,7 +150,17 @@ def table_folder(url: str) -> str:
 
 
 def _generation(storage: Storage, pointer: Pointer | None, instant: str | None, url: str) -> str:
-    """Return the path of the generation that was published at an instant, None for now."""
+    """Return the path of the generation that readers were to open at an instant.
+
+    Args:
+        storage: The file access.
+        pointer: The pointer at ``url``; None if ``url`` is a generation's own path.
+        instant: The instant; None for the current generation.
+        url: The path or URL that the reader was given.
+
+    Raises:
+        ReadError: The generation is removed.
+    """
     if pointer is None:
         return storage.resolve(url)
     published: tuple[Published, ...] = (pointer.current, *pointer.former)
@@ -184,8 +194,8 @@ def files_as_of(
 ) -> list[DataFile]:
     """Return the files that hold a generation's rows as of an instant, sorted by path.
 
-    A cleaning writes its plan before it deletes a file. The plans are read after the files are
-    listed, so every file of an instant that all plans keep is in the list.
+    A cleaning writes its plan before it deletes a file, and the plans are read after the files are
+    listed. So if all plans keep the instant, the list has every file of the instant.
 
     Args:
         storage: The file access.
@@ -205,7 +215,7 @@ def files_as_of(
 
 
 def require_there(timeline: Timeline, instant: str) -> None:
-    """Refuse an instant of which files may be deleted, by a cleaning or by a rollback.
+    """Check that no cleaning and no rollback can have deleted files of an instant's state.
 
     Raises:
         CleanedError: The state as of the instant is no longer there.

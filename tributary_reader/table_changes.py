@@ -41,8 +41,8 @@ class Changes:
         deleted: The rows that are gone, as they were at the former position: of hard deletes and
             of TRUNCATE. A soft delete is a row of ``rows`` instead.
         position: The new position.
-        whole: Whether ``rows`` are the whole table, so that rows that a reader has besides them are
-            gone.
+        whole: Whether ``rows`` are the whole table. If True, a reader must drop all rows that it
+            had before.
         more: Whether there are more changes, in the table's next generation. Read again at once.
     """
 
@@ -71,11 +71,11 @@ def changes(
         deletes: Whether the rows that are gone are looked for. If False, a position stays valid
             after its files were cleaned.
         meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
-        over_resync: Whether the position stays valid over each copy of the table. If False, it
-            stays valid only over a resync of a table that runs followed and that had lost no
-            change. If True, the result can lack changes that never reached the topic. In both
-            cases, the result lacks the corrections of rows that were wrong in the lake before the
-            copy, since nothing in the lake shows them.
+        over_resync: Whether the position stays valid after every new copy of the table. If False,
+            the position stays valid only after a resync during which runs followed the table, and
+            only if the table had lost no change. If True, the result can lack changes that never
+            reached the topic. In both cases, the result does not correct rows that were wrong in
+            the lake before the copy, since nothing in the lake shows which rows were wrong.
         filesystem: A file system of pyarrow that has the folder; None for the local disk.
 
     Raises:
@@ -203,9 +203,9 @@ class _Reader:
     def _of_next_generation(self, former: Snapshot | None, since: Position) -> Changes:
         """Return the changes from the last commit of a former generation to the newest commit.
 
-        Rows that the stream has changed since have the position's offset or a greater one. That
-        holds if the new generation's stream does not begin after the position, and if the new copy
-        differs from the former table in nothing else.
+        The changed rows are those whose offset is the position's or a greater one. This finds every
+        change if two conditions are met: the new generation's stream does not begin after the
+        position, and the new copy differs from the former generation only by changes of the stream.
         """
         now = self._opened(self._pointer.current)
         next_ = _progress(now)

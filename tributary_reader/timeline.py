@@ -153,7 +153,7 @@ class Timeline:
     def complete_from(self) -> str:
         """The oldest instant whose whole state is still there.
 
-        Files that were replaced before it may be removed.
+        Files that were replaced before this instant may be removed.
         """
         oldest = min(self._completed, default="")
         # Without a removal of files, the first commit of the timeline may be the first of all.

@@ -51,7 +51,9 @@ class CatalogEntry:
 
 
 def reach(spark: SparkSession, metastore: str) -> int:
-    """Return the metastore's number of databases, which proves that the metastore answers.
+    """Return the number of databases in the metastore.
+
+    The answer proves that the metastore can be reached.
 
     Raises:
         LakeError: The metastore cannot be reached, or refuses.
@@ -135,7 +137,7 @@ def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
-    """Rename the table's entry that has the suffix ``of`` to the suffix ``to``."""
+    """Move the table's entry from the name with suffix ``of`` to the name with suffix ``to``."""
     table = client.getTable(entry.database, entry.name + of)
     table.setTableName(entry.name + to)
     client.alter_table(entry.database, entry.name + of, table)

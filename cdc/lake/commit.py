@@ -55,8 +55,7 @@ class ShardAccount(Part):
         text: The shard's last :class:`CommitRecord`, as JSON text. The text is parsed only for a
             reader of this shard.
         readers_keep_s: How long the shard's readers may keep files open, in seconds.
-        instant: Instant of the commit that wrote the record; None if that same commit holds this
-            account.
+        instant: Instant of the commit that wrote the record; None inside that commit itself.
     """
 
     text: str
@@ -117,24 +116,24 @@ class CommitRecord(Part):
         start_offsets: First offset per partition that this commit applies; O for chunks and for the
             handoff.
         offsets: Next offset to read per partition after this commit; empty for chunks.
-        epochs: Leader epoch of each partition at a time when its end offset had reached
-            ``offsets``.
+        epochs: Epoch of each partition's leader, read when the partition's end offset was already
+            at or above the one in ``offsets``.
         topic: Data topic.
         topic_id: UUID of the topic, so that a recreated topic is noticed.
         position: The source's log position up to which the lake has all transactions of the table,
             as text.
         watermark: Event time up to which the table is complete, aware UTC.
         counts: Number of records by operation, including tombstones. ``quarantined`` counts the
-            records that were left out. The commit of a replay has ``replayed`` and no other count:
-            the records that the replay applied.
+            records that were left out. A replay's commit has only ``replayed``, the number of
+            quarantined records that the replay applied.
         lacks: Number of records below ``offsets`` that were left out and are still not applied.
         schema_ids: Registry ids of the writer schemas of the events.
         last_event: The place in the binlog that an append table has reached, as text
             (`cdc.rows.log_rows.ReachedPlace`); None for any other table and for a source without a
             binlog.
         truncated: Offset of the newest TRUNCATE that this or an earlier commit applied; None if
-            there is none. A replay applies the same TRUNCATE again, unless a quarantined TRUNCATE
-            that it applies is newer.
+            there is none. A replay that reads this offset again applies the TRUNCATE again, or a
+            newer one that was quarantined.
         chunk_ids: Ids of the chunks that this commit holds; empty for any other kind.
         handoff: The table's handoff with the schema that the lake follows; None before the end of
             the copy.

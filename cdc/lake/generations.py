@@ -39,7 +39,7 @@ class Generation:
         attempt: UUID of the attempt that wrote the folder; a part of the folder's name.
         kind: The folder's kind.
         size_bytes: Size of the folder in bytes.
-        number: The folder's generation; None if the pointer and the records do not name it.
+        number: The folder's generation; None if neither the pointer nor a record names the folder.
         published_at: Time of publication, aware UTC; None if the pointer does not name the folder.
         beside: Whether `resync` builds the folder while the table's own generation serves.
     """

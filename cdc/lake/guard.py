@@ -45,12 +45,13 @@ class CommitGuard:
 
     - that is not the only pending commit: a newer writer has rolled it back, or writes at the same
       time;
-    - during which another commit completed: it could be a clustering that replaced the files that
-      this commit changed;
-    - whose instant is not above all completed instants, as after a clock went backwards: a later
-      instant must have later offsets;
+    - during which another commit completed: the other one could be a clustering that replaced the
+      files that this commit changed;
+    - whose instant is not above all completed instants, for example after a clock went backwards:
+      the commit with the greatest instant must have the greatest offsets;
     - that lacks rows: Hudi counts the rows that it cannot write, and would commit the others;
-    - that merges a file which came after its own commit (see :mod:`cdc.lake.late_files`).
+    - that merges a late file, which the completed commit of the file's instant does not name (see
+      :mod:`cdc.lake.late_files`).
     """
 
     class Java:

@@ -90,7 +90,11 @@ class LakeColumn(Part):
         return replace(self, name=change.to, renamed=True, former=former)
 
     def as_in(self, column: Column) -> LakeColumn:
-        """Return the column with name, types and hiding of ``column``, and its own history."""
+        """Return this column with the name, the types and the hiding of a source column.
+
+        The result keeps this column's history: ``late``, ``added``, ``fill``, ``renamed``, and
+        ``former``.
+        """
         return replace(
             LakeColumn.of(column),
             late=self.late,
@@ -222,7 +226,10 @@ class Handoff(Part):
         )
 
     def lake_schema(self, table: TableId) -> TableSchema:
-        """Return the lake's columns as a schema in which each source type is the lake type."""
+        """Return the lake's columns as a schema.
+
+        Each column's lake type is also given as its source type.
+        """
         columns = (Column(one.name, one.lake, one.lake) for one in self.columns)
         return TableSchema(table, tuple(columns), self.key)
 
@@ -259,10 +266,10 @@ class Handoff(Part):
     ) -> Handoff:
         """Return the handoff after the lake has followed a schema change.
 
-        A new column is ``late`` until all events of a batch have it. Older events lack the column
-        and get the value of old rows. The column remains ``added``, since replayed events can lack
-        it. A column is ``renamed`` until all events of a batch have it under its new name. Older
-        events have it under one of its ``former`` names.
+        A new column is ``late`` until all events of a batch have it. Older events lack the column,
+        and get ``fill`` for it, like old rows. The column remains ``added``, since replayed events
+        can lack it. A column is ``renamed`` until all events of a batch have it under its new name.
+        Older events have it under one of its ``former`` names.
 
         Args:
             wanted: The columns that the settings replicate.
@@ -290,10 +297,11 @@ class Handoff(Part):
         )
 
     def without_late_columns(self, written: Mapping[int, DebeziumSchema]) -> Handoff:
-        """Return the handoff after a batch, in which a column that all events have is not ``late``.
+        """Return the handoff after a batch.
 
-        Such a column is not ``renamed`` either, since the events have it under its new name. A
-        batch without events changes nothing.
+        A column that all events of the batch have is no longer ``late``. It is no longer
+        ``renamed`` either, since the events have it under its new name. A batch without events
+        changes nothing.
 
         Args:
             written: The writers' schemas of the batch, by registry id.

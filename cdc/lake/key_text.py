@@ -43,7 +43,7 @@ def is_natural(column: Column) -> bool:
 
 
 def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
-    """Return the form of the key text that a table's rows need; None if they need no key text.
+    """Return the number of the key text's form, `FORM`; None if the rows need no key text.
 
     Args:
         key: The columns of the table's key.

@@ -7,8 +7,9 @@ Two kinds of writers add late files:
   Hudi counts a file as committed if its instant is below the first commit of the active timeline.
   So these files are deleted before archiving moves that first commit above their instant.
 - An executor that the driver has given up goes on after the commit completed. The driver has
-  repeated the executor's task, and the commit names the files of the repetition. Hudi shows readers
-  each file of a completed commit, also a file that the commit does not name, and merges it.
+  repeated the executor's task, and the commit names the files of the repetition. Hudi finds a
+  commit's files by the instant in their names. So readers also see the rows of a file that the
+  completed commit does not name, and later commits merge them.
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
 
 
 def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
-    """Delete the files of the timeline's completed commits that their own commit does not name.
+    """Delete each file that has a completed commit's instant, but is not named by that commit.
 
-    Each partition that such a commit has written is listed once. In local mode, nothing is listed.
+    Each partition to which a completed commit of the timeline has written is listed once. In local
+    mode, nothing is listed.
 
     Args:
         spark: The session whose file systems are used.
@@ -109,13 +111,15 @@ def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
 def require_named(
     spark: SparkSession, timeline: Timeline, merged: Callable[[], Iterable[str]]
 ) -> None:
-    """Refuse to merge files that their own completed commit does not name, and delete them.
+    """Refuse a merge of late files, which the completed commit of their instant does not name.
+
+    The late files are deleted.
 
     Args:
         spark: The session whose file systems are used.
         timeline: The table's commits.
-        merged: Returns the paths of the files, relative to the table's path. It is not called in
-            local mode.
+        merged: Returns the paths of all files to merge, relative to the table's path. It is not
+            called in local mode.
 
     Raises:
         LakeError: There are such files, or the statistics of a commit cannot be read.

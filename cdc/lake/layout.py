@@ -178,7 +178,7 @@ def column(name: str) -> SparkColumn:
 
 
 def _nullable(name: str) -> SparkColumn:
-    """Return a column with the same values, which Spark takes for nullable."""
+    """Return a column's values as a column that Spark takes for nullable."""
     return F.when(F.lit(True), column(name)).alias(name)
 
 

@@ -1,6 +1,6 @@
 """Composes Hudi's settings for one table.
 
-The table's ``hudi:`` may override some of them.
+The setting ``hudi`` of a table may override some of them.
 """
 
 from __future__ import annotations

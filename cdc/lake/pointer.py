@@ -30,10 +30,10 @@ class Published(Part):
         attempt: UUID of the bootstrap attempt that wrote the generation.
         published_at: Time of publication, aware UTC; by default the time now.
         continues: UUID of the former generation's attempt, if a reader of the former generation can
-            continue with this one; else None. The two generations then differ by events of the
-            topic only, if the former one's rows were right: runs followed the former generation
-            until the replacement, no loss of changes was seen between the two copies, and the
-            settings for rows are the same.
+            continue with this one; else None. A reader can continue if runs followed the former
+            generation until the replacement, no loss of changes was seen between the two copies,
+            and the settings for rows are the same. If the former generation had no wrong rows, the
+            two generations then differ only by events of the topic.
     """
 
     path: str
@@ -75,7 +75,10 @@ class Pointer(Published):
         )
 
     def continues_from(self, attempt: str) -> bool:
-        """Whether each generation after the attempt's continues the one before it."""
+        """Whether a reader of an attempt's generation can continue with the current generation.
+
+        This needs an unbroken chain: each later generation ``continues`` the one before it.
+        """
         published = {one.attempt: one for one in (self.current, *self.former)}
         at: Published | None = self.current
         while at is not None and at.attempt != attempt:

@@ -340,7 +340,10 @@ class ShardTable:
         )
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Do nothing: `SharedTable` does the upkeep after its commits, for all shards."""
+        """Do nothing, and return False.
+
+        `SharedTable` does the upkeep after its commits, for all shards.
+        """
         return False
 
     def timeline(self) -> Timeline:

@@ -100,9 +100,9 @@ def storage_error(what: str, reason: str, *, path: str) -> LakeError:
     """Return the error for a place in the lake that cannot be used.
 
     Args:
-        what: The place, and what cannot be done there.
+        what: Beginning of the message: the place, and what cannot be done there.
         reason: The text of the error, as Java gives it.
-        path: The place.
+        path: Path of the place.
     """
     # A store adds two identifiers of the request to its answer, the second one twice.
     short = re.sub(r", S3 Extended Request ID: \S+$|; S3 Extended Request ID: [^;)]+", "", reason)

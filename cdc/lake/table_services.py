@@ -36,10 +36,10 @@ CLUSTER_AT_ONCE_BYTES = 512 * MIB
 
 @dataclass(frozen=True)
 class Retention:
-    """The number of newest commits whose files are retained for readers.
+    """The retention of a table's old files for readers.
 
     Args:
-        commits: The number of these commits.
+        commits: Number of the newest commits whose files are retained.
     """
 
     commits: int

@@ -264,7 +264,10 @@ class Timeline:
                 yield committed
 
     def _committed_at(self, instant: str, place: int) -> Committed | None:
-        """Return the commit at a place of the list of completed commits, read at most once."""
+        """Return the completed commit at a place in Hudi's list; None if it has no record.
+
+        Each commit is read at most once.
+        """
         if instant not in self._read:
             self._read[instant] = self._committed(instant, self._completed().get(place))
         return self._read[instant]
@@ -309,14 +312,15 @@ class Timeline:
         return self._last[1]
 
     def _whole(self, committed: Committed | None) -> Committed | None:
-        """Return the commit, unless it or any completed clustering or overwrite was rolled back.
+        """Return the commit after a check that all of its files are there.
 
         A writer can be suspended just before its last step, and resume while the next writer rolls
         its commit back. The first writer can then complete a commit whose files are gone. The
-        offsets of such a commit must not count. If the commit was a clustering, rows are gone.
+        offsets of such a commit must not count. If such a commit is a clustering or an overwrite,
+        the table lacks rows. So each completed clustering and overwrite is checked, too.
 
         Raises:
-            LostHistoryError: One of these commits was rolled back.
+            LostHistoryError: The commit, or a completed clustering or overwrite, was rolled back.
         """
         if committed is None:
             return None

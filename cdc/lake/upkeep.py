@@ -76,8 +76,8 @@ class Upkeep:
     def _delete_late_files(self) -> None:
         """Delete the late files of rolled back and of completed commits.
 
-        After archiving, readers would see late files of rolled back commits, and late files of
-        completed commits could not be recognized.
+        This must happen before archiving. After it, readers would see late files of rolled back
+        commits, and late files of completed commits could not be recognized.
         """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0

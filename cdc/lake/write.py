@@ -299,7 +299,11 @@ class LakeTable:
         )
 
     def _index(self, timeline: Timeline, previous: Committed | None) -> IndexLayout:
-        """Return the newest commit's index; without one, or with outgrown buckets, a new choice."""
+        """Return the index for the next commit.
+
+        It is the index of the newest commit. Another index is chosen if there is none, or if the
+        table has outgrown its buckets.
+        """
         if previous is None or previous.index is None:
             return IndexLayout.choose(self._settings, self.layout, None)
         index = previous.index

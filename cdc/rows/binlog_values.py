@@ -29,10 +29,10 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """Return the lake's value of a field that only these connectors send in its form.
+    """Return the lake's value of a field in a form that PostgreSQL's connector never sends.
 
     Returns:
-        The value. None if the field's form is one that PostgreSQL's connector also sends.
+        The value; None if PostgreSQL's connector also sends this form.
     """
     name, kind = field.connect_name or "", field.avro_type
     if name.endswith("time.Year") and lake == "int":
@@ -78,8 +78,8 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
         field: The field as the writer declared it.
         column: The lake's column.
         table: The lake's columns and key. In a table without a key, an empty JSON object is never
-            in doubt. Such a table's row cannot be read from the source, and the empty object of a
-            new row is rarely sent in place of another document.
+            in doubt: the row could not be read from the source, and in a new row, an empty object
+            rarely stands for another document.
 
     Returns:
         The expression; None if values of this type are always certain.
@@ -99,8 +99,8 @@ def zero_date_test(raw: str, field: DebeziumField) -> str | None:
 
     A zero date is in no calendar. In a NOT NULL column, the connectors of MySQL and MariaDB send
     the start of 1970 or the column's default instead. MariaDB's connector also does so in a
-    nullable timestamp column. It sends a text with as many fractional digits as the column has. A
-    text with a nonzero fraction is a real value.
+    nullable timestamp column. The value of a timestamp column is a text with as many fractional
+    digits as the column has. If the fraction is not zero, the start of 1970 is a real value.
 
     Returns:
         The expression, or None if the value is neither a date nor a time with a date.

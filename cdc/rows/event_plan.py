@@ -85,8 +85,8 @@ class EventPlan:
         tagged: Whether MySQL's connector may send the transaction again, since its GTID has a tag.
         values: By column, the value in the lake type.
         given: By column, whether a value was sent. Only columns whose lake type may be unable to
-            hold a sent value are listed. If the settings chose a decimal type for the column, the
-            expression is the start of the value instead, unless the column is secret.
+            hold a sent value are listed. For a column that is not secret and whose decimal type the
+            settings chose, the expression is the beginning of the sent value instead, for messages.
         unavailable: Names of the columns whose values the connector did not have.
         unclear: Names of the unavailable columns whose values may have changed.
         garbled: Names of the columns whose text is not UTF-8.
@@ -244,8 +244,8 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
 def _given(raw: str, lacked: str | None, column: Column) -> str:
     """Return Spark SQL that is true if a value was sent.
 
-    If the settings chose a decimal type for a column that is not secret, the SQL returns the start
-    of the value instead. An error message shows it to a person.
+    For a column that is not secret and whose decimal type the settings chose, the SQL returns the
+    beginning of the sent value instead, for error messages. It is then NULL if no value was sent.
     """
     real = f"{raw} IS NOT NULL" + (f" AND NOT {lacked}" if lacked is not None else "")
     if column.decimal and not column.secret:
@@ -254,7 +254,10 @@ def _given(raw: str, lacked: str | None, column: Column) -> str:
 
 
 def _either_condition(one: str | None, other: str | None) -> str | None:
-    """Return SQL that is true if either condition is true; None is a condition that never is."""
+    """Return SQL that is true if at least one of two conditions is true.
+
+    None stands for a condition that is never true.
+    """
     if one is None or other is None:
         return one or other
     return f"({one} OR {other})"

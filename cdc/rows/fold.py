@@ -60,12 +60,12 @@ class Summary:
     """The content of a batch.
 
     Args:
-        counts: Number of records by operation, which is ``tombstone`` for tombstones. Records that
-            cannot be applied are not counted here.
+        counts: Number of records by operation. Tombstones count as operation ``tombstone``. Records
+            that cannot be applied are not counted here.
         schema_ids: Ids of the schemas of the records that can be applied.
         unknown_schemas: Ids of schemas that :func:`cdc.rows.decode.decode` was not given.
         problems: Number of records that cannot be applied, including those of unknown schemas.
-        unavailable: Columns whose value some record lacks.
+        unavailable: Columns whose value at least one record lacks.
         moved: Number of inserts and snapshot reads that lack a value. Such a row was moved to
             another key.
         source_ts: Latest source time per partition.
@@ -202,14 +202,15 @@ def fold(
     life of a key starts with an insert and ends with a delete. Values are never taken from an
     earlier life, which may belong to another row.
 
-    An unclear value hides all earlier values of its column in its row, and of no other column or
-    row. Only the source's row has the value then. A deleted row has NULL for it: the source has no
-    such row any more, and an older value is wrong.
+    A value is unclear if it may have changed and the new value was not sent. After an event with an
+    unclear value of a column, the column's values in earlier events of the row may be outdated. So
+    they are not used: the value must be read from the source's row. A deleted row, which the source
+    no longer has, gets NULL.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
         table: The table.
-        unavailable: Columns whose value some record lacks; see :class:`Summary`.
+        unavailable: Columns whose value at least one record lacks; see :class:`Summary`.
         soft_delete: Whether a deleted row keeps its values. A delete event has no values, so all
             its columns count as lacking.
         after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
@@ -217,8 +218,8 @@ def fold(
             from earlier events. The other rows get them from the source's rows.
 
     Returns:
-        One row per key in normal form. The only columns that never reach the lake are
-        ``TRANSACTION``, ``MISSING``, ``STALE`` and ``MOVED``.
+        One row per key: the lake's columns, and the columns ``TRANSACTION``, ``MISSING``, ``STALE``
+        and ``MOVED``, which never reach the lake.
     """
     rows = changes.filter(F.col(OP).isin("c", "r", "u", "d"))
     if after_offset is not None:
@@ -286,8 +287,8 @@ def _images(
     Args:
         last: The last event of each key.
         table: The table.
-        found: By column, the column of ``last`` with the newest value that an event shows, its
-            life, and whether it is clear.
+        found: By table column, the name of the column of ``last`` that has three things: the newest
+            value in an event of the key, the life of that event, and whether the value is clear.
         soft_delete: Whether a deleted row keeps its values.
         gaps: See :func:`fold`.
     """
@@ -332,7 +333,10 @@ def _images(
 
 
 def _lacks(name: str, *, soft_delete: bool) -> SparkColumn:
-    """Whether an event lacks a value that its row keeps. A delete event has no values."""
+    """Whether an event lacks a column's value that the row in the lake needs.
+
+    A delete event has no values. The row needs them only in soft delete mode, which keeps the row.
+    """
     deletes = F.col(OP) == "d"
     lacked = _listed(UNAVAILABLE, name)
     return (deletes | lacked) if soft_delete else (lacked & ~deletes)

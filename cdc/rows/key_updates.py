@@ -1,6 +1,7 @@
-"""Splits an update of a lake table's key into two rows, if the connector has another key.
+"""Splits an update of a lake table's key into a delete and an insert.
 
-The connector sends an update of its own key as a delete and an insert, so no row is split.
+This is needed only for a lake table whose key is not the connector's key. The connector itself
+sends an update of its own key as a delete and an insert.
 """
 
 from __future__ import annotations

@@ -40,9 +40,9 @@ def inserted(
     """Return the rows that a batch of an append table inserts. Each row has a place as its key.
 
     For PostgreSQL, the place is a partition and an offset of the topic. For changes from a binlog,
-    it is a place in the binlog, since offsets would not identify these rows. A connector that lost
-    its connection within a transaction reads the transaction again, and sends its first rows twice.
-    :func:`reached` proves that places in the binlog identify the rows.
+    it is a place in the binlog, since offsets would not identify these rows: a connector that lost
+    its connection within a transaction reads the transaction again, and sends the transaction's
+    first rows twice. :func:`reached` proves that places in the binlog identify the rows.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
@@ -66,15 +66,13 @@ def inserted(
 class ReachedPlace:
     """The place in the binlog that an append table has reached.
 
-    It shows which events a connector has sent before:
+    An event of ``transaction`` whose place is not after ``furthest`` was sent before. The event's
+    number does not show this, since an event can be sent again with another number:
 
     - A connector that lost its connection within a transaction reads the transaction again. Places
-      and numbers of the transaction's events start again.
-    - A restarted connector continues within the transaction. Places continue, and numbers start
-      again. So the same event can later have another number.
-
-    So an event of this transaction is a repetition if its place is not after the furthest place.
-    The event's number does not matter.
+      and numbers of the transaction's events both start again.
+    - A restarted connector continues within the transaction. Places continue, but numbers start
+      again.
 
     Args:
         transaction: Number of the last event's transaction, from :func:`cdc.rows.decode.decode`.

@@ -23,9 +23,9 @@ def lacks_key(
 ) -> str:
     """Return Spark SQL that is true if an event's old row lacks the key of the table.
 
-    The old row lacks the key if each column of the key is a stand-in, while a column outside of the
-    key and the replica identity has another value. If the old row has the key, and the key really
-    is 0, then all columns outside of the key and the identity are stand-ins.
+    The old row lacks the key if each key column has a stand-in, and one of the other columns has a
+    real value. The other columns are those outside of the key and of the replica identity. In an
+    old row with the key, they all have stand-ins, even if the key is 0 and looks like a stand-in.
 
     Args:
         event: The decoded event.

@@ -38,8 +38,8 @@ class LakeValue:
 
     Args:
         sql: Spark SQL of the lake's value. It is null if the event's value is null.
-        total: Whether ``sql`` is null for no other value. If False, ``sql`` is also null for a
-            value that the lake's type cannot represent exactly.
+        total: Whether the lake's type can represent every value exactly. If False, ``sql`` is also
+            null for a value that the type cannot represent.
     """
 
     sql: str
@@ -157,9 +157,9 @@ def inexact(column: Column, given: str) -> str:
 
     Args:
         column: The lake's column.
-        given: Spark SQL of whether a value was sent. If the settings chose a decimal type for a
-            column that is not secret, it returns the beginning of the value instead, for the
-            message.
+        given: Spark SQL of whether a value was sent. For a column that is not secret and whose
+            decimal type the settings chose, ``given`` is the beginning of the sent value instead,
+            for the message.
     """
     name, lost = literal(column.name), f"{quoted(column.name)} IS NULL"
     if not column.decimal:

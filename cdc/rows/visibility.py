@@ -22,10 +22,10 @@ class Reading:
     """The transactions that a reading of the source's catalog shows.
 
     Args:
-        snapshot: The text of the reading's ``pg_snapshot``. It is empty if the reading counts as
-            showing all transactions. This is so for a source whose log has all DDL statements.
-        still_open: The ids, as in events, of the transactions that were open at one moment after
-            the batch's last event and before the reading; None if they are not known.
+        snapshot: The text of the reading's ``pg_snapshot``. If it is empty, all transactions count
+            as shown, for example for a source whose log has all DDL statements.
+        still_open: The lower 32 bits of the ids of the transactions that were open at one moment
+            after the batch's last event and before the reading; None if they are not known.
     """
 
     snapshot: str = ""

@@ -230,7 +230,7 @@ class BatchWriter:
             return self._reader.read(_up_to(piece, offset), tolerated=tolerated)
 
     def _before_truncate(self, piece: Range, truncate: int, tolerated: int) -> Batch:
-        """Return the part of a batch before its first TRUNCATE, which is read again."""
+        """Read the part of a batch before its first TRUNCATE again, and return this part."""
         if all(at >= truncate for at in piece.start.values()):
             raise self._truncate_error(truncate)
         self._held.drop()
@@ -239,10 +239,10 @@ class BatchWriter:
     def _decided_truncate(
         self, batch: Batch, previous: CommitRecord, replayed: Collection[tuple[int, int]]
     ) -> int | None:
-        """Return the offset of the newest TRUNCATE that a replay applies, or that was applied.
+        """Return the offset of the newest TRUNCATE that is applied; None if there is none.
 
-        The runs have decided about each TRUNCATE that they could read. A quarantined TRUNCATE is
-        decided by the settings of now.
+        The result is a TRUNCATE that an earlier commit applied, or a newer one that was quarantined
+        and that the replay applies. The current settings decide whether the replay applies it.
 
         Args:
             batch: The batch.
@@ -366,7 +366,7 @@ class BatchWriter:
         )
 
     def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
-        """Return the rows with each missing value that can be known, not a placeholder or NULL.
+        """Return the rows, in which each missing value that can be found is filled in.
 
         Missing values come from three places, in this order: the batch itself (the fold fills
         those), the lake's row with the same key, the source's current row. The lake's row cannot
@@ -418,10 +418,11 @@ class BatchWriter:
     def _position(self, previous: str | None, last: str | None) -> str | None:
         """Return the log position up to which the lake has all transactions of the table.
 
-        In the log, an event follows all events of the transactions that committed before its own.
+        In the log, the events of a transaction come after the events of all transactions that
+        committed before it.
 
         Args:
-            previous: That position before the batch, as text.
+            previous: The same position as of the previous commit, as text.
             last: Position of the batch's last event, as text.
         """
         source = self._context.sources[self._schema.table.source]
@@ -442,7 +443,7 @@ class BatchWriter:
 
 
 def _within(offset: int | None, piece: Range) -> int | None:
-    """Return an offset if it is in a range or after it, else None."""
+    """Return an offset that is not before the start of a range; None for any other offset."""
     if offset is None or any(offset < at for at in piece.start.values()):
         return None
     return offset

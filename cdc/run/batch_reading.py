@@ -148,8 +148,8 @@ class BatchReader:
             DecodeError: More than ``tolerated`` records cannot be applied. The error names the
                 first.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
-            SchemaChangeError: Events lack a column that they must have, or a writer's type cannot
-                become the lake's.
+            SchemaChangeError: Events lack a column that they must have, or have a type whose
+                values do not fit the type of the lake column.
             UnseenError: The source's catalog was read before a transaction of the batch was
                 visible.
         """

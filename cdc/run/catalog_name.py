@@ -56,8 +56,8 @@ def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_
 def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_S) -> None:
     """Update a table's name in the catalog after a run, unless another process holds the table.
 
-    This function takes the table's lease. Without the lease, the name of a generation that another
-    process publishes meanwhile could be overwritten.
+    This function takes the table's lease. Without the lease, another process could publish a new
+    generation meanwhile, and this function could point the name back at the former one.
 
     Args:
         context: The runs' context.
@@ -130,7 +130,7 @@ def _noted(metastore: str, entry: CatalogEntry) -> str:
 
 
 def _entry(config: Config, record: TableRecord) -> CatalogEntry | None:
-    """Return a table's entry for the catalog; None if it has no name there or no attempt."""
+    """Return a table's entry for the catalog; None without a catalog or without an attempt."""
     shard = record.shard
     name = config.catalog_name(record.table, shard)
     if name is None or record.attempt is None:

@@ -125,9 +125,10 @@ def compare(
 def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprint:
     """Return the fingerprint that a commit records after a comparison.
 
-    If neither the catalog nor the statements show a change, it is the new fingerprint at the former
-    log position. The run does not wait for the connector then, so the connector can later report a
-    statement from before the look. Such a statement must be after the recorded position.
+    The result is the fingerprint of the new look, ``now``. If neither the catalog nor the
+    statements show a change, the result has the log position of ``before``. In this case, the run
+    has not waited for the connector, which can still report a statement from before the new look. A
+    later run counts this statement, since it is after the recorded position.
     """
     unchanged = not statements and now.digest == before.digest
     return now.with_read_at(before) if unchanged else now
@@ -140,7 +141,9 @@ def _truncated(
     now: Catalog,
     truncates: Truncates,
 ) -> frozenset[int]:
-    """Return the partitions that could have been truncated by name, which sends no event.
+    """Return the numbers of the partitions that could have been truncated by name.
+
+    TRUNCATE of a partition by name sends no event.
 
     If one transaction gave new files to all partitions and sent a TRUNCATE event, the whole table
     was truncated. The result is then empty.

@@ -57,8 +57,8 @@ class RunContext:
         run_id: Identity of this run, recorded in commits and history.
         connect: Kafka Connect, for the checks of capture; None skips these checks.
         interrupted: Set if the command ends and interrupts its work in progress.
-        captured_looks: By table, the digest of the fingerprint that this command has read. Every
-            change of the source from before that look is captured.
+        captured_looks: By table, the digest of the fingerprint from a look of this command at the
+            catalog. Every change of the source from before that look is captured.
     """
 
     config: Config
@@ -93,7 +93,7 @@ class RunContext:
 
     @property
     def looks(self) -> LogLooks:
-        """The looks at the captures' logs; each log is compared with the last look at it."""
+        """The object that looks at captures' logs, and compares a log with the last look at it."""
         return LogLooks(self.store, lambda: self.kafka, lambda: self.registry)
 
     @property

@@ -73,9 +73,9 @@ def run_tables(
         look_at_idle: Whether to do the work that needs no new offsets, too: check catalogs, topic
             settings, and captures (also of tables whose state does not allow a run); remove former
             generations whose retention time is over; set missing names in the catalog.
-        spaced: Whether this is one of many runs. If so, a table that is not late waits for its
-            ``min_commit_interval``. After `TURN_S`, a table with a backlog leaves the rest to the
-            next run. If not, each table is run to the end that its topic has now.
+        spaced: Whether this is one of many runs. If True, a table that is not late waits for its
+            ``min_commit_interval``, and a table with a backlog leaves the rest to the next run
+            after `TURN_S`. If False, each table is run to the end that its topic has now.
 
     Returns:
         One result per table that had work, in the order given.
@@ -175,10 +175,10 @@ def _waits(
 def _changed_unseen(
     context: RunContext, captures: Captures, idle: Iterable[TableRecord]
 ) -> set[TableId]:
-    """Return the idle tables whose capture, catalog or settings changed, which sends no event.
+    """Return the idle tables whose capture, catalog or settings have changed.
 
-    The lake already has all events of idle tables. So an unreachable source does not stop them;
-    `RunContext.unchecked` names the tables.
+    Such a change sends no event. The lake already has all events of idle tables. So an unreachable
+    source does not stop these tables. `RunContext.unchecked` names those that were not checked.
     """
     groups: dict[tuple[str, str], list[TableRecord]] = {}
     for record in idle:

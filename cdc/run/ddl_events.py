@@ -129,7 +129,7 @@ def since(
 
 
 def _covers(known: LogPosition, source: SourceLog, change: DefinitionChange) -> bool:
-    """Whether a position covers a statement; False if the two cannot be compared."""
+    """Whether a statement is at or before a position; False if they cannot be compared."""
     at = change.place if isinstance(known, BinlogPosition) else change.gtid
     try:
         return at is not None and known.reaches(source.position(at))

@@ -115,9 +115,9 @@ def follow(
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
     """Return the newest commit with the snapshot of a newer look at the catalog.
 
-    The catalog has not changed since the commit. The lake's commit itself does not change. The
-    table's next commit records the new snapshot (`SNAPSHOT`). A later comparison uses it to find
-    out whether a partition lost rows.
+    The newer look shows no change since the commit. Only the returned value has the new snapshot
+    (`SNAPSHOT`): the commit in the lake stays as it is, and the table's next commit records the
+    snapshot. A later comparison uses the snapshot to find out whether a partition lost rows.
 
     Args:
         latest: The table's newest commit.

@@ -50,7 +50,11 @@ class Served:
         """By table, a pointer with former generations, some of which can be removable."""
 
     def note_pointer(self, record: TableRecord, pointer: Pointer | None) -> None:
-        """Remember a pointer in ``with_former``, unless it has no generation to remove."""
+        """Remember a table's pointer in ``with_former`` if it may name a generation to remove.
+
+        Any other pointer is not remembered: None, a pointer without former generations, or the
+        pointer of the last `note_nothing_to_remove`.
+        """
         self.with_former.pop(record.table, None)
         if (
             pointer is not None
@@ -135,8 +139,9 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
         folder.
 
     Raises:
-        LostHistoryError: The record and the pointer name different attempts.
-        MissingFolderError: There is neither a pointer nor a folder for it.
+        LostHistoryError: The record and the pointer name different attempts, or the table's folder
+            has no pointer.
+        MissingFolderError: The table's folder does not exist.
         LakeError: The pointer cannot be read.
     """
     attempt = record.attempt
@@ -171,9 +176,10 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
 
 
 def require_folder(spark: SparkSession, record: TableRecord) -> None:
-    """Check that a table's folder exists; a table without its folder does not count as lost.
+    """Check that a table's folder exists.
 
-    A lake that is not mounted looks like that. The table is complete again after the mount.
+    A table without its folder does not count as lost: the lake may not be mounted, and the table is
+    complete again after the mount.
 
     Args:
         spark: The session whose file systems are used.
@@ -222,7 +228,7 @@ def _has_newest(spark: SparkSession, record: TableRecord) -> bool:
 
 
 def no_offsets(record: TableRecord, reason: str, *, gone: bool = False) -> LostHistoryError:
-    """Return the error for a table whose lake does not record the offsets up to which it was read.
+    """Return the error for a lake table that does not record up to which offsets it has changes.
 
     Args:
         record: The table.

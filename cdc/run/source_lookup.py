@@ -119,7 +119,10 @@ class Asked:
 
 
 def _aware(value: Any, kind: str) -> Any:
-    """Return a value of a key; a time of Spark, which is local and without a time zone, in UTC."""
+    """Return the value of a key column; a timestamp becomes aware UTC.
+
+    Spark returns a timestamp in local time, without a time zone.
+    """
     if kind == "timestamp" and isinstance(value, datetime):
         return value.astimezone(timezone.utc)
     return value

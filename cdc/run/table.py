@@ -186,12 +186,12 @@ class _TableRun:
         return self._record.resume_to if self._record.state is State.FAILED else self._record.state
 
     def _apply_seen(self, until: Mapping[int, int] | None) -> None:
-        """Apply the records, in a second try if the catalog was read too early for a batch.
+        """Apply the records; try once more if the catalog was read too early for a batch.
 
         The catalog was read too early if a transaction of the batch was not yet visible in the
-        source. The second try starts when the source shows these transactions, and has the same end
-        offsets. So every transaction up to these offsets is in the log before the source is queried
-        for transactions that are still open.
+        source. The second try starts when the source shows these transactions, and has the end
+        offsets of the first try. So every transaction up to these offsets was in the log before the
+        source was asked which transactions are still open.
         """
         try:
             self._apply_all(until)
