@@ -120,8 +120,8 @@ class Capture:
         Only a connector of a binlog is checked.
 
         Args:
-            table: The table on the server. It was read before a log position up to which the
-                connector has captured all changes by now.
+            table: The table on the server. The connector must have captured all changes from before
+                the time at which this was read.
 
         Raises:
             CaptureError: The connector has another definition, derived from the statements in the

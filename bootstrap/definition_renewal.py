@@ -46,9 +46,9 @@ def renew_definition(
 
     - The event has another key than the table. Such an event does not show the row that it changes.
     - The event's schema has no NULL for a column that allows NULL, so the event has another value
-      in place of a NULL. For most tables, a run reads such a row from the source by its key. This
-      is not possible for an append table, or for a row that the source has deleted and the lake
-      keeps. So this case counts for append tables and in soft delete mode, and for no other table.
+      in place of a NULL. For most tables, a run reads the right value from the source by the row's
+      key. This is not possible for an append table, or for a row that the source has deleted and
+      the lake keeps. So this case counts only for append tables and in soft delete mode.
 
     Args:
         capture: The table's capture. All changes from before the current definition must be
@@ -112,13 +112,13 @@ def is_former(
     nullable: Collection[str],
     key: Collection[str],
 ) -> bool:
-    """Return whether the connector could have written an event by a former definition of its table.
+    """Return whether an event could have been written by a former definition of the table.
 
     Args:
         key_schema: The schema of the event's key; None if the event has no key.
         row_schema: The schema of the event; None if it is not known.
         nullable: The columns for which the event's schema must allow NULL, since the table allows
-            it; empty if this does not matter.
+            NULL; empty if the event's schema does not matter.
         key: The columns of the primary key, which must be the event's key; empty if the event's key
             does not matter.
     """

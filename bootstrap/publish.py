@@ -73,11 +73,11 @@ def publish(
 def after_publication(
     context: RunContext, record: TableRecord
 ) -> tuple[TableRecord, tuple[str, ...]]:
-    """Forget the records that former attempts left out, and set the table's name in the catalog.
+    """Forget former attempts' quarantined records, and set the table's name in the catalog.
 
     Readers see the table and runs follow it even if these steps fail. So their errors are only
     warnings. After a failure, the next run sets the name, and the next publication forgets the
-    records.
+    quarantined records.
 
     Args:
         context: The runs' context.

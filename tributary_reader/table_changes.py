@@ -183,7 +183,10 @@ class _Reader:
         return Changes(rows, gone, self._position(now, since.attempt).to_text(), more=more)
 
     def _deleted(self, now: Snapshot, since: Position, later: Sequence[Commit]) -> pa.Table:
-        """Return the rows that the position's files have and no newer file has, as they were."""
+        """Return the rows that files of the position have, and newer files have no more.
+
+        The rows have the values that they had at the position.
+        """
         try:
             require_there(now.timeline, since.instant)
             before = {*files_as_of(self._storage, now.timeline, since.instant, later)}

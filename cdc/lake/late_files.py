@@ -2,8 +2,9 @@
 
 Two kinds of writers add late files:
 
-- A writer goes on after another writer has rolled back the first writer's commit. A rollback
-  deletes the files that exist at that time. The later ones remain, though the commit is refused.
+- A writer goes on after another writer has rolled back the first writer's commit. The rollback
+  deletes only the files that exist at that time. The files that the first writer adds later remain,
+  though its commit is refused.
   Hudi counts a file as committed if its instant is below the first commit of the active timeline.
   So these files are deleted before archiving moves that first commit above their instant.
 - An executor that the driver has given up goes on after the commit completed. The driver has

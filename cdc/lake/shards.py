@@ -62,8 +62,8 @@ _LAST_OFFSET = 2**63 - 1
 class ShardTimeline(Timeline):
     """The commits of one shard in a shared table.
 
-    The same commit can occur several times, since commits of other shards repeat the shard's
-    record.
+    One commit of the shard can be listed several times, since each later commit of another shard
+    repeats this shard's record.
 
     Args:
         spark: The session whose JVM and file systems are used.

@@ -60,8 +60,8 @@ def replay_table(
         DecodeError: No quarantined record can be read, or a record that was applied before cannot
             be read any more.
         PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
-        StateError: There is nothing to replay; or the table is not INCREMENTAL, and was not before
-            it FAILED; or its schema has changed since its last run.
+        StateError: There is nothing to replay; or the table is neither INCREMENTAL nor a FAILED
+            table that was INCREMENTAL before; or its schema has changed since its last run.
         FencedError: Another writer has committed to the table.
         LeaseHeldError: Another process holds the table's lease.
     """
