@@ -269,6 +269,12 @@ def test_each_promise_names_tests_that_are_there() -> None:
     assert len(proven(page)) == len(rows) > 10
 
 
+def test_each_page_names_tests_that_are_there() -> None:
+    pages = [file.read_text("utf-8") for file in (ROOT / "docs").glob("*.md")]
+    named = {name for page in pages for name in re.findall(r"\b(test_\w+)\b(?!\.py)", page)}
+    assert named - set(all_tests()) == set()
+
+
 def test_the_page_of_changes_names_tests_that_are_there() -> None:
     page = text(CHANGES).split("## Changes of tables")[0]
     rows = [line for line in page.splitlines() if line.startswith("| ")]
