@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -16,7 +17,7 @@ from sqlalchemy.exc import ArgumentError
 from cdc.config.value_types import is_sensitive
 from cdc.errors import StateError
 from cdc.store.timeouts import Connection as BoundedConnection
-from cdc.store.timeouts import connect_args
+from cdc.store.timeouts import connect_args, idle_limit
 from schemas.redaction import keep_secret
 
 BUSY_TIMEOUT_S = 30
@@ -61,12 +62,25 @@ def open_engine(url: str) -> Engine:
         sa.event.listen(engine, "connect", _in_utc)
     if engine.driver == "psycopg":
         sa.event.listen(engine, "do_connect", _bound_new_connection)
+    if (statement := idle_limit(parsed)) is not None:
+        sa.event.listen(engine, "connect", _setting(statement))
     return engine
 
 
 def _bound_new_connection(_dialect: object, _record: object, places: Any, named: Any) -> Any:
     """Open a connection to PostgreSQL whose waits for the server have a bound."""
     return BoundedConnection.connect(*places, **named)
+
+
+def _setting(statement: str) -> Callable[[Any, object], None]:
+    """Return a listener that runs a statement in each new session."""
+
+    def run(connection: Any, _record: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+        connection.commit()  # PostgreSQL would undo it with the transaction
+
+    return run
 
 
 def _in_utc(connection: Any, _record: object) -> None:

@@ -13,6 +13,12 @@ CONNECT_LIMIT_S = 10
 """Bound of the wait until a server accepts a connection, in seconds."""
 ANSWER_LIMIT_S = 60
 """Bound of the wait for an answer, in seconds. It is longer than InnoDB's wait for a lock."""
+IDLE_LIMIT_S = 30
+"""Time after which a server ends a transaction whose client is silent, in seconds.
+
+A machine that lost its power or its network closes no connection. Until the server notices, which
+can take two hours, the transaction would keep the rows that it has locked, such as a lease.
+"""
 
 Result = TypeVar("Result")
 
@@ -67,3 +73,16 @@ def connect_args(url: URL) -> dict[str, Any]:
     }
     wanted = known.get(url.get_driver_name(), {})
     return {name: limit for name, limit in wanted.items() if name not in url.query}
+
+
+def idle_limit(url: URL) -> str | None:
+    """Return the statement that lets a session's server end silent transactions, if it has one.
+
+    MySQL has no limit for transactions alone. Its limit also ends idle sessions, which the pool
+    replaces.
+    """
+    return {
+        "postgresql": f"SET idle_in_transaction_session_timeout = '{IDLE_LIMIT_S}s'",
+        "mysql": f"SET SESSION wait_timeout = {IDLE_LIMIT_S}",
+        "mariadb": f"SET SESSION idle_transaction_timeout = {IDLE_LIMIT_S}",
+    }.get(url.get_backend_name())

@@ -194,6 +194,26 @@ def test_a_killed_holder_blocks_no_longer_than_its_term(url: str) -> None:
     store.close()
 
 
+def test_a_machine_that_vanished_amid_a_transaction_locks_nothing_for_long(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody closed its connection, so the server does not know that it is gone."""
+    monkeypatch.setattr(store_timeouts, "IDLE_LIMIT_S", 2, raising=False)
+    monkeypatch.setattr(store_timeouts, "ANSWER_LIMIT_S", 10)
+    vanished, store = Store(url), Store(url)
+    Lease(vanished, TABLE, "vanished", ttl_s=0.1).acquire()
+
+    def vanish() -> None:
+        with vanished.transaction() as connection:
+            connection.execute(sa.update(leases).values(expires_at=vanished.clock))
+            assert Lease(store, TABLE, "heir").acquire() == 2
+
+    with pytest.raises(StateError, match="is not usable"):
+        vanish()
+    vanished.close()
+    store.close()
+
+
 def test_a_holder_that_was_stopped_finds_its_lease_lost(url: str) -> None:
     store = Store(url)
     stopped = Lease(store, TABLE, "stopped", ttl_s=0.5)
