@@ -6,6 +6,11 @@ Hudi's bucket index parses a record key that has a comma and a colon, and for so
 never ends. So the text of a key has no comma.
 
 Two keys that are equal in the source have the same text: 0.0 equals -0.0, and NaN equals NaN.
+
+A bloom index looks a key up in the files whose least key is not above it and whose greatest key is
+not below it. Hudi finds a file's least and greatest key by the order of UTF-8, and compares other
+keys with them by the order of UTF-16. The two orders differ only for characters from U+10000. So
+the text of a key has no such character.
 """
 
 from __future__ import annotations
@@ -22,13 +27,16 @@ if TYPE_CHECKING:
 
     from schemas.table import Column
 
-FORM = 2
+FORM = 3
 """The current form of the text. A table whose rows have another form is copied again."""
 
 _NATURAL_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
 _ESCAPES = (("\\", "\\\\"), (",", "\\."), ("|", "\\|"))
 _NULL = "\\N"
 """The text of NULL. No value has this text, since each backslash in a value begins an escape."""
+_BEYOND, _HEX = r"[\x{10000}-\x{10FFFF}]", "\\U"
+"""A pattern of the characters that two units of UTF-16 represent, and what begins the text of a
+value with such a character: the bytes of its UTF-8 in hexadecimal digits follow."""
 _REAL = ("float", "double")
 
 
@@ -72,4 +80,6 @@ def _text(value: SparkColumn, kind: str) -> SparkColumn:
     if kind == "string":
         for plain, escaped in _ESCAPES:
             text = F.replace(text, F.lit(plain), F.lit(escaped))
+        in_hex = F.concat(F.lit(_HEX), F.hex(value.cast("binary")))
+        text = F.when(value.rlike(_BEYOND), in_hex).otherwise(text)
     return F.coalesce(text, F.lit(_NULL))
