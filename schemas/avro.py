@@ -96,8 +96,8 @@ class DebeziumField:
     """One column as the writer's schema describes it.
 
     Args:
-        name: The name in the Avro record: the column's own name, or the name that Debezium derives
-            from it when Avro does not allow it (see ``column``).
+        name: The name in the Avro record. It is the column's own name (see ``column``) if Avro
+            allows that, else a name that Debezium derives from the column's.
         avro_type: ``boolean``, ``int``, ``long``, ``float``, ``double``, ``bytes``, ``string``,
             ``array``, ``map`` or ``record``.
         connect_name: Debezium's or Connect's semantic type, for example

@@ -41,8 +41,8 @@ class CatalogColumn:
         options: The rest of the column's definition.
         default_made: Identifies the default among all defaults that the table's columns have had;
             None if the column has no default.
-        stored: Whether the catalog stores the value that rows older than the column have in it. A
-            rewrite of the table moves this value into the rows.
+        stored: Whether the catalog stores the column's value for rows that are older than the
+            column. A rewrite of the table moves this value into the rows.
         domain: If the column's type is a domain, the rest of the domain's definition.
         domain_written: A text that identifies the last write of the domain's definition.
         as_added: Whether the catalog has no sign that the column became NOT NULL after it was
@@ -295,7 +295,7 @@ _REQUIRED = object()
 class _Facts:
     """The facts of one object of the catalog.
 
-    Each fact is taken once; ``rest`` has the others.
+    Each fact can be taken once. ``rest`` has the facts that were not taken yet.
 
     Args:
         facts: The facts by name.

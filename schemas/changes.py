@@ -119,8 +119,8 @@ class RenameColumn(Change):
     Args:
         name: Its name before.
         to: Its name now.
-        former: If the lake follows the rename, all names that the column had from ``name`` to the
-            last name before ``to``, newest first.
+        former: All names that the column had before ``to``, newest first; the last one is ``name``.
+            Empty if the lake does not follow the rename.
     """
 
     name: str
@@ -298,7 +298,7 @@ class LoseEvents(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class NewFile(Change):
-    """The table has a new file, for which no change of a column but a widened type is known."""
+    """The table has a new file, and at most a widened type is known as the cause."""
 
     @property
     def what(self) -> str:

@@ -331,16 +331,16 @@ class _Diff:
     def _uncorrected(self) -> bool:
         """Whether the lake can keep a wrong value in place of a NULL for good.
 
-        The connector of PostgreSQL takes the definition of a table from the catalog, not from the
-        WAL. For a NULL in a column that it takes for NOT NULL, it sends 0, an empty text or 1970:
+        PostgreSQL's connector takes a table's definition from the catalog, not from the WAL. For a
+        NULL in a column that the connector takes for NOT NULL, it sends 0, an empty text or 1970:
 
-        - A lagging connector decodes older events with the current definition. An update must
-          replace NULLs before the column can become NOT NULL, and its event corrects the lake.
-        - The connector can take a column for NOT NULL that now allows NULL, since it does not see
-          the change yet, or since a domain changed. A run reads such a row from the source by key.
+        - A column became NOT NULL, and a lagging connector decodes older events. An update must
+          have replaced the NULLs before, and the update's event corrects the lake.
+        - A column now allows NULL, and the connector does not see this yet, or does not see it at
+          all since a domain changed. A run reads such a row from the source by key.
 
-        Neither corrects a row that the source deleted or truncated and the lake keeps, or one of an
-        append table. A truncated table has a new file.
+        Two kinds of rows stay wrong: a row that the lake keeps although the source deleted or
+        truncated it, and a row of an append table. A TRUNCATE gives the table a new file.
         """
         kept = self._rules.keeps_deleted or (self._rules.keeps_truncated and self._new_file)
         return self._on_postgres and (kept or not self._rules.keyed)

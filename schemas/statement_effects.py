@@ -76,7 +76,9 @@ class StatementEffects:
         return self.added.get(name)
 
     def verdict(self, column: CatalogColumn, *, hidden: bool) -> tuple[Verdict, str, str | None]:
-        """Return whether the lake can follow a new column, why, and the default for old rows.
+        """Return the verdict on a new column, the reason for it, and the lake's value for old rows.
+
+        The value is None unless the lake must fill old rows.
 
         Args:
             column: The column in the current catalog.

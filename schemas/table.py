@@ -168,7 +168,7 @@ class Column:
             events do not have them exactly.
         hide: ``hash`` or ``mask`` if the lake has a hash or a mask in place of the values, as a
             string.
-        plain: If the lake hides the values, their Spark SQL type before that.
+        plain: If the lake hides the column's values, the Spark SQL type of the original values.
         decimal: Whether the settings choose a decimal type for the column's values.
         secret: Whether output for people must not show the column's values.
         doubtful: Characters of an event's text that can be another character on the source (see

@@ -9,8 +9,9 @@ type has a rule only if tests with real connectors have shown this. The connecto
 has, as ``0000-00-00`` and ``2024-02-00``, are NULL in the lake.
 
 A JSON document of MySQL gets the same text from snapshot and stream (`schemas.json_text`).
-Geometries are EWKB, which is WKB with the SRID unless that is 0. The snapshot reads the server's
-stored bytes, since ``ST_AsBinary`` swaps the axes of some SRIDs. The connector does not swap them.
+Geometries are EWKB, which is WKB with the SRID unless the SRID is 0. The snapshot reads the
+server's stored bytes, since ``ST_AsBinary`` swaps the axes of some SRIDs. The connector does not
+swap them.
 
 These types have no rule:
 
@@ -20,8 +21,8 @@ These types have no rule:
 - text in a character set that the connectors read differently (`schemas.charsets_mysql`).
 
 A zero date of a NOT NULL column arrives as 1970, or as the column's default. A run reads such a
-value from the source (`cdc.rows.binlog_values.doubt_test`). It also reads JSON documents from the
-source that the connector garbles.
+value from the source (`cdc.rows.binlog_values.doubt_test`). If the connector garbles a JSON
+document, a run reads the document from the source, too.
 """
 
 from __future__ import annotations

@@ -53,9 +53,7 @@ _WHOLE = frozenset(
 
 
 def keeps_rows(old: str, new: str) -> bool:
-    """Whether MODIFY from one type to another keeps all values.
-
-    Both have the same lake type.
+    """Whether MODIFY from one type to another type of the same lake type keeps all values.
 
     The answer holds for every sql_mode of the session. In a mode that is not strict, the server
     cuts off the part of a value that does not fit.
@@ -153,7 +151,7 @@ session.
 
 
 def widens(old: str, new: str) -> bool:
-    """Whether Hudi can evolve a column from ``old`` to ``new``, which must hold all its values."""
+    """Whether Hudi can evolve a column to the type ``new``, and it holds all values of ``old``."""
     if new in _WIDER.get(old, ()):
         return True
     wider = _DECIMAL.fullmatch(new)

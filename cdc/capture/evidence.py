@@ -95,8 +95,8 @@ class SignsOfLife:
         beat_age_s: Age of the newest heartbeat in seconds; None if the topic has no heartbeat.
             Negative if the heartbeat's time is ahead of this machine's clock.
         sends: Whether a heartbeat or another record was sent recently. Other records count, since a
-            heartbeat is itself a change in the source's log. During a long transaction or a
-            backlog, the connector sends the changes before it, and the heartbeat last.
+            heartbeat is itself a change in the source's log. The connector sends it only after all
+            earlier changes, which can be a long transaction or a backlog.
         remedy: What to do if the connector sends nothing.
     """
 
@@ -115,7 +115,8 @@ class ConnectorFacts:
         wrong: The settings by which the connector could lose or alter changes.
         listed: The tables in the connector's include list; None if a publication selects the
             tables.
-        health: The state of the connector and its tasks; None if it was deleted meanwhile.
+        health: The state of the connector and its tasks; None if the connector was
+            deleted meanwhile.
     """
 
     effective: Mapping[str, str]

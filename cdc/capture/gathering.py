@@ -219,9 +219,9 @@ class Captures:
     def _strays(
         self, names: CaptureNames, records: Sequence[TableRecord]
     ) -> dict[TableId, list[str]]:
-        """Return, by table, topics that a renamed schema has left; none if a server is silent.
+        """Return, by table, topics that got the table's changes under its schema's other name.
 
-        `cdc.capture.strays` explains such topics.
+        `cdc.capture.strays` explains such topics. The result is empty if a server does not answer.
         """
         context = self._context
         began = {one.table: one.attempt.started_at for one in records if one.attempt is not None}

@@ -32,7 +32,7 @@ _COPY_AGAIN = "Run `tributary run`, which marks its tables, then `tributary boot
 
 
 class Severity(Enum):
-    """The effect of a finding on changes."""
+    """What a finding means for the source's changes, for example that they are lost."""
 
     LOST = "lost"
     """Changes that were not captured are gone."""
@@ -49,7 +49,7 @@ class Finding:
     """One problem that the evidence shows.
 
     Args:
-        severity: The problem's effect on changes.
+        severity: What the problem means for the source's changes.
         subject: The object with the problem: a slot, a connector's property, a topic.
         message: The problem, as a sentence that names the subject.
         remedy: What to do.

@@ -39,7 +39,7 @@ class LogLooks:
         self._registry = registry
 
     def compare(self, names: CaptureNames, capture: SourceCapture) -> Continuity | None:
-        """Return the log's comparison with the last look; None if the log needs none.
+        """Return the log's comparison with the last look; None if they are not compared.
 
         Raises:
             TributaryError: The source, Kafka or the registry does not answer, or the state store
@@ -51,7 +51,7 @@ class LogLooks:
         )
 
     def leave(self, names: CaptureNames, found: Continuity) -> None:
-        """Leave the mark of a look for the next one. A loss must be counted before.
+        """Leave the mark of a look for the next look. The caller must have counted a loss before.
 
         Raises:
             StateError: The state store cannot be used.

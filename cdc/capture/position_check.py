@@ -135,8 +135,8 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
 def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
     """Refuse a compacted topic.
 
-    Compaction drops deletes. It also drops the only event with a value that later events of the
-    same key do not repeat.
+    Compaction drops deletes. It also drops all events of a key but the last. The last event need
+    not have all values of the row, and the other values would be lost.
     """
     if not now.compacted:
         return

@@ -128,7 +128,7 @@ class Recovery:
 
 
 def _restarts_text(tried: Restarted) -> str:
-    """Return as text how often a connector was restarted, and when it is next."""
+    """Return as text how often a connector was restarted, and when the next restart is due."""
     if tried.next_at is None and tried.times >= LIMIT:
         return f"restarted {tried.times} times in a row, and not again by itself"
     again = (

@@ -66,7 +66,7 @@ class DefinitionChange:
         statement: The statement, as the connector sends it.
         gtid: GTID of the statement's transaction; None in a snapshot, or if the server has no
             GTIDs.
-        place: A place in the binlog, as text. It covers the first byte of the statement's event;
+        place: The place in the binlog right after the first byte of the statement's event, as text;
             None if the record names no file.
         snapshot: Whether the connector read the definition from the catalog, since it had no stored
             position.
@@ -250,7 +250,7 @@ def _read(
 
 
 def _definition_changes(event: Any, source: str, offset: int) -> list[DefinitionChange]:
-    """Return the changes that one record reports, one for each table; one without tables."""
+    """Return a record's changes, one per table; one change if the record names no table."""
     found: list[DefinitionChange] = []
     origin = event["source"]
     statement, gtid = str(event["ddl"]), origin["gtid"]
@@ -282,7 +282,13 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
 
 
 def _beside(named: NamedTable | None, source: str, session: str) -> TableId | None:
-    """Return the table that a statement names; ``session`` is empty if it is not known."""
+    """Return the table that a statement names, or None.
+
+    Args:
+        named: The table as the statement names it; None if the statement names no table.
+        source: Key of the source.
+        session: The session's database, for a name without a database; empty if it is not known.
+    """
     if named is None:
         return None
     database = session if named.database is None else named.database

@@ -195,7 +195,7 @@ class ConnectorKind(Protocol):
         """Return the advice for a connector that runs but sends no heartbeat."""
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the position up to which Kafka has every change, as in Connect's offset."""
+        """Return the position up to which Kafka has every change, from Connect's stored offset."""
 
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str

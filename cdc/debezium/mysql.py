@@ -262,16 +262,16 @@ class Mysql:
 
         It does not cover a transaction of which only a part is in Kafka.
 
-        Connect stores a file and a position, which are a place in the binlog:
+        Connect stores a place in the binlog, as a file and an offset in this file:
 
         - With a row, or with a heartbeat inside a transaction, Connect stores the place where the
           transaction's BEGIN begins, and the number of events and rows to skip. With the commit, it
           stores the end of the commit (BinlogOffsetContext: startNextTransaction,
           commitTransaction). So everything before the stored place is in Kafka.
-        - An event outside of a transaction is an exception. Connect stores the end of this event
-          even with the first of the event's records (a RENAME TABLE of two tables has two). So the
-          byte before the stored place does not count, and the event counts once a later event has
-          begun.
+        - An event outside of a transaction can have several records: a RENAME TABLE of two tables
+          has two. Connect stores the event's end already with the first of them. So the returned
+          place is one byte before the stored place. It does not reach the event's end until Connect
+          has stored the place of a later event.
         """
         gtids = offset.get("gtids")
         if self.kind == "mariadb":

@@ -21,10 +21,10 @@ _FIRST, _GROWTH, _LAST = 512, 8, 262_144
 def sent_since(
     kafka: KafkaAdmin, registry: SchemaRegistry, capture: CaptureNames, file: str
 ) -> list[SentTransaction]:
-    """Return the transactions of the heartbeats and markers in a binlog file and later files.
+    """Return the transactions of the heartbeats and markers since the start of a binlog file.
 
-    Transactions of earlier files may be among them. At most the last 262,144 records of each topic
-    are read.
+    The result can begin with transactions of earlier files. At most the last 262,144 records of
+    each topic are read.
 
     Args:
         kafka: The cluster.
@@ -52,11 +52,11 @@ def sent_since(
 
 
 def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
-    """Return each transaction once, without those from before its server's files began again.
+    """Return the transactions in the present binlog of each server, each transaction once.
 
     A server that is restored to an earlier state, or whose binlog is reset, writes files with the
-    same names again. Transactions in the former files say nothing about the new files. A connector
-    without exactly-once delivery sends transactions twice.
+    same names again. The transactions in the former files are left out, since they say nothing
+    about the new files. A connector without exactly-once delivery can send a transaction twice.
 
     Args:
         sent: The transactions in the order in which they were sent.
@@ -75,11 +75,13 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 
 
 def tails(start: int, end: int) -> Iterator[int]:
-    """Yield the first offsets of ever longer ends of a topic, up to all of it or 262,144 records.
+    """Yield offsets from which to read a topic to its end, each earlier than the one before.
+
+    The last offset is the topic's first, or 262,144 records before its end.
 
     Args:
         start: The topic's first offset.
-        end: The offset after its last one.
+        end: The offset after the topic's last record.
     """
     length = _FIRST
     while True:

@@ -116,7 +116,7 @@ class TransactionReader:
 
 
 def _end(event: Any) -> tuple[int, Lsn | None]:
-    """Return the transaction's id, and the position of its end; None at its beginning."""
+    """Return the id of an event's transaction, and its end's position; None if it only begins."""
     xid, _, position = str(event["id"]).partition(":")
     return int(xid), Lsn(int(position)) if event["status"] == "END" else None
 

@@ -112,7 +112,7 @@ class KafkaAdmin:
         this waits a few seconds for an election.
 
         Raises:
-            KafkaError: None of several topics can be read.
+            KafkaError: Several topics were requested, and none of them can be read.
         """
         return topic_looks.looks(self._client, self._admin, names)
 

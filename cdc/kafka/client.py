@@ -118,8 +118,8 @@ class KafkaClient:
                 is not repeated.
 
         Raises:
-            KafkaError: None of several keys has an answer, or the request has only one key and its
-                error stays transient. The cause is then the cluster, and not a single topic.
+            KafkaError: The request has several keys, and none has an answer. Or it has one key,
+                whose error stays transient. The cause is then the cluster, and not a single topic.
         """
         patient = not others_answer
         answers, failed = self._call(what, request, ignored, _none if patient else _never, {})
@@ -210,17 +210,17 @@ class KafkaClient:
 
 
 def _always(_answers: Mapping[_Key, _Value]) -> bool:
-    """Repeat a request with transient failures, whatever other keys' answers are."""
+    """Return True: a request with transient failures is repeated, whatever the other answers."""
     return True
 
 
 def _none(answers: Mapping[_Key, _Value]) -> bool:
-    """Repeat a request with transient failures only if no key has an answer."""
+    """Return whether no key has an answer; only then is a request repeated."""
     return not answers
 
 
 def _never(_answers: Mapping[_Key, _Value]) -> bool:
-    """Do not repeat a request."""
+    """Return False: a request is not repeated."""
     return False
 
 

@@ -32,7 +32,7 @@ def looks(
         By topic, its facts, or the error if the topic cannot be read.
 
     Raises:
-        KafkaError: None of several topics can be read.
+        KafkaError: Several topics were requested, and none of them can be read.
     """
     infos, failed = _led(client, admin, list(dict.fromkeys(names)))
 
@@ -142,7 +142,7 @@ def described(name: str, topic: Any) -> TopicInfo:
 def places(
     topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec
 ) -> dict[ck.TopicPartition, ck_admin.OffsetSpec]:
-    """Return, for each partition of the topics, the request for one of its offsets."""
+    """Return the topics' partitions, each with ``spec``, which chooses the offset to request."""
     return {
         ck.TopicPartition(topic.name, partition): spec
         for topic in topics.values()

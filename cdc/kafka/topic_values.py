@@ -23,7 +23,7 @@ class TopicInfo:
         name: The topic's name.
         id: The topic's UUID. A recreated topic has another UUID.
         partitions: Number of partitions.
-        replicas: Number of replicas that the partition with the fewest has.
+        replicas: Number of replicas of the partition that has the fewest.
         leaderless: The partitions without a leader.
     """
 

@@ -13,12 +13,12 @@ from schemas.fingerprint import Fingerprint
 
 @dataclass(frozen=True)
 class Chunk(Part):
-    """A range of a table's keys that one task reads; without a key, a range of its pages.
+    """A part of a table that one task reads: a range of keys, or of pages if there is no key.
 
     Args:
         id: The chunk's number in the plan, from 0. Commits name their chunks by this number.
-        lower: First key of the chunk as the source prints it, or the ``ctid`` at which its pages
-            begin; None in the first chunk.
+        lower: The chunk's first key, as the source prints it. For a range of pages, the ``ctid`` at
+            which the pages begin. None in the first chunk.
         upper: ``lower`` of the next chunk; None in the last chunk.
         rows_estimate: Estimated number of rows.
         bytes_estimate: Estimated size in the source, in bytes.
@@ -37,8 +37,9 @@ class CopyView(Part):
 
     Args:
         snapshot: Name by which sessions share the view; empty if each session has its own view.
-        upper_bound: A log position as text. PostgreSQL: the view has no commit after it. MySQL and
-            MariaDB: the marker's position, although the view can have later commits.
+        upper_bound: A log position as text. On PostgreSQL, the view has no commit after this
+            position. On MySQL and MariaDB, the position is the marker's, and the view can have
+            commits after it.
         opened_at: When the view opened, aware UTC.
         on_replica: Whether the copy reads a replica.
         system_identifier: Identity of the cluster; None if the server does not report it.
@@ -92,7 +93,8 @@ class Attempt(Part):
         handoff_offsets: H, the offset per partition at which everything up to R is captured.
         transaction_offsets: Offsets of the topic of transactions, recorded before O; None unless
             the table is an append table of PostgreSQL.
-        transaction_topic_id: UUID of the topic of transactions; None if ``transaction_offsets`` is.
+        transaction_topic_id: UUID of the topic of transactions; None if ``transaction_offsets`` is
+            None.
         statements_upto: End offset of the topic of DDL statements, read before O; None if the
             connector does not have such a topic.
         statements_topic_id: UUID of the topic of DDL statements; None if there is no such topic.
@@ -128,5 +130,5 @@ class Attempt(Part):
 
     @property
     def servers(self) -> tuple[CopiedServer | CopyView, ...]:
-        """The servers that the attempt has recorded so far: the primary, and that of the view."""
+        """The servers that the attempt has recorded so far: the primary, and the view's server."""
         return tuple(one for one in (self.server, self.view) if one is not None)

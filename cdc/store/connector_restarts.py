@@ -78,7 +78,11 @@ class Restarts:
             return Restarted(1, None)
 
     def forget_if_stable(self, connector: str) -> None:
-        """Forget a running connector's restarts, if its next restart was due long enough ago."""
+        """Forget a connector's restarts if it has run without a failure for long enough.
+
+        The caller has seen the connector running. The time at which the next restart would have
+        been due must have passed long ago.
+        """
         long_ago = restart_rows.c.next_at < self._store.clock - _SETTLED_S
         with self._store.transaction() as connection:
             connection.execute(sa.delete(restart_rows).where(_of_connector(connector), long_ago))

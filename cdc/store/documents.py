@@ -101,9 +101,9 @@ class Codec(Generic[Document]):
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
-        """Return a clause about the text's format; None if it is this one or is not known.
+        """Return a clause that names the text's format version if it is another one; else None.
 
-        Another version explains every other problem.
+        Another version explains every other problem of the text.
         """
         document = None if problem["type"] == "json_invalid" else json.loads(text)
         if not isinstance(document, dict) or "format" not in document:
@@ -115,7 +115,7 @@ class Codec(Generic[Document]):
 
 
 def _reason(problem: ErrorDetails) -> str:
-    """Return the problem of a document, as a clause without its subject."""
+    """Return the problem of a document, as a clause without a subject."""
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Invalid JSON: ")
     place = _path(problem["loc"])
     if problem["type"] == "json_invalid":

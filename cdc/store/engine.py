@@ -103,7 +103,7 @@ def shown(url: URL) -> str:
 
 
 def _parsed(text: str) -> URL:
-    """Return the parsed URL; register its secrets, so that errors of its driver hide them."""
+    """Return the parsed URL; register the URL's secrets, so that no error shows them."""
     url = make_url(text)
     named = [url.normalized_query[name] for name in url.query if is_sensitive(name)]
     for secret in (str(url.password or ""), *(value for values in named for value in values)):
@@ -114,7 +114,7 @@ def _parsed(text: str) -> URL:
 
 
 def exposed_file(url: URL) -> Path | None:
-    """Return the file of a SQLite store if users other than its owner may access it, or None."""
+    """Return a SQLite store's file if users other than the file's owner may access it, or None."""
     file = _file(url)
     return file if file is not None and file.exists() and _open_to_others(file) else None
 
@@ -157,7 +157,7 @@ def _close_to_others(file: Path) -> None:
 
 
 def _sqlite(url: URL) -> Engine:
-    """Return an engine for a SQLite URL; create its file, which only its owner may access."""
+    """Return an engine for a SQLite URL; create the store's file, closed to other users."""
     if (file := _file(url)) is not None:
         try:
             _close_to_others(file)

@@ -19,7 +19,7 @@ class ErrorRecord(Part):
         error: Name of the error's class.
         message: The error's message.
         remedy: The next step for a person.
-        context: What the message names, such as the table or the field, by its kind.
+        context: The names in the message by their kind, for example the table's name by ``table``.
     """
 
     error: str

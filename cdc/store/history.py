@@ -81,7 +81,7 @@ class SchemaEntry(Part):
         table: The table.
         generation: The table's generation.
         version: Version of the schema after the change. The columns as copied are version 1 of
-            their generation. A table that stopped has not reached the version.
+            their generation. If the table stopped at the change, the lake has an earlier version.
         at: When the lake followed the change, or the table stopped.
         schema_ids: Registry ids of the schemas of the events before the change.
         changes: The differences from the version before.
@@ -111,7 +111,8 @@ class SchemaEntry(Part):
 
         Args:
             record: The table.
-            handoff: The handoff document of the lake table's last commit, which has that change.
+            handoff: The handoff document in the lake table's last commit. It contains the newest
+                change.
         """
         written = handoff.schema
         if written is None or record.attempt is None:

@@ -1,8 +1,8 @@
 """The quarantine: raw bytes of records that could not be applied, in the state store.
 
-The records are in the state store and not in the lake, since the store needs no Spark. One
-statement stores a record, or lists the records of thousands of tables. A record is stored whole or
-not at all. The number of records (``max_quarantined``) and the size of each record are limited.
+The records are in the state store and not in the lake, since the store needs no Spark. A single SQL
+statement lists the records of thousands of tables. A record is stored whole or not at all. The
+number of records (``max_quarantined``) and the size of each record are limited.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Quarantined:
 
 
 class Quarantine:
-    """The store's records that lake tables lack.
+    """The records that lake tables lack, kept in the state store.
 
     Attempt, partition and offset identify a record.
 
@@ -139,7 +139,7 @@ class Quarantine:
         return {(row.partition_no, row.record_offset) for row in rows}
 
     def counts(self) -> dict[str, int]:
-        """Return how many records each attempt's lake table lacks, if it lacks any."""
+        """Return the number of records that each attempt's lake table lacks; no number is 0."""
         query = sa.select(quarantine.c.attempt, sa.func.count().label("records"))
         with self._store.transaction() as connection:
             rows = connection.execute(query.group_by(quarantine.c.attempt)).all()

@@ -32,7 +32,7 @@ class RecordedChange(Part):
 
     @classmethod
     def of(cls, change: Change) -> RecordedChange:
-        """Return the record of a change."""
+        """Return the stored form of a change."""
         own = {one.name: getattr(change, one.name) for one in fields(change)}
         facts = {name: value for name, value in own.items() if name not in _COMMON}
         return cls(type(change).__name__, change.what, change.why, change.verdict, facts)

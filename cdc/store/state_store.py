@@ -62,7 +62,7 @@ class Store:
 
     @property
     def exposed(self) -> Path | None:
-        """The store's file if other users of the machine may access it."""
+        """The store's file if other users of the machine may access it; else None."""
         return exposed_file(self._engine.url)
 
     def tables(self) -> list[TableRecord]:
@@ -361,9 +361,9 @@ def _lost_a_race(error: Exception) -> bool:
 
 
 def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
-    """Add an entry once.
+    """Add an entry to the schema history, unless the history has it already.
 
-    This is safe, since the process that writes it holds the table's lease.
+    No other process adds the entry meanwhile, since the caller holds the table's lease.
     """
     if connection.execute(
         sa.select(schema_change_rows.c.id).where(schema_change_rows.c.entry_key == entry.key)
@@ -383,7 +383,7 @@ def _of_table(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
 
 
 def _table_and_beside(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
-    """Return the condition for the row of a table's record or of its next generation."""
+    """Return the condition for the row of a table, or with ``beside`` of its next generation."""
     return _of_table(table_rows, table) & (table_rows.c.beside == beside)
 
 

@@ -79,8 +79,8 @@ class CommitSummary(Part):
 
     Args:
         offsets: Next offset to read, per partition.
-        epochs: Leader epoch of each partition when its end offset was last seen at or above these
-            offsets.
+        epochs: By partition, the epoch of its leader at the last look that found all records before
+            these offsets.
         position: The source's log position up to which the lake has all transactions of the table,
             as text.
         watermark: Event time up to which the table is complete.
@@ -179,7 +179,7 @@ class TableRecord(Part):
 
     @property
     def never_published(self) -> bool:
-        """Whether the first copy is still to begin or to be published, so that nobody reads it."""
+        """Whether no copy of the table was ever published, so that the table has no readers."""
         return self.generation == 1 and (self.resume_to or self.state) in _UNPUBLISHED
 
 

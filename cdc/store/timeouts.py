@@ -47,7 +47,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
-    """Run the driver's steps, several per second; fail if none gets an answer within the limit."""
+    """Run the driver's steps, several per second; fail if the server is silent for the limit."""
     moved = time.monotonic()
     try:
         ready = yield next(waiting)

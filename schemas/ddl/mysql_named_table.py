@@ -1,4 +1,4 @@
-"""Reads from statements the table that the connectors of MySQL and MariaDB do not report."""
+"""Finds a table that a statement changes but the connectors of MySQL and MariaDB leave out."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class NamedTable:
         name: The table; empty if its name was not understood.
         database: The database that the statement names; None if the statement leaves it to the
             session.
-        beside: Whether the statement names the altered table without a database. If ``database`` is
-            None, too, both tables are in one database.
+        beside: Whether the statement also alters another table, which it names without a database.
+            If ``database`` is None, both tables are in one database.
     """
 
     name: str

@@ -170,7 +170,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
-    """Refuse a statement after which the rows are unknown, unless a known clause is the cause."""
+    """Refuse a statement that is not understood, unless a clause is known to need a copy."""
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
         raise _refused(table, text, "only ALTER TABLE is understood")
@@ -276,7 +276,7 @@ def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
 
 
 def _column_before(column: exp.ColumnDef) -> str | None:
-    """Return the column after which a definition puts its column; empty for FIRST, None without."""
+    """Return the column that AFTER names; empty for FIRST, None if there is neither."""
     position = column.args.get("position")
     if position is None:
         return None
