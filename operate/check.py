@@ -129,7 +129,7 @@ def _tables(
 def _planned_table(
     services: Services, record: TableRecord, found: TableStats | None, evidence: Gather
 ) -> list[Check]:
-    """Check one table on the plan; ``found`` has its facts in the source's catalog, or is None."""
+    """Check one table on the plan; ``found`` is None if the source does not have the table."""
     table = record.table
     name = f"table {table}"
     if found is None:

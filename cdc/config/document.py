@@ -313,7 +313,7 @@ def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
 
 
 def _raw_child(annotation: Any, key: object) -> Any:
-    """Return the whole annotation of a key's value, given the type of its map or section."""
+    """Return the whole annotation of a key's value, from that of the section with the key."""
     if _is_model(annotation):
         field = _fields(annotation).get(str(key))
         return None if field is None else field.annotation

@@ -36,8 +36,8 @@ def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str
 
     Args:
         url: The lake's URL.
-        hadoop: Settings of Hadoop. Others may come from Spark's settings and from the cluster, so
-            a setting that is missing is not a problem.
+        hadoop: Settings of Hadoop. Spark's settings and the cluster can add others, so a missing
+            setting is not a problem.
     """
     if not is_gcs(url):
         return

@@ -142,7 +142,7 @@ class Security(Section):
         """Return these settings by the Java client's names, except for the client's key.
 
         Args:
-            secret: Converts a secret's reference to the text that the settings have in its place.
+            secret: Converts a secret's reference to the text that replaces it in the settings.
         """
         settings: dict[str, str] = {"security.protocol": self.protocol}
         if self.mechanism is not None and self.username is not None and self.password is not None:

@@ -82,7 +82,7 @@ def is_wildcard(text: str) -> bool:
 
 
 def _read(name: str, quoted: bool) -> str:
-    """Convert a part of a pattern, quoted or not, into one that needs no quotes."""
+    """Return a part of a pattern without quotes; brackets mark wildcards that stood in quotes."""
     return "".join(f"[{one}]" if one in _WILD else one for one in name) if quoted else name
 
 

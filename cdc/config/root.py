@@ -119,7 +119,7 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """Return the shard that a source table is; None for a table of its own.
+        """Return a source table's shard; None if no other source table feeds its lake table.
 
         Raises:
             ConfigError: The settings list the source table under two lake tables.
@@ -130,11 +130,11 @@ class Config(Section):
         return shard_of(table, name, self.tables[name], self.lake.url)
 
     def require_shard(self, table: TableId, known: Shard | None) -> None:
-        """Refuse settings by which an onboarded table would be another shard, or none any more.
+        """Refuse settings that give an onboarded table another shard, or none in place of one.
 
         Args:
             table: The table.
-            known: The shard that the table was onboarded as; None for a table of its own.
+            known: The table's shard at onboarding; None if it was no shard.
 
         Raises:
             ConfigError: The settings differ from those at onboarding.

@@ -81,7 +81,9 @@ def encoded(name: str) -> str:
 
 
 def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
-    """Return a table whose path equals, contains or is inside a path, in any case; else None.
+    """Return a table whose path equals, contains or is inside a path; None if there is none.
+
+    Upper and lower case count as equal.
 
     Args:
         path: A table's base path.

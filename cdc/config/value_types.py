@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 
 class Section(BaseModel):
-    """A part of the configuration. It is frozen, and a key that it does not know is an error."""
+    """A part of the configuration, as a frozen value. An unknown key is an error."""
 
     model_config = ConfigDict(
         frozen=True,

@@ -55,7 +55,7 @@ class Executor:
     versions: Mapping[str, str]
 
     def differences(self, driver: Mapping[str, str]) -> list[str]:
-        """Return the parts of other versions than the driver's: ``Java 11 instead of 17``."""
+        """Return a text for each version that is not the driver's: ``Java 11 instead of 17``."""
         return [
             f"{part} {self.versions.get(part) or 'of no known version'} instead of {version}"
             for part, version in driver.items()
@@ -91,7 +91,7 @@ def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executo
 
 
 def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> list[str]:
-    """Return a text for each set of differences, with the hosts that have it."""
+    """Return texts with hosts and their wrong versions; hosts with the same ones share a text."""
     hosts: dict[str, set[str]] = {}
     for one in executors:
         if different := one.differences(driver):
@@ -141,7 +141,7 @@ def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
 
 
 def _called(call: Sequence[str]) -> str:
-    """Return the SQL of a call that each task makes; Spark does not compute its result earlier."""
+    """Return the SQL of a Java call that Spark makes in each task, and not once on the driver."""
     return f"java_method({', '.join(repr(word) for word in call)})"
 
 

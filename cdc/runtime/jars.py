@@ -138,7 +138,7 @@ def spark_jars(
         store: The object store that the lake is on (a key of ``STORES``), or None.
 
     Raises:
-        ArtifactError: They cannot be fetched or verified.
+        ArtifactError: The jars cannot be fetched or verified.
     """
     found: list[Path] = []
     for bundle, artifacts in {"spark": SPARK, **({store: STORES[store]} if store else {})}.items():
@@ -210,7 +210,11 @@ def fetch(
 
 
 def _as_packed(artifacts: Sequence[Artifact], folder: Path) -> Path:
-    """Return the folder if it has the files that were packed."""
+    """Return the folder, after a check that its files are as they were packed.
+
+    Raises:
+        ArtifactError: A file is missing or differs.
+    """
     try:
         verify(artifacts, folder)
     except ArtifactError as error:
@@ -276,7 +280,7 @@ def ivy_module(bundle: str, artifacts: Sequence[Artifact]) -> str:
 def _retrieve(
     bundle: str, artifacts: Sequence[Artifact], ivy_cache: Path, files: Path, report: Report
 ) -> None:
-    """Let Ivy put the files into a folder; by its own settings it would also read ``~/.m2``."""
+    """Let Ivy put the files into a folder; Ivy's default settings would also read ``~/.m2``."""
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="tributary-ivy-") as work:
         module, settings = Path(work) / "ivy.xml", Path(work) / "settings.xml"

@@ -1,7 +1,8 @@
-"""Ends a JVM once its command has ended, and lets the command end despite a hanging task.
+"""Kills Spark's JVM if a hanging task keeps the JVM from ending by itself.
 
-A task's thread cannot be ended from outside. A hanging task keeps its JVM alive, and the command
-waits for the JVM. So the JVM's process is killed.
+A task is a thread of the JVM, and a thread cannot be ended from outside. So the whole JVM is
+killed: by :func:`end_soon`, so that this process does not wait for a hanging task, and by
+:func:`guard`, so that the JVM does not outlive this process.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
 
 
 def was_killed() -> bool:
-    """Return whether this process has killed its JVM, so that errors of Spark result from that."""
+    """Return whether this process has killed its JVM, which then is the cause of Spark's errors."""
     return _killed.is_set()
 
 

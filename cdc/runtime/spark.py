@@ -143,7 +143,7 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
 
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Keep the handler of SIGINT, since pyspark's own cancels all jobs, which makes tables fail."""
+    """Keep the handler of SIGINT: pyspark's handler would cancel all jobs, so tables would fail."""
     kept = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -226,8 +226,8 @@ def session_settings(config: Config) -> dict[str, str]:
 def hadoop_settings(config: Config) -> dict[str, str]:
     """Return the settings of Hadoop that Spark gets once it runs, by Hadoop's names.
 
-    These are all settings of ``lake.hadoop``, since their names alone do not show which are
-    secrets, and those of ``spark.conf`` whose names mark secrets.
+    These are the settings that are secrets or can be secrets: all of ``lake.hadoop``, since their
+    names alone do not show the secrets, and those of ``spark.conf`` whose names mark secrets.
     """
     given = {
         key.removeprefix(HADOOP_PREFIX): value
@@ -241,7 +241,7 @@ def hadoop_settings(config: Config) -> dict[str, str]:
 def _give_hadoop(
     spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[str, str]
 ) -> None:
-    """Set Hadoop settings where Spark reads them for every plan, and Hudi for every table.
+    """Set Hadoop settings in the configuration from which Spark and Hudi take them for all work.
 
     Args:
         spark: The session.
@@ -283,7 +283,7 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def java_reason(error: Py4JError | PySparkException) -> str:
-    """Return the innermost Java exception as text; for a failed job, the one of its task."""
+    """Return the innermost Java exception as text; for a failed job, its failed task's."""
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if cause is None:
         return str(error)[:_REASON_CHARACTERS]

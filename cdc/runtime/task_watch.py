@@ -202,7 +202,7 @@ def _stages(status: Any) -> dict[Stage, tuple[int, ...]]:
 
 
 def _running(status: Any, stage: Stage) -> int:
-    """Return the number of running tasks of a cancelled stage; Spark does not start it again."""
+    """Return the number of running tasks of a cancelled stage, which Spark does not start again."""
     try:
         return int(status.lastStageAttempt(stage[0]).numActiveTasks())
     except Py4JJavaError:

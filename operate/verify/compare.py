@@ -71,7 +71,7 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Return rows that were fetched by key as a data frame, before values are hidden."""
+    """Return a data frame of rows that were fetched by key; values are not hidden yet."""
     shown = schema.shown().columns
     ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
@@ -234,7 +234,10 @@ def _row_digest(schema: TableSchema) -> list[SparkColumn]:
 
 
 def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
-    """Return a column's input for the hash, which skips NULL: a flag for NULL, and the value."""
+    """Return a column's two inputs for the hash: whether it is NULL, and the value.
+
+    The flag is needed, since the hash skips a NULL.
+    """
     value = F.col(_quoted(name))
     folded = lake_type.lower()
     if folded in ("float", "double"):

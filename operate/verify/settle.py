@@ -56,7 +56,7 @@ class Sighting:
 
     @property
     def kind(self) -> DifferenceKind:
-        """The kind of the difference between samples and lake, unless they are equal."""
+        """The kind of the difference between samples and lake, if there is a difference."""
         if self.lake_rows > 1:
             return "duplicate"
         if self.in_lake is None:

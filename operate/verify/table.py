@@ -91,10 +91,10 @@ class Verification:
             one by one, since they exceed `MAX_SUSPECTS`.
         checked_again: Number of keys that differed in the last pass over all rows. Most of them
             were being written.
-        rounds: Number of rounds over these keys.
+        rounds: Number of rounds over the keys of ``checked_again``.
         position: Position of the source's log. The comparison covers all changes up to it. For an
             append table, it covers no later change.
-        offsets: The offsets of the lake's last commit, which contains all events before them.
+        offsets: The offsets of the lake's last commit. The lake contains all events before these.
         instant: The instant of that commit.
         seconds: Duration of the verification in seconds.
     """
