@@ -10,10 +10,10 @@ from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import Handoff, hash_key_of
 
 if TYPE_CHECKING:
+    from cdc.lake.layout import LakeLayout
     from cdc.run import RunContext
     from cdc.store.attempt import Attempt, Chunk
     from cdc.store.table_state import TableRecord
-    from schemas.table import TableSchema
 
 
 def chunk_commit(
@@ -39,7 +39,7 @@ def chunk_commit(
 def handoff_commit(
     record: TableRecord,
     attempt: Attempt,
-    schema: TableSchema,
+    layout: LakeLayout,
     context: RunContext,
 ) -> CommitRecord:
     """Return the record of the lake commit that has the handoff and no rows."""
@@ -55,9 +55,9 @@ def handoff_commit(
         topic_id=attempt.topic_id,
         handoff=Handoff.of_copy(
             attempt,
-            schema,
+            layout,
             shared=record.shard is not None,
-            hash_key=hash_key_of(schema.columns, context.config.lake),
+            hash_key=hash_key_of(layout.schema.columns, context.config.lake),
         ),
         run_id=context.run_id,
     )

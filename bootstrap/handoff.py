@@ -384,7 +384,7 @@ class _Bootstrap:
         self._require_unspoiled(now)
         schema = self._source.schema(described, self._settings)
         lake = self._context.copied(self._record, schema, self._settings)
-        commit = handoff_commit(self._record, self._attempt, schema, self._context)
+        commit = handoff_commit(self._record, self._attempt, lake.layout, self._context)
         lake.empty_commit(commit, self._guard_handoff)
         crash("bootstrap.after_handoff_commit")
 

@@ -221,6 +221,24 @@ class ChangeKey(Change):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChangeLakePartitions(Change):
+    """The settings name other partition columns than the lake table has.
+
+    Args:
+        old: The lake's partition columns, in parentheses.
+        new: The partition columns of the settings, in parentheses.
+    """
+
+    old: str
+    new: str
+
+    @property
+    def what(self) -> str:
+        """The change as a clause."""
+        return f"its partition_by changed from {self.old} to {self.new}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class AddPartition(Change):
     """A partition that was created, or attached without rows."""
 

@@ -97,6 +97,7 @@ class Progress:
             sorted(columns),
             handoff["key"],
             handoff["key_text"],
+            handoff["partition_by"],
             handoff["hash_key"],
             Fingerprint(handoff["fingerprint"]["facts"]).to_json(),
         ]

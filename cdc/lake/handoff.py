@@ -25,6 +25,7 @@ from schemas.table import DROPPED, Column, TableId, TableSchema
 
 if TYPE_CHECKING:
     from cdc.config import LakeConfig
+    from cdc.lake.layout import LakeLayout
     from cdc.store.attempt import Attempt
     from schemas.avro import DebeziumSchema
 
@@ -147,6 +148,8 @@ class Handoff(Part):
         key: Names of the columns that identify a row; empty for an append table.
         key_text: Form of the record key's text (`cdc.lake.key_text.FORM`); None if Hudi renders the
             key.
+        partition_by: The lake table's partition columns. For a shard, those beside the shard
+            column.
         hash_key: Identity of the secret key that hashes columns; None if no column is hashed.
         schema: The newest schema change that the lake has followed; None if there is none.
     """
@@ -164,24 +167,26 @@ class Handoff(Part):
     columns: tuple[LakeColumn, ...]
     key: tuple[str, ...]
     key_text: int | None = None
+    partition_by: tuple[str, ...] = ()
     hash_key: str | None = None
     schema: FollowedSchema | None = None
 
     @classmethod
     def of_copy(
-        cls, attempt: Attempt, schema: TableSchema, *, shared: bool, hash_key: str | None
+        cls, attempt: Attempt, layout: LakeLayout, *, shared: bool, hash_key: str | None
     ) -> Handoff:
         """Return the handoff of an attempt that has recorded all positions of its copy.
 
         Args:
             attempt: The attempt.
-            schema: The columns that the attempt copied.
+            layout: The layout of the rows that the attempt copied.
             shared: Whether the rows are written to a table that several shards share.
             hash_key: The result of :func:`hash_key_of`.
 
         Raises:
             StateError: The attempt has not recorded one of the positions.
         """
+        schema = layout.schema
 
         def recorded(value: _Value | None, what: str) -> _Value:
             if value is None:
@@ -202,6 +207,7 @@ class Handoff(Part):
             columns=tuple(map(LakeColumn.of, schema.columns)),
             key=schema.key,
             key_text=key_form(map(schema.column, schema.key), shared=shared),
+            partition_by=layout.partition_by,
             hash_key=hash_key,
         )
 

@@ -12,11 +12,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cdc.errors import ConfigError
 from cdc.lake.key_text import FORM, key_form
 from cdc.rows.masking import key_check
 from cdc.rows.semantic_types import literal
 from schemas.catalog import Catalog
-from schemas.changes import ChangeKey, ChangeType, Verdict
+from schemas.changes import ChangeKey, ChangeLakePartitions, ChangeType, Verdict
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.renames import Renames
 from schemas.statement_effects import StatementEffects
@@ -81,6 +82,7 @@ def compare(
             table were truncated.
 
     Raises:
+        ConfigError: The settings change the partition columns of a shard.
         CaptureError: The connector does not capture in time the transaction that truncated the
             table.
         SecretError: The key of hashes cannot be read.
@@ -114,8 +116,7 @@ def compare(
     changes = diff(before, now, lake, rules, evidence)
     if not any(isinstance(change, ChangeKey) for change in changes):
         changes += _another_key(source_table, settings, handoff)
-    changes += _another_key_text(wanted, settings, handoff)
-    changes += _another_hash_key(source_table, wanted, handoff, config)
+    changes += _by_settings(source_table, wanted, settings, handoff, config)
     ignored = () if ruled is settings else _left_out(settings, source_table, lake, renamed)
     count = evidence.statements.count
     seen = judged(look.fingerprint, handoff.fingerprint, count)
@@ -176,6 +177,21 @@ def _another_key(
     return (ChangeKey(verdict=Verdict.BOOTSTRAP, why=why, old=old, new=new),)
 
 
+def _by_settings(
+    source_table: SourceTable,
+    wanted: Sequence[Column],
+    settings: TableSettings,
+    handoff: Handoff,
+    config: LakeConfig,
+) -> tuple[Change, ...]:
+    """Return the changes that the catalog does not show, except a change of the key's columns."""
+    return (
+        *_another_key_text(wanted, settings, handoff),
+        *other_partitions(source_table.table, settings, handoff),
+        *_another_hash_key(source_table, wanted, handoff, config),
+    )
+
+
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
@@ -188,6 +204,32 @@ def _another_key_text(
     shown = f"({', '.join(handoff.key)})"
     old, new = f"{shown} as text of form {had or 1}", f"{shown} as text of form {form}"
     return (ChangeKey(verdict=Verdict.BOOTSTRAP, why=why, old=old, new=new),)
+
+
+def other_partitions(
+    table: TableId, settings: TableSettings, handoff: Handoff
+) -> tuple[Change, ...]:
+    """Return the change of the lake's partition columns, if the settings name other ones.
+
+    Raises:
+        ConfigError: The table is a shard. A new copy of one shard does not change the partitions of
+            the shared table.
+    """
+    had, wanted = handoff.partition_by, settings.partition_by
+    if wanted == had:
+        return ()
+    old, new = (f"({', '.join(names)})" for names in (had, wanted))
+    if settings.from_:
+        raise ConfigError(
+            f"partition_by of table {table} changed from {old} to {new}, and the lake table that it"
+            " shares with other shards keeps its partitions",
+            remedy="Set partition_by back. To change it, offboard all shards of the lake table with"
+            " --delete-data, and onboard them again.",
+            table=table,
+            field="partition_by",
+        )
+    why = "the partitions of a lake table are those that it was created with"
+    return (ChangeLakePartitions(verdict=Verdict.BOOTSTRAP, why=why, old=old, new=new),)
 
 
 def _another_hash_key(

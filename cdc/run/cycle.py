@@ -95,7 +95,9 @@ def run_tables(
         _look_at_captures(captures, records)
         remove_former(context, wanted)
         ran = {result.table for result in results}
-        name_idle(context, [record for record in wanted if record.table not in ran])
+        idle = (record for record in wanted if record.table not in ran)
+        # A changed partition_by is that of a copy to come, not of the published table.
+        name_idle(context, [record for record in idle if not _edited(context, record)])
     return results
 
 

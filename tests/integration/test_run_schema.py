@@ -375,3 +375,23 @@ def test_another_key_by_the_settings_needs_a_copy(shared: Replication) -> None:
     assert "its key changed from (id) to (code)" in error.message
     assert shared.record("rekeyed").state is State.NEEDS_BOOTSTRAP
     assert shared.lake("rekeyed", "id", "n") == [(1, 1)]
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_other_partition_columns_by_the_settings_need_a_copy(
+    shared: Replication, idle: bool
+) -> None:
+    name = "idle" if idle else "busy"
+    shared.database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, day int, n int)")
+    shared.add(name)
+    shared.database.execute(f"INSERT INTO {name} VALUES (1, 1, 1)")
+    shared.run()
+    shared.configure(**{f"public__{name}": {"partition_by": ["day"]}})
+    if not idle:
+        shared.database.execute(f"UPDATE {name} SET n = 2")
+    (error,) = [result.error for result in shared.run() if result.table.name == name]
+    assert error is not None
+    assert "its partition_by changed from () to (day)" in error.message
+    assert "`tributary bootstrap" in error.remedy
+    assert shared.record(name).state is State.NEEDS_BOOTSTRAP
+    assert shared.lake(name, "id", "n") == [(1, 1)]

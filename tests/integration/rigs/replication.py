@@ -160,7 +160,8 @@ class Replication:
         settings = self.config.table_settings(table)
         described = self.source.table(table)
         schema = self.source.schema(described, settings)
-        LakeTable(self.spark, attempt.path, schema, settings).empty_commit(
+        lake = LakeTable(self.spark, attempt.path, schema, settings)
+        lake.empty_commit(
             CommitRecord(
                 kind="handoff",
                 table=table,
@@ -169,7 +170,7 @@ class Replication:
                 offsets=offsets,
                 topic=topic,
                 topic_id=attempt.topic_id,
-                handoff=Handoff.of_copy(attempt, schema, shared=False, hash_key=None),
+                handoff=Handoff.of_copy(attempt, lake.layout, shared=False, hash_key=None),
             ),
             lambda _timeline: None,
         )

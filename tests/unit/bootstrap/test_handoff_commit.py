@@ -17,6 +17,7 @@ from cdc.errors import StateError
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.key_text import FORM
+from cdc.lake.layout import LakeLayout
 from cdc.log.position import Lsn
 from cdc.sources.source_facts import Marker
 from cdc.store.attempt import Attempt, Chunk, CopiedServer
@@ -50,6 +51,7 @@ RECORD = table_record(
     generation=3,
 )
 SCHEMA = TableSchema(TABLE, (Column("id", "integer", "int", False),), ("id",))
+LAYOUT = LakeLayout(SCHEMA, partition_by=("id",))
 
 
 def chunk(number: int) -> Chunk:
@@ -70,7 +72,7 @@ def test_a_chunk_commit_carries_attempt_start_and_chunks_but_no_offsets() -> Non
 
 def test_the_handoff_hands_over_at_the_start_not_at_the_handoff() -> None:
     context = SimpleNamespace(run_id="run", config=SimpleNamespace(lake=None))
-    commit = handoff_commit(RECORD, ATTEMPT, SCHEMA, context)  # type: ignore[arg-type]
+    commit = handoff_commit(RECORD, ATTEMPT, LAYOUT, context)  # type: ignore[arg-type]
     assert commit.offsets == {0: 10}, "changes between O and H have to be replayed"
     handoff = commit.require_handoff()
     assert handoff.handoff_offsets == {0: 42}
@@ -78,6 +80,7 @@ def test_the_handoff_hands_over_at_the_start_not_at_the_handoff() -> None:
     assert handoff.view == ATTEMPT.view
     assert (handoff.fingerprint, handoff.key) == (Fingerprint({"oid": 5}), ("id",))
     assert handoff.columns == (LakeColumn("id", "integer", "int"),)
+    assert handoff.partition_by == ("id",)
     assert handoff.key_text is None, "Hudi renders integers by itself"
     assert CommitRecord.from_json(commit.to_json()) == commit
 
@@ -88,7 +91,8 @@ def test_the_handoff_hands_over_at_the_start_not_at_the_handoff() -> None:
 def test_the_handoff_names_the_form_of_keys_that_are_texts(kind: str, shard: Shard | None) -> None:
     context = SimpleNamespace(run_id="run", config=SimpleNamespace(lake=None))
     schema = TableSchema(TABLE, (Column("id", kind, kind, False),), ("id",))
-    commit = handoff_commit(replace(RECORD, shard=shard), ATTEMPT, schema, context)  # type: ignore[arg-type]
+    layout = LakeLayout(schema)
+    commit = handoff_commit(replace(RECORD, shard=shard), ATTEMPT, layout, context)  # type: ignore[arg-type]
     assert commit.require_handoff().key_text == FORM
 
 
@@ -98,7 +102,7 @@ def test_the_handoff_names_the_form_of_keys_that_are_texts(kind: str, shard: Sha
 def test_an_attempt_that_lacks_a_place_hands_nothing_off(place: str) -> None:
     context = SimpleNamespace(run_id="run", config=SimpleNamespace(lake=None))
     with pytest.raises(StateError, match="has not recorded") as caught:
-        handoff_commit(RECORD, replace(ATTEMPT, **{place: None}), SCHEMA, context)  # type: ignore[arg-type]
+        handoff_commit(RECORD, replace(ATTEMPT, **{place: None}), LAYOUT, context)  # type: ignore[arg-type]
     assert "tributary bootstrap" in caught.value.remedy
 
 

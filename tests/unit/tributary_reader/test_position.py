@@ -56,6 +56,7 @@ def test_the_progress_of_a_commit_is_what_its_record_says() -> None:
         ({"columns": (HANDOFF.columns[0], LakeColumn("v", "text", "string", hide="mask"))}, False),
         ({"key": ("id", "v")}, False),
         ({"key_text": 2}, False),
+        ({"partition_by": ("v",)}, False),
         ({"hash_key": "another"}, False),
         ({"fingerprint": Fingerprint({"source_kind": "postgres", "file": 2})}, False),
     ],

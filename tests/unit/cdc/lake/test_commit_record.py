@@ -59,6 +59,7 @@ handoffs = st.builds(
     st.lists(columns, max_size=3).map(tuple),
     st.lists(texts, max_size=2).map(tuple),
     key_text=st.none() | st.integers(1, 9),
+    partition_by=st.lists(texts, max_size=2).map(tuple),
     hash_key=st.none() | texts,
     schema=st.none() | followed,
 )

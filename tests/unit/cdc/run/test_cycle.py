@@ -18,7 +18,7 @@ from cdc.log.position import LogPosition, Lsn
 from cdc.run import cycle
 from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import Attempt, CopyView
-from cdc.store.table_state import CommitSummary
+from cdc.store.table_state import CommitSummary, State, TableRecord
 from schemas.errors import TributaryError
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
@@ -149,3 +149,23 @@ def test_what_one_look_at_idle_tables_cannot_see_hides_nothing_from_the_others(
     assert (found, len(unchecked.tables)) == ({"seen", "edited"}, 2)
     found, (unchecked,) = look(UnreachableError("no server", remedy="Start it."))
     assert (found, len(unchecked.tables)) == ({"edited"}, 3)
+
+
+def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The catalog's entry has the partition columns of the settings."""
+    attempt = Attempt(UUID(int=1), NOW, "/lake", settings_digest="one", view=VIEW)
+    edited = replace(attempt, settings_digest="another")
+    record = replace(table_record(updated_at=NOW, attempt=attempt), state=State.INCREMENTAL)
+    records = [record, replace(record, table=TABLES[0], attempt=edited)]
+    named: list[TableRecord] = []
+    monkeypatch.setattr(cycle, "settings_digest", lambda *_: "one")
+    monkeypatch.setattr(cycle, "Captures", lambda _: None)
+    monkeypatch.setattr(cycle, "_run_all", lambda *_, **__: [])
+    monkeypatch.setattr(cycle, "_look_at_captures", lambda *_: None)
+    monkeypatch.setattr(cycle, "remove_former", lambda *_: None)
+    monkeypatch.setattr(cycle, "name_idle", lambda _, idle: named.extend(idle))
+    settings = SimpleNamespace(settings_on_plan=lambda *_: None, lake=None)
+    cycle.run_tables(cast("Any", SimpleNamespace(config=settings)), records, look_at_idle=True)
+    assert named == [record]
