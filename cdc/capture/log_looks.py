@@ -64,7 +64,12 @@ class LogLooks:
         Raises:
             TributaryError: As for `compare`.
         """
-        found = self.compare(names, source.capture(names))
+        capture = source.capture(names)
+        found = self.compare(names, capture)
+        if found is not None and self._marks.of(str(names.resource)) != found.earlier:
+            # Another process has looked meanwhile, and has counted a loss that it found. A second
+            # count would discard the copies that began between the two.
+            found = self.compare(names, capture)
         if found is None:
             return
         if found.lost is not None:
