@@ -197,6 +197,9 @@ def _log_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
     for problem in (evidence.lost, evidence.unreadable, broken):
         if isinstance(problem, str):
             yield Finding(Severity.LOST, log.title, f"{log.title} {problem}", _COPY_AGAIN)
+    if log.danger is not None:
+        remedy = "Raise max_slot_wal_keep_size on the server, or let the connector catch up."
+        yield Finding(Severity.WAITING, log.title, f"{log.title} {log.danger}", remedy)
 
 
 def _obstacle_findings(evidence: CaptureEvidence) -> Iterator[Finding]:

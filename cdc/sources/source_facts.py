@@ -291,6 +291,10 @@ class LogHealth(Protocol):
     def retained_bytes(self) -> int | None:
         """Size of the retained log in bytes; None if it is not known."""
 
+    @property
+    def danger(self) -> str | None:
+        """Why uncaptured changes may be lost soon; None if they are safe."""
+
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:

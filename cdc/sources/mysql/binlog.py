@@ -29,6 +29,7 @@ class BinlogHealth:
     executed: Callable[[], LogPosition] = field(repr=False, compare=False)
     retained_bytes: int | None
     active: bool | None = None
+    danger: str | None = None
 
     @property
     def title(self) -> str:
@@ -92,6 +93,7 @@ class NoBinlog:
     source: str
     active: bool | None = None
     retained_bytes: int | None = None
+    danger: str | None = None
 
     @property
     def title(self) -> str:

@@ -9,8 +9,6 @@ from typing import Any
 from cdc.log.position import LogPosition, Lsn
 from cdc.sources.source_facts import Stored
 
-_LOST = frozenset({"lost", "unreserved"})
-
 
 @dataclass(frozen=True)
 class SlotHealth:
@@ -45,6 +43,17 @@ class SlotHealth:
         """The slot's name in messages."""
         return f"replication slot {self.name}"
 
+    @property
+    def danger(self) -> str | None:
+        """Why uncaptured changes may be lost soon; None if they are safe.
+
+        An unreserved slot still has its log until a checkpoint, and a connector that catches up
+        before it loses nothing.
+        """
+        if self.wal_status != "unreserved":
+            return None
+        return "has wal_status unreserved: the next checkpoint can remove log that it needs"
+
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
@@ -53,8 +62,8 @@ class SlotHealth:
         A slot that is not in use is never ahead of Connect's stored position, unless something
         other than the connector has moved the slot.
         """
-        if self.wal_status in _LOST:
-            return f"has wal_status {self.wal_status}; see max_slot_wal_keep_size"
+        if self.wal_status == "lost":
+            return "has wal_status lost; see max_slot_wal_keep_size"
         for known in (stored, recorded):
             if isinstance(known, Lsn) and known > self.end and known > (now := self.current()):
                 return (
@@ -109,6 +118,7 @@ class NoSlot:
     name: str
     active: bool | None = None
     retained_bytes: int | None = None
+    danger: str | None = None
 
     @property
     def title(self) -> str:

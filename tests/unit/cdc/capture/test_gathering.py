@@ -66,7 +66,7 @@ class ServerOpeners:
         for name in ("stored_position", "captured_tables", "audit"):
             patch.setattr(gathering, name, self.answers(name, ()))
         patch.setattr(gathering, "stored_position", self.answers("stored_position", None))
-        log = SimpleNamespace(title="the log", problem=self.answers("problem", None))
+        log = SimpleNamespace(title="the log", danger=None, problem=self.answers("problem", None))
         captured = SimpleNamespace(
             log_health=self.answers("log_health", log),
             unreadable=self.answers("unreadable", None),

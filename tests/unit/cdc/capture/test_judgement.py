@@ -44,7 +44,7 @@ BEATING = SignsOfLife("t.tributary.heartbeat", 3.0, sends=True, remedy="Look at 
 QUIET = replace(BEATING, beat_age_s=3600.0, sends=False)
 SOUND = CaptureEvidence(
     names=NAMES,
-    log=cast("Any", SimpleNamespace(title="replication slot s")),
+    log=cast("Any", SimpleNamespace(title="replication slot s", danger=None)),
     lost=None,
     unreadable=None,
     obstacles=(),
@@ -73,6 +73,12 @@ def test_a_sound_capture_has_no_finding() -> None:
     ("changed", "severity", "subject", "message"),
     [
         ({"lost": "is gone"}, Severity.LOST, "replication slot s", "replication slot s is gone"),
+        (
+            {"log": SimpleNamespace(title="replication slot s", danger="can lose its log")},
+            Severity.WAITING,
+            "replication slot s",
+            "replication slot s can lose its log",
+        ),
         (
             {"unreadable": "cannot be read further"},
             Severity.LOST,
