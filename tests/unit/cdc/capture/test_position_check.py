@@ -114,6 +114,14 @@ def test_a_slot_with_its_log_is_fine(status: str | None) -> None:
     check_log(TABLE, slot(status))
 
 
+@pytest.mark.parametrize(
+    ("status", "warned"),
+    [("reserved", False), ("extended", False), ("unreserved", True), ("lost", False)],
+)
+def test_a_slot_that_can_lose_its_log_is_a_warning(status: str, warned: bool) -> None:
+    assert (slot(status).danger is not None) is warned
+
+
 @pytest.mark.parametrize("health", [NoSlot("s"), slot("lost")])
 def test_a_lost_slot_stops(health: LogHealth) -> None:
     with pytest.raises(LostHistoryError, match="replication slot s"):
