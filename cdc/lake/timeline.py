@@ -204,8 +204,9 @@ class Timeline:
             if instant.isCompleted():
                 named = timeline.readRollbackMetadata(instant).getCommitsRollback()
                 undone.update(str(one) for one in named)
-            elif instant.isRequested():
-                plan = timeline.readRollbackPlan(instant)
+            else:
+                plans = "org.apache.hudi.table.action.rollback.RollbackUtils"
+                plan = java_class(self._spark, plans).getRollbackPlan(self._meta, instant)
                 undone.add(str(plan.getInstantToRollback().getCommitTime()))
         return frozenset(undone)
 

@@ -95,10 +95,14 @@ def test_of_two_interleaved_writers_only_the_later_starter_commits(
     assert offsets(table) == [{0: 2}, {0: 4}]
 
 
+@pytest.mark.parametrize("left", ["complete", "inflight", "requested"])
 def test_a_commit_that_completes_while_it_is_rolled_back_does_not_count(
-    spark: SparkSession, table: LakeTable
+    spark: SparkSession, table: LakeTable, left: str
 ) -> None:
-    """The window that no check under the commit can close: it must stop the table, loudly."""
+    """The window that no check under the commit can close: it must stop the table, loudly.
+
+    The writer that rolls it back can die before the rollback is complete.
+    """
     timeline_folder = Path(table.path.removeprefix("file://")) / ".hoodie"
 
     def suspended(timeline: Timeline) -> None:
@@ -116,6 +120,14 @@ def test_a_commit_that_completes_while_it_is_rolled_back_does_not_count(
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
     table.upsert(rows(spark, table, [("u", 2, (1, "lost"))]), record(offsets={0: 3}), suspended)
+    later = {
+        "complete": [],
+        "inflight": ["rollback"],
+        "requested": ["rollback", "rollback.inflight"],
+    }
+    for name in later[left]:
+        (done,) = timeline_folder.glob(f"*.{name}")
+        done.unlink()
 
     with pytest.raises(
         LostHistoryError, match="was rolled back by another writer while it completed"
