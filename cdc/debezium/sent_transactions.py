@@ -56,20 +56,23 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 
     A server that is restored to an earlier state, or whose binlog is reset, writes files with the
     same names again. The transactions in the former files are left out, since they say nothing
-    about the new files. A connector without exactly-once delivery can send a transaction twice.
+    about the new files. The same holds for another server that has the number of a former one; a
+    server keeps its name within a file. A connector without exactly-once delivery can send a
+    transaction twice.
 
     Args:
         sent: The transactions in the order in which they were sent.
     """
     found: dict[SentTransaction, None] = {}
-    newest: dict[str, int] = {}
+    newest: dict[str, tuple[int, str]] = {}
     for one in sent:
         if one in found:
             continue
         number = BinlogPosition(one.file, 0).number
-        if number < newest.get(one.server, 0):
+        last, named = newest.get(one.server, (0, ""))
+        if number < last or (number == last and one.named != named):
             found = {other: None for other in found if other.server != one.server}
-        newest[one.server] = number
+        newest[one.server] = number, one.named
         found[one] = None
     return [*found]
 
@@ -104,6 +107,9 @@ def _sent(events: EventReader, records: Iterator[KafkaRecord]) -> Iterator[SentT
 def _transaction(event: Any) -> SentTransaction | None:
     """Return the transaction of an event; None if it has no row, or no GTID."""
     row, place = event["after"], event["source"]
-    if row is None or not place["gtid"]:
+    if row is None or not (gtid := place["gtid"]):
         return None
-    return SentTransaction(row["server"], place["file"], place["gtid"])
+    named = str(row["server"])
+    # Heartbeats and markers have different names of a MariaDB server. Its GTIDs have its number.
+    server = named if place["connector"] == "mysql" else gtid.partition("-")[2].partition("-")[0]
+    return SentTransaction(server, place["file"], gtid, named)

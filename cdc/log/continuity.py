@@ -42,14 +42,17 @@ class SentTransaction:
     """A transaction that a connector has sent.
 
     Args:
-        server: The id of the server that executed the transaction.
+        server: The server that executed the transaction: MySQL's id of a server, or the number of
+            MariaDB's server, which its GTIDs contain.
         file: The log file from which the connector read the transaction.
         gtid: Its GTID.
+        named: The server's name in the row; two servers that had the same number differ in it.
     """
 
     server: str
     file: str
     gtid: str
+    named: str = ""
 
 
 Sent = Callable[[str], Sequence[SentTransaction]]

@@ -82,9 +82,11 @@ def known_by_file(
     """
     known = {earlier.file: [earlier.executed]}
     first = BinlogPosition(earlier.file, 0).number
+    # On MariaDB, the number of the server follows an @.
+    server = earlier.server.rpartition("@")[2]
     for one in sent:
         # A loss before the earlier look was counted then.
-        if one.server == earlier.server and BinlogPosition(one.file, 0).number >= first:
+        if one.server == server and BinlogPosition(one.file, 0).number >= first:
             known.setdefault(one.file, []).append(one.gtid)
     # A file can have a heartbeat per second. So all of its GTIDs are parsed in one call.
     return {

@@ -28,3 +28,11 @@ def test_what_a_server_sent_from_its_former_files_is_left_out() -> None:
     assert since_last_reset([*former, other, *again]) == [other, *again]
     assert since_last_reset([*former, other]) == [*former, other]
     assert since_last_reset([*former, former[1], other]) == [*former, other], "sent again"
+
+
+def test_what_another_server_of_the_same_number_sent_is_left_out() -> None:
+    """MariaDB's servers have the number 1 by default."""
+    former = SentTransaction("1", "binlog.000005", "0-1-500", "old:3306")
+    for file, left in (("binlog.000003", []), ("binlog.000005", []), ("binlog.000006", [former])):
+        later = SentTransaction("1", file, "0-1-7", "new:3306")
+        assert since_last_reset([former, later]) == [*left, later]

@@ -27,15 +27,15 @@ def test_the_oldest_file_that_began_after_an_earlier_one(
 
 def test_what_the_connector_sent_from_a_file_was_in_that_file() -> None:
     sent = [
-        SentTransaction("server", "binlog.000006", "0-1-10"),
-        SentTransaction("server", "binlog.000007", "0-1-12"),
-        SentTransaction("server", "binlog.000007", "0-1-11"),
-        SentTransaction("former", "binlog.000007", "0-1-99"),
-        SentTransaction("server", "binlog.000008", "0-1-15"),
-        SentTransaction("server", "binlog.000009", "0-1-17"),  # the newest file
+        SentTransaction("1", "binlog.000006", "0-1-10"),
+        SentTransaction("1", "binlog.000007", "0-1-12", "host:3306"),  # a heartbeat
+        SentTransaction("1", "binlog.000007", "0-1-11", "6c1e@1"),  # a marker
+        SentTransaction("2", "binlog.000007", "0-2-99"),
+        SentTransaction("1", "binlog.000008", "0-1-15"),
+        SentTransaction("1", "binlog.000009", "0-1-17"),  # the newest file
     ]
     files = ["binlog.000007", "binlog.000008", "binlog.000009"]
-    mark = LogMark("server", "binlog.000007", "0-1-9,1-1-4")
+    mark = LogMark("6c1e@1", "binlog.000007", "0-1-9,1-1-4")
     known = known_by_file("mariadb", mark, sent, files)
     assert {file: str(gtids) for file, gtids in known.items()} == {
         "binlog.000007": "0-1-12,1-1-4",
