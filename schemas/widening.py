@@ -64,7 +64,8 @@ def keeps_rows(old: str, new: str) -> bool:
     if before != after:
         return False
     if before in ("enum", "set"):
-        return new.startswith(old.removesuffix(")"))
+        # After a label's closing quote comes a comma. Another quote is one inside the label.
+        return new == old or new.startswith(f"{old.removesuffix(')')},")
     sizes = [[int(n) for n in re.findall(r"\d+", kind)] for kind in (old, new)]
     if before == "binary":
         return sizes[0] == sizes[1]  # the server pads each row to the new length

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.catalog import CatalogColumn
 from schemas.errors import SchemaError
-from schemas.widening import loses_letters, merged_types
+from schemas.widening import keeps_rows, loses_letters, merged_types
 
 
 def test_columns_are_as_wide_as_the_widest_of_the_shards() -> None:
@@ -50,3 +50,22 @@ def test_a_character_set_may_lack_letters_or_room(
         for name in (before, after)
     )
     assert loses_letters(old, new) is lost
+
+
+@pytest.mark.parametrize(
+    ("new", "kept"),
+    [
+        ("('a','b')", True),
+        ("('a','b','c')", True),
+        ("('a','b','')", True),
+        ("('a','b''c')", False),
+        ("('a','b'',''c')", False),
+        ("('a')", False),
+        ("('b','a')", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["enum", "set"])
+def test_labels_are_kept_if_others_are_added_behind_them(
+    kind: str, new: str, *, kept: bool
+) -> None:
+    assert keeps_rows(f"{kind}('a','b')", f"{kind}{new}") is kept
