@@ -42,6 +42,9 @@ def read(
 ) -> Iterator[KafkaRecord]:
     """Yield the committed records of a short range ``[start, end)`` in order.
 
+    A new leader can show an earlier end of the partition for a moment. So the call waits until the
+    partition can be read up to ``end``.
+
     Args:
         client: The cluster.
         topic: The topic.
@@ -67,8 +70,10 @@ def read(
             error = message.error()
             if error is not None:
                 if error.code() == ck.KafkaError._PARTITION_EOF:
-                    return
-                if error.code() not in TRANSIENT:
+                    # A leader of another moment can show an earlier end than the caller has seen.
+                    if (message.offset() or 0) >= end:
+                        return
+                elif error.code() not in TRANSIENT:
                     raise client.refused(f"read topic {topic}", error, topic=topic)
                 continue
             offset = message.offset()

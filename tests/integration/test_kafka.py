@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -242,7 +243,25 @@ def test_a_range_ends_where_it_says(config: KafkaConfig, kafka: KafkaAdmin, name
     send(producer(config), name, *map(str, range(10)))
     assert [record.offset for record in kafka.read(name, 0, 3, 6)] == [3, 4, 5]
     assert list(kafka.read(name, 0, 4, 4)) == []
-    assert [record.offset for record in kafka.read(name, 0, 8, 99)] == [8, 9]
+
+
+def test_a_range_is_read_to_its_end_although_the_partition_ends_before_for_a_moment(
+    config: KafkaConfig, kafka: KafkaAdmin, name: str
+) -> None:
+    """As a partition does under a new leader that does not know all of its end yet."""
+    kafka.ensure_topic(name)
+    writer = producer(config)
+    send(writer, name, "0")
+    found = kafka.read(name, 0, 0, 2, timeout_s=20)
+    assert next(found).offset == 0
+    later = threading.Timer(2, send, (writer, name, "1"))
+    later.start()
+    try:
+        assert [record.offset for record in found] == [1]
+    finally:
+        later.join()
+    with pytest.raises(KafkaError, match="could not be read in time"):
+        list(kafka.read(name, 0, 0, 3, timeout_s=2))
 
 
 def test_offsets_of_many_topics_take_one_moment(kafka: KafkaAdmin) -> None:
