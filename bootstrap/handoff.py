@@ -40,7 +40,6 @@ from cdc.lake.timeline import Timeline
 from cdc.run.comparison import settings_digest
 from cdc.runtime.failpoints import crash
 from cdc.store.attempt import Attempt, CopiedServer
-from cdc.store.connector_restarts import Restarts
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import RESUMABLE, Cause, State, TableRecord, transition, with_attempt
 from schemas.errors import SchemaError, TributaryError
@@ -151,7 +150,7 @@ class _Bootstrap:
             kafka=context.kafka,
             definitions=context.definitions,
             exactly_once=config.connect.exactly_once,
-            recovery=Recovery(connect, context.leases, Restarts(context.store)),
+            recovery=Recovery(connect, context.leases, context.store, context.kafka, config),
             progress=context.progress,
         )
         self._losses = Losses(context.store)

@@ -81,7 +81,10 @@ def resume(services: Services, table: TableId) -> Outcome:
 
 
 def retry(services: Services, table: TableId) -> Outcome:
-    """Let a failed table continue in its former state; restart a failed or stopped connector.
+    """Let a failed table continue in its former state; start its connector again.
+
+    The connector is restarted if it has failed or lost its connection, and resumed if it was
+    stopped.
 
     If Kafka Connect does not answer, a failed table continues, and a note says that the connector
     was not checked.
@@ -107,14 +110,16 @@ def retry(services: Services, table: TableId) -> Outcome:
     # A command that changes the connector can stop it for a moment, and must not be disturbed.
     with tier_capture.hold_for_change(services, names):
         woken = services.connect.wake(names.connector)
+        reconnected = tier_capture.reconnect(services, names)
     failed = seen is not None and seen.failure is not None
-    if failed:
+    if failed or reconnected:
         Restarts(services.store).forget(names.connector)
+    if failed:
         services.connect.restart(names.connector)
-    if woken or failed:
+    if woken or failed or reconnected:
         services.connect.wait_running(names.connector, progress=services.progress)
         if record.state is not State.FAILED:
-            done = "restarted" if failed else "resumed"
+            done = "resumed" if woken and not failed else "restarted"
             return Outcome(table, f"{done} connector {names.connector}", record.state)
     return _go_on(services, table, State.FAILED, "set to be tried again")
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from cdc.capture.evidence import known
 from cdc.capture.judgement import Severity, of_capture
 from cdc.capture.known_definition import newest
+from cdc.capture.signs_of_life import lost_connection
 from cdc.debezium import (
     CaptureNames,
     DefinitionChange,
@@ -187,6 +188,7 @@ def prepare(services: Services, group: Group) -> None:
     crash("onboard.after_topic")
     _heal_log(services, capture, source)
     on_source.prepare()
+    reconnect(services, capture)
     _require_known(services, capture, source, group.tables)
     if on_source.sent_tables is not None:
         on_source.sent_tables.add(group.tables)
@@ -291,6 +293,17 @@ def _require_known(
             " and onboard them again, which copies them again.",
             connector=capture.connector,
         )
+
+
+def reconnect(services: Services, capture: CaptureNames) -> bool:
+    """Restart a running connector that has lost its connection; return whether it had lost it."""
+    status = services.connect.status(capture.connector)
+    if status is None or not status.running:
+        return False
+    lost = lost_connection(services.kafka, services.config, capture)
+    if lost:
+        services.connect.restart(capture.connector, only_failed=False)
+    return lost
 
 
 def topics(group: Group) -> list[str]:

@@ -1,22 +1,27 @@
-"""Restarts failed connectors, for runs and for commands that wait for changes."""
+"""Restarts failed and disconnected connectors, for runs and for commands that wait."""
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cdc.capture.signs_of_life import lost_connection
 from cdc.connect import failures
-from cdc.errors import CaptureError, ConnectError, LeaseHeldError
-from cdc.store.connector_restarts import LIMIT
+from cdc.debezium import silence
+from cdc.errors import CaptureError, ConnectError, KafkaError, LeaseHeldError
+from cdc.store.connector_restarts import LIMIT, Restarts
 from schemas.redaction import redact
 
 if TYPE_CHECKING:
+    from cdc.config import Config
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
-    from cdc.store.connector_restarts import Restarted, Restarts
+    from cdc.kafka import KafkaAdmin
+    from cdc.store.connector_restarts import Restarted
     from cdc.store.lease import Leases
+    from cdc.store.state_store import Store
 
 _log = logging.getLogger(__name__)
 
@@ -27,51 +32,58 @@ _LOOK_S = 5.0
 
 @dataclass(frozen=True)
 class FailedConnector:
-    """A connector that has failed, or that has a failed task.
+    """A connector that has failed, that has a failed task, or that has lost its connection.
 
     Args:
         reason: The failure, its cause, and the number of restarts so far.
         remedy: What to do.
         given_up: Whether no process restarts the connector any more.
+        runs: Whether the connector and its tasks run, without a connection.
     """
 
     reason: str
     remedy: str
-    given_up: bool
+    given_up: bool = False
+    runs: bool = False
 
 
-def restart_failed(
-    connect: ConnectClient, restarts: Restarts, name: str, trace: str
+def restart_connector(
+    connect: ConnectClient, restarts: Restarts, name: str, failed: FailedConnector
 ) -> FailedConnector:
-    """Restart a failed connector if a restart is due and unclaimed; return its failure.
+    """Restart a connector if a restart is due and unclaimed; return its failure with the restarts.
 
     Args:
         connect: Kafka Connect.
         restarts: The restarts so far.
         name: The connector.
-        trace: The stack trace of the connector's failure.
+        failed: The connector's failure.
     """
-    failed = explained(name, trace)
     tried = restarts.claim(name)
     tries, refused = _restarts_text(tried), ""
     if tried.now:
         try:
-            connect.restart(name)
+            connect.restart(name, only_failed=not failed.runs)
         except ConnectError as error:
             refused = f", which Connect refused: {error.message}"
     given_up = tried.next_at is None and tried.times >= LIMIT and not tried.now
-    return FailedConnector(f"{failed.reason} ({tries}{refused})", failed.remedy, given_up)
+    return replace(failed, reason=f"{failed.reason} ({tries}{refused})", given_up=given_up)
 
 
 def explained(name: str, trace: str) -> FailedConnector:
     """Return the reason and the remedy of a connector's failure; do not restart it."""
     reason = f"connector {name} failed: {redact(failures.explain(trace))}"
     remedy = failures.remedy(trace, f"Correct the cause; to restart it at once, {RETRY}.")
-    return FailedConnector(reason, remedy, given_up=False)
+    return FailedConnector(reason, remedy)
+
+
+def disconnected(names: CaptureNames) -> FailedConnector:
+    """Return the reason and the remedy of a lost connection; do not restart the connector."""
+    reason = f"connector {names.connector} runs, but has lost its connection to the server"
+    return FailedConnector(reason, f"{silence(names)} To restart it at once, {RETRY}.", runs=True)
 
 
 class Recovery:
-    """Restarts a failed connector while a command waits for its changes.
+    """Restarts a failed or disconnected connector while a command waits for its changes.
 
     No run checks the connector during such a wait. Without restarts, the command would wait until
     its bound after one transient failure, such as a broken connection or a Kafka transaction that
@@ -81,17 +93,30 @@ class Recovery:
         connect: Kafka Connect.
         leases: Leases of captures. A process that changes a capture holds the capture's lease.
             Such a process can have stopped the connector for a moment.
-        restarts: The restarts so far.
+        store: The state store, which has the restarts so far.
+        kafka: The cluster, whose records show whether a running connector has a connection.
+        config: The configuration of the captures' sources.
     """
 
-    def __init__(self, connect: ConnectClient, leases: Leases, restarts: Restarts) -> None:
+    def __init__(
+        self,
+        connect: ConnectClient,
+        leases: Leases,
+        store: Store,
+        kafka: KafkaAdmin,
+        config: Config,
+    ) -> None:
         self._connect = connect
         self._leases = leases
-        self._restarts = restarts
+        self._restarts = Restarts(store)
+        self._kafka = kafka
+        self._config = config
         self._next_look = 0.0
 
     def restart_if_failed(self, names: CaptureNames) -> None:
-        """Restart the connector if it has failed; query Connect at most once in five seconds.
+        """Restart the connector if it has failed or lost its connection.
+
+        Connect and Kafka are queried at most once in five seconds.
 
         Raises:
             CaptureError: The connector failed again after the last allowed restart.
@@ -101,7 +126,7 @@ class Recovery:
         self._next_look = time.monotonic() + _LOOK_S
         try:
             failed = self._restarted(names)
-        except (ConnectError, LeaseHeldError) as error:
+        except (ConnectError, KafkaError, LeaseHeldError) as error:
             _log.info("connector %s was not restarted: %s", names.connector, error)
             return
         if failed is None:
@@ -112,19 +137,23 @@ class Recovery:
 
     def _restarted(self, names: CaptureNames) -> FailedConnector | None:
         """Restart the connector under its capture's lease; return None if it has not failed."""
-        name = names.connector
-        if self._failure_reason(name) is None:
+        if self._failure(names) is None:
             return None
         with self._leases.hold(names.resource):
-            trace = self._failure_reason(name)
-            if trace is None:
+            failed = self._failure(names)
+            if failed is None:
                 return None
-            return restart_failed(self._connect, self._restarts, name, trace)
+            return restart_connector(self._connect, self._restarts, names.connector, failed)
 
-    def _failure_reason(self, name: str) -> str | None:
-        """Return the stack trace of a connector's failure; None if it has not failed."""
-        status = self._connect.status(name)
-        return None if status is None else status.failure
+    def _failure(self, names: CaptureNames) -> FailedConnector | None:
+        """Return the failure of a connector; None if it has not failed."""
+        status = self._connect.status(names.connector)
+        if status is None:
+            return None
+        if status.failure is not None:
+            return explained(names.connector, status.failure)
+        lost = status.running and lost_connection(self._kafka, self._config, names)
+        return disconnected(names) if lost else None
 
 
 def _restarts_text(tried: Restarted) -> str:

@@ -7,9 +7,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture.evidence import SignsOfLife
-from cdc.debezium import came_lately, silence, silence_bound_s
+from cdc.debezium import came_lately, lost_after_s, silence, silence_bound_s
 
 if TYPE_CHECKING:
+    from cdc.config import Config
     from cdc.debezium import CaptureNames
     from cdc.kafka import KafkaAdmin
 
@@ -51,6 +52,28 @@ def signs(
     age = None if beat is None else (datetime.now(timezone.utc) - beat).total_seconds()
     sends = came_lately(beat, bound_s) or flows(bound_s)
     return SignsOfLife(names.heartbeat_topic, age, sends, silence(names))
+
+
+def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> bool:
+    """Return whether a running connector has lost its connection to the server without noticing it.
+
+    A connector that reads sends heartbeats of its own, even if it is far behind or reads a large
+    transaction. An idle server sends messages that keep these heartbeats going.
+
+    Args:
+        kafka: The cluster.
+        config: The configuration of the capture's source.
+        names: The capture.
+
+    Raises:
+        KafkaError: The cluster does not answer.
+    """
+    bound_s = lost_after_s(names, config.source(names.source).heartbeat_interval_ms)
+    if bound_s is None:
+        return False
+    sent = kafka.newest_times([names.heartbeat_topic, names.look_topic]).values()
+    # A connector that has not sent anything yet is about to start.
+    return bool(sent) and not any(came_lately(one, bound_s) for one in sent)
 
 
 def any_lately(kafka: KafkaAdmin, topics: Sequence[str], bound_s: float) -> bool:

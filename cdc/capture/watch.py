@@ -1,24 +1,24 @@
-"""Finds a run's captures that send no changes, and restarts failed connectors."""
+"""Finds a run's captures that send no changes, and restarts failed or disconnected connectors."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.gathering import health
-from cdc.capture.judgement import why_silent
-from cdc.capture.recovery import restart_failed
-from cdc.capture.signs_of_life import any_lately, signs
+from cdc.capture.judgement import Finding, Severity, why_silent
+from cdc.capture.recovery import disconnected, explained, restart_connector
+from cdc.capture.signs_of_life import any_lately, lost_connection, signs
 from cdc.errors import ConnectError, LeaseHeldError
 from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import State
 
 if TYPE_CHECKING:
     from cdc.capture.evidence import ConnectorHealth, SignsOfLife
-    from cdc.capture.judgement import Finding
+    from cdc.capture.recovery import FailedConnector
     from cdc.debezium import CaptureNames
     from cdc.run.context import RunContext
     from cdc.store.table_state import TableRecord
@@ -71,7 +71,9 @@ def listed(names: Sequence[object]) -> str:
 
 
 def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silence]:
-    """Return the tables' captures that send no changes now, and restart failed connectors.
+    """Return the tables' captures that send no changes now, and restart their connectors.
+
+    Failed connectors are restarted, and connectors that have lost their connection.
 
     Args:
         context: The runs' context. If it has no client of Connect, only the records in Kafka are
@@ -107,7 +109,7 @@ class _Watch:
         context.topic_ends.clear()
 
     def silences(self, groups: Mapping[CaptureNames, Sequence[TableId]]) -> Iterator[Silence]:
-        """Yield the captures that send no changes; restart those whose connector failed.
+        """Yield the captures that send no changes; restart failed and disconnected connectors.
 
         Args:
             groups: By capture, its tables.
@@ -133,19 +135,28 @@ class _Watch:
 
         Args:
             capture: The capture.
-            restart: Whether to restart its connector if the connector has failed.
+            restart: Whether to restart its connector if it has failed or lost its connection.
         """
         name, state = capture.connector, self._health(capture.connector)
         silences = why_silent(capture, state, self._signs_of_life(capture))
         if state is None or isinstance(state, ConnectError):
             return silences
-        if state.running:
-            self._restarts.forget_if_stable(name)
-        trace = state.status.failure
-        if silences is None or trace is None or not restart:
+        failed = self._failure(capture, state)
+        if failed is None:
+            if state.running and silences is None:
+                self._restarts.forget_if_stable(name)
             return silences
-        failed = restart_failed(self._context.connected(), self._restarts, name, trace)
-        return replace(silences, message=failed.reason)
+        if restart:
+            failed = restart_connector(self._context.connected(), self._restarts, name, failed)
+        return Finding(Severity.WAITING, f"connector {name}", failed.reason, failed.remedy)
+
+    def _failure(self, capture: CaptureNames, state: ConnectorHealth) -> FailedConnector | None:
+        """Return the failure of a connector that a restart can end; None if it has not failed."""
+        trace, context = state.status.failure, self._context
+        if trace is not None:
+            return explained(capture.connector, trace)
+        lost = state.running and lost_connection(context.kafka, context.config, capture)
+        return disconnected(capture) if lost else None
 
     def _health(self, name: str) -> ConnectorHealth | ConnectError | None:
         """Return a connector's state, or the error of Connect. The first error ends the queries."""

@@ -82,6 +82,19 @@ def silence(capture: CaptureNames) -> str:
     return KINDS[capture.kind].silence(capture)
 
 
+def lost_after_s(capture: CaptureNames, interval_ms: int) -> float | None:
+    """Return after how many silent seconds a running connector has lost its connection.
+
+    Args:
+        capture: The connector's names.
+        interval_ms: Interval between two heartbeats, in milliseconds.
+
+    Returns:
+        The seconds; None if the connector opens a lost connection by itself, or fails.
+    """
+    return KINDS[capture.kind].lost_after_s(interval_ms)
+
+
 def stored_position(connect: ConnectClient, capture: CaptureNames) -> LogPosition | None:
     """Return the position up to which Kafka has acknowledged every change, as stored by Connect.
 

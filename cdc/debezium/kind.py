@@ -194,6 +194,16 @@ class ConnectorKind(Protocol):
     def silence(self, capture: CaptureNames) -> str:
         """Return the advice for a connector that runs but sends no heartbeat."""
 
+    def lost_after_s(self, interval_ms: int) -> float | None:
+        """Return after how many silent seconds a running connector has lost its connection.
+
+        Args:
+            interval_ms: Interval between two heartbeats, in milliseconds.
+
+        Returns:
+            The seconds; None if the connector opens a lost connection by itself, or fails.
+        """
+
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
         """Return the position up to which Kafka has every change, from Connect's stored offset."""
 

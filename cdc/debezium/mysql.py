@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from cdc.config import MysqlSourceConfig
@@ -47,8 +47,6 @@ _CLASSES = {
 
 _SETTINGS: Mapping[str, str] = {
     **COMMON_SETTINGS,
-    # Without keep-alive, a connector that lost its connection stays RUNNING and reads nothing.
-    "connect.keep.alive": "true",
     # By default, the connector locks the whole primary while it reads all tables' definitions.
     "snapshot.locking.mode": "none",
     # The connector then refuses a row that has fewer values than the connector knows columns, and
@@ -67,10 +65,25 @@ _SETTINGS: Mapping[str, str] = {
     "topic.naming.strategy": "io.debezium.schema.DefaultTopicNamingStrategy",
 }
 
+_KEEP_ALIVE: Mapping[str, tuple[str, str]] = {
+    "mysql": ("true", "a lost connection would never be opened again"),
+    "mariadb": (
+        "false",
+        "a connection that is opened again inside a transaction can leave out its other rows",
+    ),
+}
+"""By kind, whether the connector opens a lost connection again, and why it must (not) do so.
+
+With keep-alive, a thread of the connector opens a lost connection again, and asks for the binlog
+behind the GTIDs that the connector's client has read. On MariaDB, this client counts a running
+transaction as read once it has read one of its statements, such as a SAVEPOINT. Then the server
+leaves out the rest of this transaction, and nothing shows that. Without keep-alive, a connector
+whose connection was lost stays RUNNING and reads nothing, until runs restart it.
+"""
+
 _RULES = AuditRules(
     reasons={
         **COMMON_REASONS,
-        "connect.keep.alive": "a lost connection would never be opened again",
         "snapshot.locking.mode": "the connector would lock the primary when it starts",
         "inconsistent.schema.handling.mode": "changes of unknown tables would be left out",
         f"{_HISTORY}.store.only.captured.tables.ddl": "no table could be added later",
@@ -127,6 +140,12 @@ _TLS = {
     },
 }
 _KEEP_ALIVE_MS = 10_000
+_LOST_AFTER = 6
+"""Number of keep-alive intervals without a sign of life after which a connection is lost.
+
+An idle server sends a message in each interval. A lock on the heartbeat's row can keep the
+connector waiting for 50 s, by the server's default.
+"""
 _SERVER_IDS = (10**9, 2**32 - 1)
 # A server's identity, for people; no run compares it. MariaDB has no id that a server keeps when
 # it moves.
@@ -158,7 +177,8 @@ class Mysql:
     @property
     def rules(self) -> AuditRules:
         """The rules by which `audit` judges this connector."""
-        return _RULES
+        _, reason = _KEEP_ALIVE[self.kind]
+        return replace(_RULES, reasons={**_RULES.reasons, "connect.keep.alive": reason})
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
         """Return the settings that the handoff's proof needs."""
@@ -166,6 +186,7 @@ class Mysql:
             **_SETTINGS,
             "connector.class": self.connector_class,
             "topic.prefix": capture.topic_prefix,
+            "connect.keep.alive": _KEEP_ALIVE[self.kind][0],
             "provide.transaction.metadata": str(capture.reports_transactions).lower(),
             f"{_HISTORY}.kafka.topic": capture.schema_history_topic,
         }
@@ -204,15 +225,13 @@ class Mysql:
         The keep-alive interval is a compromise. The connector writes a heartbeat row only when the
         server sends something, and an idle server sends a message only after 0.8 of the interval.
         With the default interval of a minute, each wait for a heartbeat could take that long. But
-        after a stall of a whole interval, the connector connects again, reads the current
+        after a stall of a whole interval, MySQL's connector connects again, reads the current
         transaction again and sends its first rows twice. So the interval must not be much shorter.
         """
         largest = kafka.topic.max_message_bytes or LARGEST_REQUEST
         settings = {
             **self.include_settings(tables),
-            "connect.keep.alive.interval.ms": str(
-                max(_KEEP_ALIVE_MS, source.heartbeat_interval_ms * 5 // 4)
-            ),
+            "connect.keep.alive.interval.ms": str(_keep_alive_ms(source.heartbeat_interval_ms)),
             "database.server.id": str(server_id(capture.connector)),
             f"{_HISTORY}.kafka.bootstrap.servers": kafka.bootstrap_servers,
             f"{_HISTORY}.producer.max.request.size": str(largest),
@@ -257,6 +276,12 @@ class Mysql:
             " Restart the connector if it was paused while the server restarted."
         )
 
+    def lost_after_s(self, interval_ms: int) -> float | None:
+        """Return for how long a running connector sends nothing if it lost its connection."""
+        if self.kind == "mysql":
+            return None
+        return _LOST_AFTER * _keep_alive_ms(interval_ms) / 1000
+
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
         """Return the position that covers all transactions that are complete in Kafka.
 
@@ -296,6 +321,14 @@ class Mysql:
             if name not in listed(found):
                 reason = f"changes of {'.'.join(name)} would not be captured"
                 yield SettingFinding(INCLUDE_LIST, found, f"a list with {entry(*name)}", reason)
+
+
+def _keep_alive_ms(heartbeat_interval_ms: int) -> int:
+    """Return the keep-alive interval, in milliseconds.
+
+    A server sends its messages after 0.8 of the interval, so not before a heartbeat is due.
+    """
+    return max(_KEEP_ALIVE_MS, heartbeat_interval_ms * 5 // 4)
 
 
 def server_id(connector: str) -> int:

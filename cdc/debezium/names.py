@@ -109,6 +109,11 @@ class CaptureNames:
         return topic_for(self.topic_prefix, SCHEMA, self.heartbeat_table)
 
     @property
+    def look_topic(self) -> str:
+        """The topic to which the connector writes whenever it has read something from the log."""
+        return f"__debezium-heartbeat.{self.topic_prefix}"
+
+    @property
     def transaction_topic(self) -> str:
         """The topic in which the connector of append tables reports the ends of transactions."""
         return f"{self.topic_prefix}.transaction"

@@ -195,6 +195,9 @@ class Postgres:
             " for them, which recreates the slot."
         )
 
+    def lost_after_s(self, interval_ms: int) -> None:
+        """Return None: a connector that lost its connection fails, or connects again."""
+
     def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:
         """Return the LSN of the last processed commit; Connect stores it as a signed number."""
         value = offset.get("lsn_commit")

@@ -344,7 +344,7 @@ def retry(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Let failed tables continue from where they stopped, and restart a failed connector."""
+    """Let failed tables continue, and restart a connector that failed or lost its connection."""
     from operate.context import services
     from operate.discover import selected
     from operate.lifecycle import retry as again

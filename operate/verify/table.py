@@ -20,7 +20,6 @@ from cdc.run.comparison import frozen
 from cdc.run.published_generation import check_serving
 from cdc.runtime.waiting import wait_while
 from cdc.sources.source_facts import KeyRange
-from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import State
 from operate.lifecycle import require
 from operate.verify.compare import ComparedRows, as_table, compare, digests, source_rows, with_keys
@@ -199,7 +198,9 @@ class _TableVerifier:
             kafka=services.kafka,
             definitions=Definitions(services.kafka, services.schemas),
             exactly_once=services.config.connect.exactly_once,
-            recovery=Recovery(services.connect, services.leases, Restarts(services.store)),
+            recovery=Recovery(
+                services.connect, services.leases, services.store, services.kafka, services.config
+            ),
             progress=services.progress,
         )
 

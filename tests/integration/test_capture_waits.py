@@ -12,7 +12,6 @@ import pytest
 from bootstrap.capture_proof import Capture
 from bootstrap.errors import HandoffTimeoutError
 from cdc.capture.recovery import Recovery
-from cdc.store.connector_restarts import Restarts
 from stack.roles import CAPTURE
 from tests.integration.rigs.bootstrapping import Bootstrapping, Watch, fill
 from tests.integration.rigs.captured import wait_until
@@ -64,6 +63,8 @@ def _capture(shop: Bootstrapping) -> Capture:
         kafka=shop.kafka,
         definitions=context.definitions,
         exactly_once=True,
-        recovery=Recovery(shop.connect, context.leases, Restarts(context.store)),
+        recovery=Recovery(
+            shop.connect, context.leases, context.store, context.kafka, context.config
+        ),
         progress=Watch(),
     )

@@ -179,21 +179,12 @@ def test_heartbeats_count_without_a_gap_over_a_restart(captured: MysqlCaptured) 
     assert (beat.timeline, beat.beats) == (None, found[-1])
 
 
-def test_a_lost_connection_is_opened_again(captured: MysqlCaptured) -> None:
-    lose_connection(captured.database)
+@pytest.mark.parametrize("database", [MYSQL], indirect=True)
+def test_a_lost_connection_of_mysql_is_opened_again(captured: MysqlCaptured) -> None:
+    captured.database.lose_connection()
     captured.database.query("INSERT INTO item VALUES (1, 'a')")
     captured.wait_until_captured(captured.position())
     assert ids(captured, "item") == [1]
-
-
-def lose_connection(database: MysqlDatabase) -> None:
-    """End the session in which the connector reads the binlog."""
-    (dump,) = [
-        row[0]
-        for row in database.root("SHOW PROCESSLIST")
-        if "Dump" in str(row[4]) and "capture" in str(row[1])
-    ]
-    database.root(f"KILL {dump}")
 
 
 def test_what_mariadb_logged_before_it_was_rolled_back_arrives(captured: MysqlCaptured) -> None:
@@ -294,7 +285,7 @@ def test_transactions_with_a_tag_in_their_gtid_are_sent_again(captured: MysqlCap
     captured.connect.wait_running(name)
     insert(5, "AUTOMATIC:shop")
     captured.wait_until_captured(captured.position())
-    lose_connection(captured.database)
+    captured.database.lose_connection()
     insert(6)
     captured.wait_until_captured(captured.position())
     assert ids(captured, "item") == [1, 2, 3, 4, 5, 3, 5, 6]

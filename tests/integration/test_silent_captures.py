@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
 
+from cdc.kafka import KafkaAdmin
 from cdc.run import RunContext, Silence, silences
 from cdc.store.tables import restart_rows
 from operate.lifecycle import retry
@@ -19,12 +22,15 @@ from stack.roles import CAPTURE
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.kinds import database_of, kinds
 from tests.integration.rigs.logs import create_log
-from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import MysqlDatabase, mysql_of
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.shop import Shop, succeeded
 
 pytestmark = pytest.mark.breadth
+
+LARGE = 60_000
+"""Rows that a connector sends for several seconds."""
 
 
 class Watched:
@@ -136,6 +142,54 @@ def test_a_binlogs_capture_that_sends_nothing_is_told_with_its_reason(
 
     connect.delete(name)
     assert f"there is no connector {name}" in watched.told()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("watched", [MARIADB], indirect=True)
+def test_a_large_transaction_of_mariadb_arrives_whole_although_its_connector_is_disturbed(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a SAVEPOINT, by which the connector's client takes a whole transaction for read."""
+    monkeypatch.setattr("cdc.capture.signs_of_life.lost_after_s", lambda *_: 20.0)
+    shop, kafka = watched.shop, watched.shop.services.kafka
+    database, topic = mysql_of(shop.database), shop.record("orders").topic
+    heartbeat = (
+        "SELECT 1 FROM tributary.heartbeat WHERE source ="
+        f" '{shop.services.capture(shop.table('orders')).connector}' FOR UPDATE"
+    )
+    watched.until_changes_come()
+    for turn, lost in enumerate((False, True), 1):
+        before = kafka.high_watermarks(topic)
+        with database.begin() as session, session.cursor() as cursor:
+            cursor.execute(f"INSERT INTO orders VALUES ({turn * 100_000}, 0, 'in front')")
+            cursor.execute("SAVEPOINT s")
+            cursor.execute(
+                f"INSERT INTO orders SELECT {turn * 100_000} + seq, 0, repeat('x', 500)"
+                f" FROM seq_1_to_{LARGE}"
+            )
+            session.commit()
+        wait_until(partial(grew, kafka, topic, before), "its first rows", 120)
+        with database.begin() as session, session.cursor() as cursor:
+            cursor.execute(heartbeat)  # keeps the connector from reading on
+            if lost:
+                database.lose_connection()
+            time.sleep(25)  # longer than two intervals of keep-alive
+        shop.settle("orders")
+        end = kafka.stable_offsets(topic)[0]
+        found = {record.key for record in kafka.read(topic, 0, 0, end, timeout_s=120)}
+        assert len(found) == turn * (1 + LARGE), "rows behind the savepoint are lost"
+
+    watched.until_changes_come()
+    database.lose_connection()
+    before = kafka.high_watermarks(topic)
+    database.execute("UPDATE orders SET v = 2 WHERE id = 1")
+    assert "restarted, time 1 of 8" in watched.until("runs, but has lost its connection")
+    wait_until(partial(grew, kafka, topic, before), "the change", 60)
+    watched.until_changes_come()
+
+
+def grew(kafka: KafkaAdmin, topic: str, before: Mapping[int, int]) -> bool:
+    return kafka.high_watermarks(topic) != before
 
 
 def test_the_connector_of_logs_is_told_apart_from_that_of_tables(

@@ -137,6 +137,15 @@ class MysqlDatabase(OwnDatabase):
         reached = self.root(f"SELECT {function}('{self.position()}', 60)", replica=True)
         assert reached == [(0,)], "the replica does not follow"
 
+    def lose_connection(self) -> None:
+        """End the session in which the only connector of the server reads the binlog."""
+        (dump,) = [
+            row[0]
+            for row in self.root("SHOW PROCESSLIST")
+            if "Dump" in str(row[4]) and "capture" in str(row[1])
+        ]
+        self.root(f"KILL {dump}")
+
     def root(self, *statements: str, replica: bool = False) -> list[Any]:
         """Run statements as the superuser."""
         return self.stack.mysql(self.kind, *statements, replica=replica)

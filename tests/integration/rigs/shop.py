@@ -20,7 +20,6 @@ from cdc.lake.publish import current_path
 from cdc.lake.write import LakeTable
 from cdc.run import RunResult, run_tables
 from cdc.runtime.progress import NullProgress, Progress
-from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import TableRecord
 from operate.context import Services
 from operate.onboard import onboard
@@ -30,7 +29,8 @@ from schemas.table import TableId
 from tests.integration.rigs.at_work import at_work
 from tests.integration.rigs.databases import OwnDatabase
 
-CAPTURE_TIMEOUT_S = 60.0
+CAPTURE_TIMEOUT_S = 150.0
+"""Longer than it takes to restart a connector that has lost its connection."""
 
 
 @dataclass
@@ -157,7 +157,9 @@ def settle(services: Services, table: TableId) -> None:
         kafka=services.kafka,
         definitions=Definitions(services.kafka, services.schemas),
         exactly_once=services.config.connect.exactly_once,
-        recovery=Recovery(services.connect, services.leases, Restarts(services.store)),
+        recovery=Recovery(
+            services.connect, services.leases, services.store, services.kafka, services.config
+        ),
         progress=NullProgress(),
     )
     capture.wait_until_captured(source.write_marker().position, timeout_s=CAPTURE_TIMEOUT_S)

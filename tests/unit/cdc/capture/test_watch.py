@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.debezium import CaptureNames
+from cdc.capture.signs_of_life import lost_connection
+from cdc.debezium import CaptureNames, lost_after_s
 from cdc.run import RunContext, silences
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
@@ -125,3 +127,24 @@ def test_what_is_dated_ahead_does_not_speak_for_the_time_until_then(
     assert told(context) == "", "what grows is no silence"
     kafka.ages_s[BEATS] = -1.0
     assert told(context) == "", "clocks differ by a little"
+
+
+def test_a_connector_that_reads_has_a_connection_although_no_heartbeat_comes(
+    context: RunContext, kafka: Kafka
+) -> None:
+    """As while it reads a backlog, or the changes of tables that nobody captures."""
+    names = replace(CAPTURE, kind="mariadb")
+    heartbeats = names.heartbeat_topic
+
+    def lost(ages_s: dict[str, float], names: CaptureNames = names) -> bool:
+        kafka.ages_s = ages_s
+        return lost_connection(context.kafka, context.config, names)
+
+    after_s = lost_after_s(names, 10_000)
+    assert after_s is not None
+    assert lost({heartbeats: after_s + 1, names.look_topic: after_s + 1})
+    assert lost({heartbeats: after_s + 1}), "it has a topic of another name"
+    assert not lost({heartbeats: after_s + 1, names.look_topic: after_s - 5})
+    assert not lost({heartbeats: after_s - 5})
+    assert not lost({}), "it has just been created"
+    assert not lost({heartbeats: 9999.0}, replace(names, kind="mysql"))

@@ -21,6 +21,7 @@ from cdc.debezium import (
     fresh_starts,
     heartbeat_sql,
     known_tables,
+    lost_after_s,
     names,
     settings_changed_while_running,
 )
@@ -243,6 +244,15 @@ def test_each_setting_is_proven(kind: str, *, present: bool) -> None:
         assert found, name
         assert {item.found for item in found} == {"something else" if present else NOT_SET}
         assert all(item.reason for item in found)
+
+
+def test_only_mysqls_connector_opens_a_lost_connection_by_itself() -> None:
+    for kind, wrong, after_s in (("mysql", "false", None), ("mariadb", "true", 60.0)):
+        settings, capture = made(read(kind), ORDERS)
+        (found,) = audit({**settings, "connect.keep.alive": wrong}, capture)
+        assert (found.property, found.found) == ("connect.keep.alive", wrong)
+        assert lost_after_s(capture, 1000) == after_s
+    assert lost_after_s(capture, 60_000) == 6 * 75
 
 
 def test_our_own_tables_are_in_the_list() -> None:
