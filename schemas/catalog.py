@@ -47,6 +47,8 @@ class CatalogColumn:
         domain_written: A text that identifies the last write of the domain's definition.
         as_added: Whether the catalog has no sign that the column became NOT NULL after it was
             added. Later changes of the table can change this fact.
+        numbered: Whether the server numbers new rows by the column (AUTO_INCREMENT); None if the
+            catalog has no such fact.
     """
 
     number: int
@@ -65,6 +67,7 @@ class CatalogColumn:
     domain: Mapping[str, Any] = field(default_factory=dict)
     domain_written: str = ""
     as_added: bool = field(default=False, compare=False)
+    numbered: bool | None = field(default=None, compare=False)
 
     def written_again(self, since: CatalogColumn) -> bool:
         """Whether a statement other than GRANT wrote the definition again, with the same facts.
@@ -346,6 +349,7 @@ def _column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
         domain_written=domain_written,
         domain=domain,
         as_added=taken.take("as_added", False),
+        numbered=taken.take("numbered", None),
     )
 
 

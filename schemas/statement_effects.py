@@ -52,6 +52,7 @@ class StatementEffects:
         added: The columns that were added, each with the value of older rows.
         gone: Columns that were dropped or renamed.
         defined: By column, how often MODIFY or CHANGE defined it.
+        numbered: Columns that MODIFY or CHANGE defined with AUTO_INCREMENT.
         defaulted: Columns whose default was changed or dropped.
         dropped_indexes: The statements that dropped an index other than the primary key.
         cascades: Statements that add foreign keys with ON DELETE or ON UPDATE actions. Through
@@ -63,6 +64,7 @@ class StatementEffects:
     added: dict[str, OldValue] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     defined: Counter[str] = field(default_factory=Counter)
+    numbered: set[str] = field(default_factory=set)
     defaulted: set[str] = field(default_factory=set)
     dropped_indexes: list[DroppedIndex] = field(default_factory=list)
     cascades: list[str] = field(default_factory=list)
@@ -101,6 +103,7 @@ class StatementEffects:
             added={**self.added, **later.added},
             gone=self.gone | later.gone,
             defined=self.defined + later.defined,
+            numbered=self.numbered | later.numbered,
             defaulted=self.defaulted | later.defaulted,
             dropped_indexes=[*self.dropped_indexes, *later.dropped_indexes],
             cascades=[*self.cascades, *later.cascades],
@@ -132,10 +135,15 @@ class StatementEffects:
                 yield index.statement
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether MODIFY or CHANGE could have changed values although the catalog is the same."""
-        times = self.defined[new.name.lower()]
+        """Whether MODIFY or CHANGE could have changed values although the catalog is the same.
+
+        If a column becomes AUTO_INCREMENT, the server gives new numbers to the rows that have 0.
+        """
+        name = new.name.lower()
+        times = self.defined[name]
         stricter = (old.nullable and not new.nullable) or loses_letters(old, new)
-        return times > 1 or (times == 1 and stricter)
+        renumbered = name in self.numbered and not old.numbered
+        return times > 1 or (times == 1 and (stricter or renumbered))
 
     def is_another(self, column: str) -> bool:
         """Whether a column of that name was dropped or renamed, so that the present one is new."""

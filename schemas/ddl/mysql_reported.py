@@ -176,6 +176,8 @@ def _action(action: exp.Expr, effects: StatementEffects) -> bool:
             effects.gone.add(former.name.lower())
             effects.gone.add(name)
         effects.defined[name] += 1
+        if _is_numbered(defined):
+            effects.numbered.add(name)
         return True
     if isinstance(action, exp.RenameColumn):
         effects.gone.update((action.this.name.lower(), action.args["to"].name.lower()))
@@ -184,6 +186,14 @@ def _action(action: exp.Expr, effects: StatementEffects) -> bool:
         effects.defaulted.add(action.this.name.lower())
         return True
     return isinstance(action, (*_QUIET_ACTIONS, *_QUIET_PROPERTIES))
+
+
+def _is_numbered(column: exp.ColumnDef) -> bool:
+    """Whether a column's definition has AUTO_INCREMENT. The type SERIAL implies it."""
+    kind = column.args.get("kind")
+    return column.find(exp.AutoIncrementColumnConstraint) is not None or (
+        isinstance(kind, exp.DataType) and kind.this is exp.DataType.Type.SERIAL
+    )
 
 
 def _older_rows(column: exp.ColumnDef) -> OldValue:

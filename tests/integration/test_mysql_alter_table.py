@@ -42,6 +42,8 @@ class Kind:
     verdict: Verdict
     statements: tuple[str, ...]
     partitions: str = ""
+    rows: str = ROWS
+    before: tuple[str, ...] = ()
 
     def sql(self, *statements: str) -> list[str]:
         return [re.sub(r"\bT\b", self.name, text) for text in statements]
@@ -66,6 +68,18 @@ KINDS = [
     Kind("indexed", IGNORE, (A + "ADD UNIQUE by_v (v, id), COMMENT = 'c'",)),
     Kind("recoded", BOOTSTRAP, (A + "MODIFY t varchar(40) CHARACTER SET latin1",)),
     Kind("another_key", BOOTSTRAP, (A + "ADD UNIQUE (v), DROP PRIMARY KEY, ADD PRIMARY KEY (v)",)),
+    Kind(
+        "numbered",  # the server gives row 1 a number
+        BOOTSTRAP,
+        (A + "MODIFY v int NOT NULL AUTO_INCREMENT, ADD UNIQUE by_v (v)",),
+        rows="INSERT INTO T (id, v) VALUES (1, 0), (2, 2)",
+    ),
+    Kind(
+        "numbered_before",
+        IGNORE,
+        (A + "MODIFY v int NOT NULL AUTO_INCREMENT COMMENT 'as before'",),
+        before=(A + "MODIFY v int NOT NULL AUTO_INCREMENT, ADD UNIQUE by_v (v)",),
+    ),
     Kind(
         "grown",
         IGNORE,
@@ -98,7 +112,11 @@ def log_status(database: MysqlDatabase) -> tuple[str, int]:
 def test_the_answer_before_is_what_the_run_does_then(shop: Shop) -> None:
     names = [one.name for one in KINDS]
     shop.database.execute(
-        *(text for one in KINDS for text in one.sql(f"{CREATE} {one.partitions}", ROWS))
+        *(
+            text
+            for one in KINDS
+            for text in one.sql(f"{CREATE} {one.partitions}", one.rows, *one.before)
+        )
     )
     succeeded(shop.onboard(*names))
     file, position = log_status(mysql_of(shop.database))
@@ -111,6 +129,7 @@ def test_the_answer_before_is_what_the_run_does_then(shop: Shop) -> None:
     events = mysql_of(shop.database).root(f"SHOW BINLOG EVENTS IN '{file}' FROM {position}")
     assert not [event for event in events if "planned" in str(event)]
     shop.database.execute(*(text for one in KINDS for text in one.sql(*one.statements)))
+    assert shop.scalar("SELECT v FROM numbered WHERE id = 1") != 0
     shop.database.execute(
         *(
             f"INSERT INTO {one.name} (id, v) VALUES (4, 4)"

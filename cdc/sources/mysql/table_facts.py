@@ -33,7 +33,7 @@ Facts = TypeVar("Facts")
 _COLUMNS = """
 SELECT TABLE_SCHEMA AS db, TABLE_NAME AS tab, COLUMN_NAME AS name, COLUMN_TYPE AS shown,
        COLUMN_DEFAULT AS value, IS_NULLABLE AS nullable, CHARACTER_SET_NAME AS charset,
-       COLLATION_NAME AS collation, GENERATION_EXPRESSION AS expression
+       COLLATION_NAME AS collation, GENERATION_EXPRESSION AS expression, EXTRA AS extra
 FROM information_schema.COLUMNS WHERE {where}
 ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION
 """
@@ -136,6 +136,8 @@ class Described:
             "nullable": row["nullable"] == "YES",
             "default": row["expression"] or self._default(row),
             "generated": False,
+            # A planned definition has no such fact.
+            "numbered": "auto_increment" in str(row.get("extra") or "").lower(),
             "written": " ".join(
                 str(row[one]) for one in ("shown", "charset", "collation") if row[one]
             ),

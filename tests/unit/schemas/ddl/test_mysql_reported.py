@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from schemas.catalog import CatalogColumn
@@ -32,6 +34,26 @@ from schemas.statement_effects import DroppedIndex, OldValue
 def test_what_changes_no_row_is_understood(statement: str) -> None:
     told = read_statements([statement])
     assert (told.count, told.grave, told.added, told.gone) == (1, [], {}, set())
+
+
+@pytest.mark.parametrize(
+    ("statement", "numbered"),
+    [
+        ("ALTER TABLE t MODIFY Seq bigint NOT NULL AUTO_INCREMENT, ADD UNIQUE (seq)", True),
+        ("ALTER TABLE t CHANGE seq seq int auto_increment PRIMARY KEY", True),
+        ("ALTER TABLE t MODIFY seq SERIAL", True),
+        ("ALTER TABLE t MODIFY seq bigint NOT NULL", False),
+    ],
+)
+def test_rows_get_numbers_when_their_column_becomes_auto_increment(
+    statement: str, *, numbered: bool
+) -> None:
+    told, none = read_statements([statement]), read_statements([])
+    assert told.grave == []
+    for former, changed in ((False, numbered), (None, numbered), (True, False)):
+        old = CatalogColumn(1, "Seq", "bigint", False, None, False, "bigint", numbered=former)
+        for effects in (told, none.and_then(told), told.and_then(none)):
+            assert effects.redefined(old, replace(old, numbered=numbered)) is changed
 
 
 @pytest.mark.parametrize(
