@@ -1,0 +1,178 @@
+"""Predicts the seconds of a table's run, and learns from each run, without side effects.
+
+A run takes some seconds for each commit and some for each event. Both are learned per table: the
+state store keeps the sums of a regression (`cdc.store.table_cost`). The median of the other tables
+stands for a table that has no runs yet. A prior stands for what its runs do not show: the runs of a
+table that always has one event say nothing about the seconds of an event.
+
+The seconds are those of the clock. So the predictions contain that other tables use the same cores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from statistics import median
+from typing import TYPE_CHECKING
+
+from cdc.store.table_cost import TableCost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_PRIOR_WEIGHT = 0.2
+"""Weight of the prior, beside a weight of one for each run."""
+_KEPT = 0.85
+"""Part of the earlier runs' weight that remains with each run."""
+_REMEMBERED = 6
+"""Number of runs that the sums are worth, about ``1 / (1 - _KEPT)``."""
+_KEPT_AFTER_SURPRISE = 0.6
+"""The same after a run that took more than twice the predicted time."""
+_MOST = 4.0
+"""Number of times that a run may exceed its prediction; a longer run counts as this long.
+
+So one run that waited for a server changes the prediction little, and a table that has become slow
+is known to be slow after a few runs.
+"""
+_LEAST_S = 0.05
+_COLD_RUNS = 10
+_COLD = 4.0
+"""Factor of the first run in a process, in which Java has compiled nothing yet."""
+_RATE_MEMORY_S = 1800.0
+"""Seconds after which an arrival rate counts for a third (1/e)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The predicted cost of a table's runs.
+
+    Args:
+        commit_s: Seconds for each commit.
+        event_s: Seconds for each event.
+    """
+
+    commit_s: float
+    event_s: float
+
+    def seconds(self, events: int, commits: int = 1) -> float:
+        """Return the predicted seconds of a run."""
+        return self.commit_s * commits + self.event_s * events
+
+    def events_within(self, seconds: float) -> int:
+        """Return how many events one commit can have, so that it takes at most some seconds."""
+        left = max(0.0, seconds - self.commit_s)
+        return int(left / max(self.event_s, 1e-9))
+
+
+PRIOR = Estimate(commit_s=1.0, event_s=0.00005)
+"""The cost before any run of any table."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One run of a table that ended without an error.
+
+    Args:
+        commits: Number of commits.
+        events: Number of offsets that the run passed.
+        seconds: Duration of the run.
+        at: When the run began.
+        cold: Factor by which the process was slower than later (`cold_factor`).
+    """
+
+    commits: int
+    events: int
+    seconds: float
+    at: datetime
+    cold: float = 1.0
+
+
+def cold_factor(runs: int) -> float:
+    """Return the factor by which a run is slower, by the number of the process's runs before it."""
+    return 1.0 + (_COLD - 1.0) * max(0.0, 1.0 - runs / _COLD_RUNS)
+
+
+def estimate(known: TableCost | None, prior: Estimate = PRIOR) -> Estimate:
+    """Return the predicted cost of a table's runs.
+
+    Args:
+        known: The table's sums; None if it has no runs yet.
+        prior: The cost of a table without runs.
+    """
+    if known is None:
+        return prior
+    # The prior is two more observations, as heavy as a part of one run: a commit without events,
+    # and events without a commit that take as long as a commit of this table.
+    level = known.commits_seconds / known.commits_commits
+    many = level / prior.event_s
+    weight = _PRIOR_WEIGHT * known.commits_commits / min(known.runs, _REMEMBERED)
+    cc = known.commits_commits + weight
+    ee = known.events_events + weight * many**2
+    cs = known.commits_seconds + weight * prior.commit_s
+    es = known.events_seconds + weight * many * level
+    ce = known.commits_events
+    determinant = cc * ee - ce * ce
+    commit_s = (cs * ee - es * ce) / determinant
+    event_s = (es * cc - cs * ce) / determinant
+    if event_s < 0.0:
+        commit_s, event_s = cs / cc, 0.0
+    elif commit_s < _LEAST_S:
+        commit_s, event_s = _LEAST_S, max(0.0, (es - _LEAST_S * ce) / ee)
+    return Estimate(commit_s, event_s)
+
+
+def prior_of(known: Iterable[TableCost]) -> Estimate:
+    """Return the cost of a table without runs, from the other tables: the median of theirs."""
+    found = [estimate(one) for one in known]
+    if not found:
+        return PRIOR
+    commit_s = median(one.commit_s for one in found)
+    event_s = median(one.event_s for one in found)
+    return Estimate(max(commit_s, _LEAST_S), max(event_s, PRIOR.event_s / 10))
+
+
+def learned(known: TableCost | None, run: Observation) -> TableCost:
+    """Return a table's sums after one more run."""
+    predicted = estimate(known).seconds(run.events, run.commits)
+    seconds = run.seconds / run.cold
+    if known is not None:
+        seconds = min(seconds, predicted * _MOST)
+    # Errors count relative to the run's length; else one large run would outweigh all small ones.
+    weight = 1.0 / max(predicted, _LEAST_S) ** 2
+    kept = _KEPT if seconds <= 2.0 * predicted else _KEPT_AFTER_SURPRISE
+    commits, events = float(run.commits), float(run.events)
+    rate = _rate(known, run)
+    if known is None:
+        known = TableCost(0, 0.0, 0.0, 0.0, 0.0, 0.0, rate, run.at)
+    return replace(
+        known,
+        runs=known.runs + 1,
+        commits_commits=known.commits_commits * kept + weight * commits * commits,
+        commits_events=known.commits_events * kept + weight * commits * events,
+        events_events=known.events_events * kept + weight * events * events,
+        commits_seconds=known.commits_seconds * kept + weight * commits * seconds,
+        events_seconds=known.events_seconds * kept + weight * events * seconds,
+        events_per_s=rate,
+        measured_at=run.at,
+    )
+
+
+def _rate(known: TableCost | None, run: Observation) -> float:
+    """Return the events per second that arrive, with the events of one more run."""
+    if known is None:
+        return 0.0
+    passed = (run.at - known.measured_at).total_seconds()
+    if passed <= 0.0:
+        return known.events_per_s
+    seen = run.events / passed
+    if known.runs == 1:
+        return seen
+    new = min(1.0, passed / _RATE_MEMORY_S)
+    return known.events_per_s * (1.0 - new) + seen * new
+
+
+def passed_offsets(before: Mapping[int, int], after: Mapping[int, int]) -> int:
+    """Return the number of offsets between two positions in a topic."""
+    return sum(
+        max(0, offset - before.get(partition, offset)) for partition, offset in after.items()
+    )

@@ -1,0 +1,45 @@
+"""What the runs of a table cost, as learned from its last runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from cdc.errors import StateError
+from cdc.store.documents import Codec, Part
+from cdc.store.table_state import STORE_REMEDY
+
+
+@dataclass(frozen=True)
+class TableCost(Part):
+    """Weighted sums over the runs of a table, in which newer runs have more weight.
+
+    The sums are those of a regression of a run's seconds on its commits and events. They have the
+    same size after any number of runs. `cdc.run.cost` updates and reads them.
+
+    Args:
+        runs: Number of runs that the sums contain.
+        commits_commits: Sum of squares of the commits.
+        commits_events: Sum of products of commits and events.
+        events_events: Sum of squares of the events.
+        commits_seconds: Sum of products of commits and seconds.
+        events_seconds: Sum of products of events and seconds.
+        events_per_s: Events that arrive per second.
+        measured_at: When the last of these runs began.
+        format: Version of this document.
+    """
+
+    runs: int
+    commits_commits: float
+    commits_events: float
+    events_events: float
+    commits_seconds: float
+    events_seconds: float
+    events_per_s: float
+    measured_at: datetime
+    format: Literal[1] = 1
+
+
+TABLE_COSTS = Codec(TableCost, error=StateError, remedy=STORE_REMEDY)
+"""The codec of the state store's costs."""

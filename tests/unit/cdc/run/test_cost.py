@@ -1,0 +1,98 @@
+"""What is learned of the cost of a table's runs."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from cdc.run.cost import (
+    PRIOR,
+    Estimate,
+    Observation,
+    cold_factor,
+    estimate,
+    learned,
+    passed_offsets,
+    prior_of,
+)
+from cdc.store.table_cost import TABLE_COSTS, TableCost
+
+NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
+
+
+def after(*runs: tuple[int, int, float], cold: float = 1.0) -> TableCost:
+    """The sums after runs, each with its commits, events and seconds, a minute apart."""
+    known = None
+    for number, (commits, events, seconds) in enumerate(runs):
+        at = NOW + timedelta(minutes=number)
+        known = learned(known, Observation(commits, events, seconds, at, cold))
+    assert known is not None
+    return known
+
+
+def test_a_table_without_runs_has_the_prior() -> None:
+    assert estimate(None) == PRIOR
+    assert estimate(None, Estimate(3.0, 0.1)) == Estimate(3.0, 0.1)
+    assert prior_of([]) == PRIOR
+    known = [after(*[(1, 10, seconds)] * 9) for seconds in (2.0, 3.0, 50.0)]
+    assert prior_of(known).commit_s == pytest.approx(3.0, rel=0.2)
+
+
+def test_seconds_of_commits_and_of_events_are_learned() -> None:
+    rng = random.Random(1)
+    runs = []
+    for _ in range(40):
+        events = rng.choice((10, 1_000, 100_000, 400_000))
+        commits = 1 + events // 200_000
+        seconds = (0.5 * commits + 0.0001 * events) * rng.lognormvariate(0.0, 0.1)
+        runs.append((commits, events, seconds))
+    found = estimate(after(*runs))
+    assert found.commit_s == pytest.approx(0.5, rel=0.15)
+    assert found.event_s == pytest.approx(0.0001, rel=0.15)
+    assert found.seconds(100_000, 2) == pytest.approx(11.0, rel=0.15)
+    assert found.events_within(10.5) == pytest.approx(100_000, rel=0.2)
+
+
+def test_equal_runs_are_predicted_and_the_prior_stands_for_the_rest() -> None:
+    found = estimate(after(*[(1, 5, 0.4)] * 20))
+    assert found.seconds(5) == pytest.approx(0.4, rel=0.1)
+    assert found.event_s == pytest.approx(PRIOR.event_s, rel=0.1)
+
+
+def test_one_run_that_waited_changes_little_and_a_slow_table_is_soon_known() -> None:
+    usual = [(1, 5, 0.5)] * 10
+    assert estimate(after(*usual, (1, 5, 500.0))).seconds(5) < 1.0
+    assert estimate(after(*usual, *[(1, 5, 20.0)] * 20)).seconds(5) > 10.0
+
+
+def test_no_cost_is_negative() -> None:
+    for runs in ([(1, 1, 9.0), (1, 100_000, 0.1)] * 9, [(1, 9_000, 0.1), (9, 9_000, 9.0)] * 9):
+        found = estimate(after(*runs))
+        assert found.commit_s > 0
+        assert found.event_s >= 0
+
+
+def test_the_first_runs_of_a_process_count_as_slower() -> None:
+    assert (cold_factor(0), cold_factor(10), cold_factor(99)) == (4.0, 1.0, 1.0)
+    assert cold_factor(5) == pytest.approx(2.5)
+    assert estimate(after((1, 5, 2.0), cold=4.0)).seconds(5) < 1.0
+
+
+def test_the_rate_of_arrival_is_learned() -> None:
+    assert after((1, 600, 1.0)).events_per_s == 0.0
+    assert after((1, 9, 1.0), (1, 600, 1.0)).events_per_s == pytest.approx(10.0)
+    found = after(*[(1, 600, 1.0)] * 60, *[(1, 6000, 1.0)] * 60).events_per_s
+    assert 80.0 < found < 100.0
+
+
+def test_offsets_between_two_positions() -> None:
+    assert passed_offsets({0: 5, 1: 7}, {0: 9, 1: 7, 2: 4}) == 4
+
+
+def test_the_sums_are_a_document_of_bounded_size() -> None:
+    known = after(*[(3, 123_456_789, 1234.5)] * 500)
+    text = TABLE_COSTS.write(known)
+    assert TABLE_COSTS.read(text, "the cost") == known
+    assert len(text) < 400

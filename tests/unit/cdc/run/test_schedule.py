@@ -1,0 +1,171 @@
+"""Which of the waiting tables runs next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdc.run.schedule import LATE_SHARE, LONG_S, Entry, Rules, Schedule
+from schemas.table import TableId
+
+NOW = 1000.0
+
+
+def entry(name: str, slack: float = 500.0, seconds: float = 1.0, **facts: Any) -> Entry:
+    """A waiting table with a target of 900 s; ``slack`` is the time that its start may wait."""
+    known = {"tier": "default", "target_s": 900.0, **facts}
+    deadline = NOW + slack + seconds
+    return Entry(TableId("shop", "public", name), deadline=deadline, seconds=seconds, **known)
+
+
+def taken(schedule: Schedule, count: int, now: float = NOW) -> list[str]:
+    """The next tables, each of which ends at once."""
+    found = []
+    for _ in range(count):
+        one = schedule.take(now)
+        if one is None:
+            break
+        schedule.end(one.table, one.seconds)
+        found.append(one.table.name)
+    return found
+
+
+def scheduled(*entries: Entry, workers: int = 1, **rules: Any) -> Schedule:
+    schedule = Schedule(Rules(workers, **rules))
+    schedule.offer(entries)
+    return schedule
+
+
+def test_the_table_comes_first_that_is_oldest_in_relation_to_its_target() -> None:
+    old = entry("old", slack=400.0)
+    young = entry("young", slack=300.0, target_s=310.0)
+    assert taken(scheduled(young, old), 2) == ["old", "young"]
+
+
+def test_the_table_with_the_least_slack_comes_first_if_it_cannot_wait() -> None:
+    old = entry("old", slack=50.0, seconds=9.0)
+    urgent = entry("urgent", slack=5.0, target_s=10.0)
+    assert taken(scheduled(old, urgent), 2) == ["urgent", "old"]
+
+
+def test_long_runs_leave_a_worker_to_short_ones() -> None:
+    giants = [entry(f"giant{n}", slack=-500.0 - n, seconds=3 * LONG_S) for n in range(3)]
+    schedule = scheduled(*giants, workers=2)
+    assert schedule.take(NOW) == giants[2]
+    assert schedule.take(NOW) is None, "the other worker waits for a short run"
+    schedule.offer([*giants, entry("small")])
+    assert schedule.take(NOW) == entry("small")
+    assert schedule.take(NOW) is None
+    assert {table.name for table in schedule.running} == {"giant2", "small"}
+
+
+def test_a_long_run_takes_the_last_worker_if_it_would_be_late_otherwise() -> None:
+    urgent = [entry(f"t{n}", slack=5.0 + n, seconds=2 * LONG_S) for n in range(2)]
+    schedule = scheduled(*urgent, workers=2)
+    assert [schedule.take(NOW), schedule.take(NOW)] == urgent
+    failing = entry("failing", slack=5.0, failing=True)
+    schedule = scheduled(urgent[0], failing, workers=2)
+    assert [schedule.take(NOW), schedule.take(NOW)] == [urgent[0], None]
+
+
+def test_one_worker_also_takes_long_runs() -> None:
+    assert taken(scheduled(entry("giant", seconds=3 * LONG_S)), 1) == ["giant"]
+
+
+def test_late_tables_run_if_the_others_can_wait() -> None:
+    late = entry("late", slack=-10.0, seconds=5.0)
+    assert taken(scheduled(late, entry("kept")), 2) == ["late", "kept"]
+
+
+def test_late_tables_have_a_part_of_the_work_if_the_others_cannot_wait() -> None:
+    schedule, order = scheduled(), []
+    for _ in range(100):
+        kept = [entry(f"kept{n}", slack=0.5) for n in range(5)]
+        schedule.offer([entry("late", slack=-10.0), *kept])
+        order += taken(schedule, 1)
+    part = order.count("late") / len(order)
+    assert LATE_SHARE * 0.7 < part < LATE_SHARE * 1.5
+
+
+def test_among_late_tables_short_targets_come_first_and_none_starves() -> None:
+    short = entry("short", slack=-10.0, target_s=60.0)
+    assert taken(scheduled(entry("long", slack=-200.0), short), 2) == ["short", "long"]
+    assert taken(scheduled(entry("long", slack=-900.0), short), 2) == ["long", "short"]
+    backlog = entry("backlog", slack=-5000.0, ran_at=NOW - 1.0)
+    assert taken(scheduled(backlog, entry("other", slack=-10.0)), 2) == ["other", "backlog"]
+
+
+def test_a_table_with_more_work_than_its_next_run_does_is_late_before() -> None:
+    backlog = entry("backlog", slack=100.0, rest=200.0)
+    assert backlog.starts_by < NOW
+
+
+def test_tiers_share_the_workers_while_both_have_work() -> None:
+    shares = {"critical": 0.75}
+    schedule, order = scheduled(shares=shares), []
+    for number in range(200):
+        schedule.offer(
+            [
+                entry(f"bulk{number}", slack=1.0),
+                entry(f"critical{number}", slack=800.0, tier="critical"),
+            ]
+        )
+        order += taken(schedule, 1)
+    part = sum(name.startswith("critical") for name in order) / len(order)
+    assert 0.7 < part < 0.8
+
+
+def test_the_share_of_an_idle_tier_is_lent_and_is_no_claim_for_later() -> None:
+    schedule = scheduled(shares={"critical": 0.5})
+    for number in range(50):
+        schedule.offer([entry(f"bulk{number}")])
+        assert taken(schedule, 1) == [f"bulk{number}"]
+    order = []
+    for number in range(20):
+        critical = entry(f"critical{number}", tier="critical")
+        schedule.offer([entry(f"bulk{number}"), critical])
+        order += taken(schedule, 1)
+    assert 8 <= sum(name.startswith("critical") for name in order) <= 12
+
+
+def test_shares_of_all_workers_still_leave_some_work_to_other_tiers() -> None:
+    schedule, order = scheduled(shares={"critical": 1.0}), []
+    for number in range(200):
+        schedule.offer([entry(f"bulk{number}"), entry(f"critical{number}", tier="critical")])
+        order += taken(schedule, 1)
+    assert 5 <= sum(name.startswith("bulk") for name in order) <= 15
+
+
+def test_a_command_that_ends_begins_with_its_longest_runs() -> None:
+    entries = [entry("a"), entry("b", seconds=20.0), entry("c", seconds=60.0), entry("d")]
+    schedule = scheduled(*entries, workers=3, ends=True)
+    started = [one.table.name for _ in range(3) if (one := schedule.take(NOW))]
+    assert started[:2] == ["c", "b"]
+    assert started[2] in ("a", "d")
+    urgent = [entry("giant", seconds=60.0), entry("urgent", slack=1.0), entry("too", slack=1.5)]
+    schedule = scheduled(*urgent, workers=2, ends=True)
+    assert schedule.take(NOW) == urgent[1], "the others could not be kept without the worker"
+
+
+def test_a_command_that_ends_uses_all_workers_for_long_runs_at_last() -> None:
+    giants = [entry(f"giant{n}", seconds=60.0) for n in range(2)]
+    schedule = scheduled(*giants, workers=2, ends=True)
+    assert schedule.take(NOW) is not None
+    assert schedule.take(NOW) is not None
+
+
+def test_the_shards_of_one_lake_table_never_hold_all_workers() -> None:
+    shards = [entry(f"shard{n}", lake="/lake/orders") for n in range(3)]
+    schedule = scheduled(*shards, workers=3)
+    assert [schedule.take(NOW) is not None for _ in range(3)] == [True, True, False]
+    schedule.offer([*shards, entry("other")])
+    assert schedule.take(NOW) == entry("other")
+
+
+def test_running_tables_are_not_offered_again() -> None:
+    schedule = scheduled(entry("a"), entry("b"), workers=2)
+    first = schedule.take(NOW)
+    assert first is not None
+    schedule.offer([entry("a"), entry("b")])
+    assert {one.table for one in schedule.waiting} == {
+        one.table for one in (entry("a"), entry("b")) if one.table != first.table
+    }
