@@ -14,6 +14,7 @@ from cdc.debezium import Definitions, names
 from cdc.errors import ConnectError, StateError, onboard_again
 from cdc.lake.shards import ShardTable, SharedTable, timeline_of
 from cdc.lake.write import FollowedTable, LakeTable
+from cdc.run.predictions import Predictions
 from cdc.run.published_generation import Served
 from cdc.runtime.jvm_guard import was_killed
 from cdc.runtime.spark import in_this_thread
@@ -90,6 +91,11 @@ class RunContext:
     def definitions(self) -> Definitions:
         """The table definitions that connectors have reported, as read by this process."""
         return Definitions(self.kafka, self.registry)
+
+    @cached_property
+    def predictions(self) -> Predictions:
+        """What this process knows of the costs and the freshness of tables."""
+        return Predictions(self.store)
 
     @property
     def looks(self) -> LogLooks:

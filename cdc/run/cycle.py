@@ -30,6 +30,7 @@ from cdc.run.comparison import settings_digest
 from cdc.run.context import RunResult, Turn, Unchecked
 from cdc.run.ddl_events import since
 from cdc.run.former_generations import remove_former
+from cdc.run.schedule import TURN_S
 from cdc.run.table import run_table
 from cdc.runtime import task_watch
 from cdc.runtime.spark import has_ended
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
-TURN_S = 30.0
-"""Seconds after which a table with a backlog gives way to other tables, in continuous runs."""
 _IDLE_LOOK_S = 60.0
 """Seconds between checks of the tables without new offsets."""
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})

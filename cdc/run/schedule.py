@@ -33,6 +33,8 @@ from itertools import islice
 
 from schemas.table import TableId
 
+TURN_S = 30.0
+"""Seconds after which a table with a backlog gives way to other tables, in continuous runs."""
 LONG_S = 10.0
 """Predicted seconds above which a run is long."""
 LATE_SHARE = 0.05
@@ -108,7 +110,7 @@ class Rules:
     workers: int
     shares: Mapping[str, float] = field(default_factory=dict)
     ends: bool = False
-    turn_s: float = 30.0
+    turn_s: float = TURN_S
 
     def lane(self, tier: str) -> str:
         """Return the lane of a tier."""

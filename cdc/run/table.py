@@ -107,7 +107,8 @@ def run_table(
     result = replace(result, started_at=started, seconds=time.monotonic() - clock)
     if result.commits or result.error is not None:
         try:
-            context.store.record_run(run_entry(context.run_id, record, result))
+            cost = context.predictions.learn(record, result)
+            context.store.record_run(run_entry(context.run_id, record, result), cost)
         except StateError as error:
             _log.warning("the run of table %s is not in the history: %s", record.table, error)
     return result

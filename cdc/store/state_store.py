@@ -16,10 +16,12 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from cdc.errors import StateError
 from cdc.store.engine import exposed_file, open_engine, shown
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
+from cdc.store.table_cost import TABLE_COSTS, TableCost
 from cdc.store.table_state import TABLE_RECORDS, TableRecord
 from cdc.store.tables import (
     FORMAT,
     MYSQL,
+    cost_rows,
     format_rows,
     metadata,
     paused_replay_rows,
@@ -208,8 +210,13 @@ class Store:
                 for row in connection.execute(query)
             ]
 
-    def record_run(self, entry: RunEntry) -> None:
-        """Add an entry to the run history, and delete the table's entries beyond ``RUNS_KEPT``."""
+    def record_run(self, entry: RunEntry, cost: TableCost | None = None) -> None:
+        """Add an entry to the run history, and delete the table's entries beyond ``RUNS_KEPT``.
+
+        Args:
+            entry: The entry.
+            cost: What the table's runs cost, which replaces the store's; None leaves it.
+        """
         row = {**_named(entry.table), "entry": RUN_ENTRIES.write(entry)}
         mine = _of_table(run_rows, entry.table)
         newest_first = sa.select(run_rows.c.id).where(mine).order_by(run_rows.c.id.desc())
@@ -218,6 +225,18 @@ class Store:
             beyond = connection.execute(newest_first.limit(1).offset(RUNS_KEPT)).scalar()
             if beyond is not None:
                 connection.execute(sa.delete(run_rows).where(mine, run_rows.c.id <= beyond))
+            if cost is not None:
+                _put_cost(connection, entry.table, cost)
+
+    def costs(self) -> dict[TableId, TableCost]:
+        """Return what the runs of each table cost, by table."""
+        with self.transaction() as connection:
+            return {
+                (table := TableId(row.source, row.schema_name, row.table_name)): TABLE_COSTS.read(
+                    row.cost, f"the cost of table {table}", table=table
+                )
+                for row in connection.execute(sa.select(cost_rows))
+            }
 
     def last_runs(self, table: TableId, count: int = 10) -> list[RunEntry]:
         """Return the newest entries of a table's run history, newest first."""
@@ -371,6 +390,14 @@ def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
         return
     row = {"entry_key": entry.key, **_named(entry.table), "entry": SCHEMA_ENTRIES.write(entry)}
     connection.execute(sa.insert(schema_change_rows).values(**row))
+
+
+def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
+    """Store what a table's runs cost; the process that writes it holds the table's lease."""
+    text = TABLE_COSTS.write(cost)
+    update = sa.update(cost_rows).where(_of_table(cost_rows, table)).values(cost=text)
+    if connection.execute(update).rowcount == 0:
+        connection.execute(sa.insert(cost_rows).values(**_named(table), cost=text))
 
 
 def _named(table: TableId) -> dict[str, str]:

@@ -63,6 +63,16 @@ run_rows = sa.Table(
 )
 """One row per table and run: the run history."""
 
+cost_rows = sa.Table(
+    "tributary_cost",
+    metadata,
+    sa.Column("source", _name(), primary_key=True),
+    sa.Column("schema_name", _name(), primary_key=True),
+    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("cost", _document(), nullable=False),
+)
+"""One row per table that has run: what its runs cost."""
+
 schema_rows = sa.Table(
     "tributary_registry_schema",
     metadata,

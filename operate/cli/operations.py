@@ -1,4 +1,4 @@
-"""The everyday commands: check, run, status, verify, pause, resume, retry."""
+"""The everyday commands: check, plan, run, status, verify, pause, resume, retry."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold re
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    for command in (check, run, status, verify, pause, resume, retry):
+    for command in (check, plan, run, status, verify, pause, resume, retry):
         app.command()(command)
 
 
@@ -79,6 +79,33 @@ def status(
     code = exit_code(failed=found.failed, needs_bootstrap=found.needs_bootstrap)
     if code:
         raise typer.Exit(code)
+
+
+def plan(
+    tables: SomeTablesArgument = None,
+    count: Annotated[
+        int, typer.Option("--next", min=1, help="How many of the next runs to show.")
+    ] = 20,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Show which tables run next, and whether all freshness targets can be kept; else exit code 3.
+
+    The seconds of runs and the rates of changes are those that earlier runs have shown.
+    """
+    from operate.cli.forecast import show_forecast
+    from operate.context import services
+    from operate.discover import selected
+    from operate.forecast import forecast
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        found = forecast(opened, selected(opened, tables) if tables else (), count=count)
+    renderer.document(found.to_json())
+    show_forecast(renderer, found)
+    if not found.kept:
+        raise typer.Exit(ExitCode.SOME_FAILED)
 
 
 def run(

@@ -18,6 +18,7 @@ from cdc.lake.timeline import Committed
 from cdc.run import RunContext, RunResult, cycle, run_table, run_tables
 from cdc.run.batch import Applied
 from cdc.run.context import Turn
+from cdc.run.schedule import TURN_S
 from cdc.store.lease_wish import LeaseWish
 from cdc.store.table_state import State
 from operate.context import Services
@@ -112,4 +113,4 @@ def test_only_one_of_many_runs_has_a_limited_turn(
     monkeypatch.setattr(cycle, "with_settings", lambda _, topics: topics)
     monkeypatch.setattr(cycle, "run_table", run)
     run_tables(command.context(), [record], look_at_idle=False, spaced=spaced)
-    assert turns == [Turn(cycle.TURN_S if spaced else None)]
+    assert turns == [Turn(TURN_S if spaced else None)]

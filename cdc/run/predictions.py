@@ -1,0 +1,181 @@
+"""What this process knows of the costs and the freshness of tables, for the order of their runs."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cdc.config.tables import configured_tier
+from cdc.errors import KafkaError
+from cdc.run.cost import PRIOR, Estimate, Observation, cold_factor, estimate, learned, prior_of
+from cdc.run.cost import passed_offsets as passed
+from cdc.run.schedule import Entry
+from cdc.store.table_state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cdc.capture.position_check import TopicFacts
+    from cdc.config import TableSettings
+    from cdc.run.context import RunResult
+    from cdc.store.state_store import Store
+    from cdc.store.table_cost import TableCost
+    from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
+
+_PRIOR_EVERY = 100
+"""Number of runs after which the prior of new tables is computed again."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a table has to do, by prediction.
+
+    Args:
+        behind: Number of offsets that its lake lacks.
+        seconds: Predicted seconds of its next run.
+        rest: Predicted seconds of the work that the next run leaves.
+    """
+
+    behind: int
+    seconds: float
+    rest: float
+
+
+class Predictions:
+    """The learned costs, and the times up to which tables are known to be whole.
+
+    Safe to share among threads.
+
+    Args:
+        store: The state store, which keeps the costs.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._costs: dict[TableId, TableCost] | None = None
+        self._prior = PRIOR
+        self._runs = 0
+        self._whole_at: dict[TableId, float] = {}
+        self._lock = threading.Lock()
+
+    def estimate(self, table: TableId) -> Estimate:
+        """Return the predicted cost of a table's runs."""
+        with self._lock:
+            known = self._known().get(table)
+            return estimate(known, self._prior)
+
+    def rate(self, table: TableId) -> float:
+        """Return the events of a table that arrive per second, as learned; 0 if not known."""
+        with self._lock:
+            known = self._known().get(table)
+            return 0.0 if known is None else known.events_per_s
+
+    def note_whole(self, table: TableId, at: float) -> None:
+        """Note that the lake has all events of a table that were in its topic at a time."""
+        with self._lock:
+            self._whole_at[table] = max(at, self._whole_at.get(table, at))
+
+    def learn(self, record: TableRecord, result: RunResult) -> TableCost | None:
+        """Learn from a table's run.
+
+        Args:
+            record: The table's record before the run.
+            result: The result of the run.
+
+        Returns:
+            The table's new sums; None if the run shows nothing of the table's cost.
+        """
+        last = record.last_commit
+        with self._lock:
+            cold, self._runs = cold_factor(self._runs), self._runs + 1
+            if result.error is not None or not result.commits or last is None:
+                return None
+            if result.started_at is None:
+                return None
+            events = passed(last.offsets, result.offsets)
+            seen = Observation(result.commits, events, result.seconds, result.started_at, cold)
+            costs = self._known()
+            costs[record.table] = found = learned(costs.get(record.table), seen)
+            if self._runs % _PRIOR_EVERY == 0:
+                self._prior = prior_of(costs.values())
+            return found
+
+    def demand(
+        self, record: TableRecord, settings: TableSettings, ends: Mapping[int, int], turn_s: float
+    ) -> Demand:
+        """Return what a table has to do, by prediction.
+
+        Args:
+            record: The table.
+            settings: Its settings.
+            ends: The end offsets of its topic, by partition.
+            turn_s: Seconds after which a run leaves the rest; infinite if it goes on to the end.
+        """
+        done = record.last_commit.offsets if record.last_commit is not None else {}
+        behind = sum(max(0, end - done.get(partition, 0)) for partition, end in ends.items())
+        known = self.estimate(record.table)
+        commits = max(1, -(-behind // settings.max_events_per_run))
+        whole = known.seconds(behind, commits)
+        # A turn ends with the first commit after its time.
+        one = known.seconds(min(behind, settings.max_events_per_run))
+        seconds = min(whole, max(turn_s, one))
+        return Demand(behind, seconds, whole - seconds)
+
+    def entry(
+        self,
+        record: TableRecord,
+        settings: TableSettings | None,
+        topic: TopicFacts | KafkaError,
+        turn_s: float,
+    ) -> Entry:
+        """Return a table that has work, as the schedule needs it.
+
+        Args:
+            record: The table.
+            settings: Its settings; None if they are invalid, which its run reports.
+            topic: The facts of its topic, or their error, which its run reports.
+            turn_s: Seconds after which its run leaves the rest of the work.
+        """
+        target = 900.0 if settings is None else float(settings.freshness_target_s)
+        demand = Demand(0, self.estimate(record.table).seconds(0), 0.0)
+        if settings is not None and not isinstance(topic, KafkaError):
+            demand = self.demand(record, settings, topic.stable, turn_s)
+        last, shard, attempt = record.last_commit, record.shard, record.attempt
+        shared = shard is not None and attempt is not None and attempt.shard is not None
+        failed = record.state is State.FAILED
+        return Entry(
+            record.table,
+            configured_tier(record.tier),
+            deadline=self.fresh_at(record) + target,
+            target_s=target,
+            seconds=demand.seconds,
+            lake=attempt.path if shared and attempt is not None else None,
+            failing=failed,
+            ran_at=_seconds(record.updated_at if failed or last is None else last.committed_at),
+            rest=demand.rest,
+        )
+
+    def fresh_at(self, record: TableRecord) -> float:
+        """Return the time up to which the lake has all events of a table, in seconds since 1970.
+
+        It is the watermark of the last commit. A table whose topic had no more events at a later
+        look has all events up to that look.
+        """
+        last = record.last_commit
+        watermark = 0.0 if last is None or last.watermark is None else _seconds(last.watermark)
+        with self._lock:
+            return max(watermark, self._whole_at.get(record.table, 0.0))
+
+    def _known(self) -> dict[TableId, TableCost]:
+        """Return the costs by table, which are read once."""
+        if self._costs is None:
+            self._costs = self._store.costs()
+            self._prior = prior_of(self._costs.values())
+        return self._costs
+
+
+def _seconds(at: datetime) -> float:
+    return at.timestamp()

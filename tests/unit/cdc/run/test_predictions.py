@@ -1,0 +1,93 @@
+"""What a process knows of tables, for the order of their runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from cdc.capture.position_check import TopicFacts
+from cdc.config import TableSettings
+from cdc.errors import KafkaError
+from cdc.run.commits import run_entry
+from cdc.run.context import RunResult
+from cdc.run.cost import PRIOR
+from cdc.run.predictions import Predictions
+from cdc.store.error_record import ErrorRecord
+from cdc.store.state_store import Store
+from cdc.store.table_state import CommitSummary, State
+from tests.records import ORDERS, table_record
+
+NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
+AT = NOW.timestamp()
+COMMIT = CommitSummary({0: 100}, "0/9", NOW, "20260102000000000", NOW)
+RECORD = table_record(last_commit=COMMIT)
+SETTINGS = TableSettings(freshness_target_s=60, max_events_per_run=1000)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(f"sqlite:///{tmp_path}/state.db")
+
+
+def result(seconds: float, upto: int = 1100, **facts: object) -> RunResult:
+    known = RunResult(
+        *(ORDERS, State.INCREMENTAL, 1),
+        offsets={0: upto},
+        seconds=seconds,
+        started_at=NOW + timedelta(minutes=upto),
+    )
+    return replace(known, **facts)  # type: ignore[arg-type]
+
+
+def test_costs_are_learned_and_outlive_the_process(store: Store) -> None:
+    predictions = Predictions(store)
+    assert predictions.estimate(ORDERS) == PRIOR
+    for number in range(40):  # the first ten count as slower
+        done = result(8.0, 1100 + number)
+        cost = predictions.learn(RECORD, done)
+        store.record_run(run_entry("run", RECORD, done), cost)
+    found = predictions.estimate(ORDERS)
+    assert found.seconds(1000) == pytest.approx(8.0, rel=0.2)
+    again = Predictions(store).estimate(ORDERS)
+    assert again.seconds(1000) == pytest.approx(found.seconds(1000), rel=0.1)
+    assert predictions.rate(ORDERS) > 0
+    assert len(store.costs()) == 1
+    other = replace(ORDERS, name="other")
+    assert Predictions(store).estimate(other).commit_s > 3.0, "as the other tables"
+
+
+def test_runs_that_failed_or_did_nothing_teach_nothing(store: Store) -> None:
+    predictions = Predictions(store)
+    error = ErrorRecord.of(KafkaError("away", remedy="Wait."))
+    assert predictions.learn(RECORD, result(9.0, error=error)) is None
+    assert predictions.learn(RECORD, result(9.0, commits=0)) is None
+    assert predictions.learn(table_record(), result(9.0)) is None
+
+
+def test_a_backlog_is_more_than_its_next_run(store: Store) -> None:
+    predictions = Predictions(store)
+    topic = TopicFacts("T1", {0: 0}, {0: 1_000_100})
+    turn = predictions.entry(RECORD, SETTINGS, topic, 30.0)
+    whole = predictions.entry(RECORD, SETTINGS, topic, math.inf)
+    assert turn.seconds == 30.0
+    assert turn.rest == pytest.approx(whole.seconds - 30.0)
+    assert whole.seconds == pytest.approx(PRIOR.seconds(1_000_000, 1000))
+    large = TableSettings(max_events_per_run=1_000_000)
+    assert predictions.entry(RECORD, large, topic, 30.0).seconds > 50.0, "one commit is whole"
+
+
+def test_the_deadline_is_that_of_the_oldest_event_which_may_be_missing(store: Store) -> None:
+    predictions = Predictions(store)
+    topic = TopicFacts("T1", {0: 0}, {0: 101})
+    assert predictions.entry(RECORD, SETTINGS, topic, 30.0).deadline == AT + 60.0
+    predictions.note_whole(ORDERS, AT + 500.0)
+    predictions.note_whole(ORDERS, AT + 400.0)
+    entry = predictions.entry(RECORD, SETTINGS, topic, 30.0)
+    assert (entry.deadline, entry.ran_at, entry.failing) == (AT + 560.0, AT, False)
+    failed = replace(RECORD, state=State.FAILED, updated_at=NOW + timedelta(minutes=1))
+    entry = predictions.entry(failed, None, KafkaError("away", remedy="Wait."), 30.0)
+    assert (entry.failing, entry.ran_at, entry.target_s) == (True, AT + 60.0, 900.0)

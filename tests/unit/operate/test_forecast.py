@@ -1,0 +1,119 @@
+"""Whether the freshness targets can be kept, and what runs next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from cdc.config import parse
+from cdc.run.commits import run_entry
+from cdc.run.context import RunResult
+from cdc.run.cost import Estimate
+from cdc.run.predictions import Predictions
+from cdc.run.schedule import Entry
+from cdc.runtime.progress import NullProgress
+from cdc.store.table_state import CommitSummary, State
+from operate.context import Services
+from operate.forecast import Forecast, Need, forecast, need_of, order_of
+from schemas.table import TableId
+from tests.records import table_record
+from tests.unit.cdc.configuration import minimal
+
+COST = Estimate(commit_s=2.0, event_s=0.001)
+
+
+def entry(name: str, *, seconds: float = 2.0, wait: float = 100.0, target: float = 100.0) -> Entry:
+    table = TableId("shop", "public", name)
+    return Entry(table, "default", 1000.0 + wait + seconds, target, seconds)
+
+
+def need(name: str, rate: float, *, target: float = 100.0, tier: str = "default") -> Need:
+    """What a table needs at a rate of events, with commits of 2 s and events of 1 ms."""
+    one = replace(entry(name, target=target), tier=tier)
+    return need_of(one, COST, rate, behind=5, slack_s=9.0)
+
+
+def test_a_table_needs_its_commits_and_its_events() -> None:
+    busy = need("busy", 100.0)
+    assert (busy.commits_load, busy.events_load) == (pytest.approx(2.0 / 80.0), 0.1)
+    rare = need("rare", 0.001)
+    assert rare.load == pytest.approx(0.001 * 2.001), "no commit without events"
+    assert need("idle", 0.0).load == 0.0
+
+
+def test_targets_can_be_kept_up_to_the_load_of_the_simulations() -> None:
+    found = Forecast(2, (need("a", 100.0), need("b", 100.0, tier="bulk")))
+    assert found.kept
+    assert found.load == pytest.approx(0.125)
+    assert found.tiers == {"bulk": pytest.approx(0.0625), "default": pytest.approx(0.0625)}
+    assert found.advice() == []
+
+
+def test_what_has_to_change_is_named() -> None:
+    needs = tuple(need(f"t{n}", 1.0, target=20.0) for n in range(20))
+    found = Forecast(2, needs)
+    assert not found.kept
+    assert found.load == pytest.approx(1.26)
+    cores, targets, tier = found.advice()
+    assert cores == "1.8 times the cores, with spark.parallel_tables: 4"
+    assert targets == "or freshness_target_s of all tables 1.8 times as long"
+    assert tier.startswith("the tier default has 100% of the load")
+    events = Forecast(2, tuple(need(f"t{n}", 400.0) for n in range(5)))
+    assert [advice[:14] for advice in events.advice()] == ["1.5 times the "], "no target helps"
+    alone = Forecast(8, (need("hot", 900.0),))
+    assert (alone.kept, alone.load < 0.2) == (False, True)
+    assert alone.advice()[0].startswith("table shop:public.hot needs 0.93 of one worker by itself")
+
+
+def test_the_next_runs_are_those_of_the_schedule() -> None:
+    entries = [entry("young"), entry("urgent", wait=1.0), entry("old", wait=50.0)]
+    found = order_of(entries, 1, 1000.0, 2)
+    assert [(table.name, at) for table, at in found] == [("urgent", 0.0), ("old", 2.0)]
+    assert len(order_of(entries, 1, 1000.0, 9)) == 3
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    opened = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
+    yield opened
+    opened.close()
+
+
+def test_the_plan_is_made_of_the_state_store_and_the_ends_of_topics(
+    services: Services, tmp_path: Path
+) -> None:
+    now = datetime.now(timezone.utc)
+    commit = CommitSummary({0: 100}, "0/9", now, "20260102000000000", now)
+    for name in ("busy", "idle", "paused"):
+        state = State.PAUSED if name == "paused" else State.INCREMENTAL
+        record = table_record(TableId("shop", "public", name), state, topic=name)
+        services.store.put(replace(record, last_commit=commit))
+    busy = services.store.get(TableId("shop", "public", "busy"))
+    assert busy is not None
+    predictions = Predictions(services.store)
+    for number in range(1, 3):
+        result = RunResult(
+            *(busy.table, State.INCREMENTAL, 1),
+            offsets={0: 700},
+            seconds=12.0,
+            started_at=now + timedelta(minutes=number),
+        )
+        entry = run_entry("run", busy, result)
+        services.store.record_run(entry, predictions.learn(busy, result))
+    ends = {"busy": {0: 400}, "idle": {0: 100}}
+    kafka = SimpleNamespace(stable_offsets_many=lambda topics: {one: ends[one] for one in topics})
+    services.__dict__["kafka"] = cast("Any", kafka)
+    found = forecast(services, ())
+    assert [(one.table.name, one.behind) for one in found.needs] == [("busy", 300), ("idle", 0)]
+    assert found.needs[0].events_per_s == pytest.approx(10.0)
+    assert [table.name for table, _ in found.order] == ["busy"]
+    shown = found.to_json()
+    assert (shown["kept"], shown["workers"], len(shown["tables"])) == (True, 8, 2)
+    assert forecast(services, [TableId("shop", "public", "idle")]).order == ()
