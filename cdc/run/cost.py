@@ -35,6 +35,8 @@ So one run that waited for a server changes the prediction little, and a table t
 is known to be slow after a few runs.
 """
 _LEAST_S = 0.05
+_CLOCK_S = 0.001
+"""Shortest run, in seconds; a run of zero seconds would have no finite weight."""
 _COLD_RUNS = 10
 _COLD = 4.0
 """Factor of the first run in a process, in which Java has compiled nothing yet."""
@@ -134,7 +136,7 @@ def prior_of(known: Iterable[TableCost]) -> Estimate:
 def learned(known: TableCost | None, run: Observation) -> TableCost:
     """Return a table's sums after one more run."""
     predicted = estimate(known).seconds(run.events, run.commits)
-    seconds = run.seconds / run.cold
+    seconds = max(run.seconds / run.cold, _CLOCK_S)
     if known is not None:
         seconds = min(seconds, predicted * _MOST)
     # Errors count relative to the run's length; else one large run would outweigh all small ones.

@@ -96,3 +96,9 @@ def test_the_sums_are_a_document_of_bounded_size() -> None:
     text = TABLE_COSTS.write(known)
     assert TABLE_COSTS.read(text, "the cost") == known
     assert len(text) < 400
+
+
+def test_runs_that_took_no_time_by_the_clock_are_learned_too() -> None:
+    found = estimate(after(*[(1, 0, 0.0)] * 3))
+    assert found.commit_s > 0
+    assert found.event_s >= 0
