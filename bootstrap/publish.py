@@ -15,6 +15,7 @@ from cdc.lake.publish import current_path, write_pointer
 from cdc.lake.shard_write import ShardWrite
 from cdc.lake.shards import ShardTimeline, identity_of, shared_path
 from cdc.run import keep_name
+from cdc.run.published_generation import require_no_shards
 from cdc.runtime.failpoints import crash
 from cdc.store.quarantine import Quarantine
 from schemas.errors import TributaryError
@@ -49,6 +50,7 @@ def publish(
     Raises:
         SchemaError: A shard's columns or key do not fit those of the others.
         ReplacedGenerationError: Another generation has replaced this one.
+        MissingFolderError: Other shards have rows in a shared table that is not there.
         LakeError: The lake cannot be written.
         FencedError: Another process has taken the table over.
     """
@@ -118,6 +120,8 @@ def _joined(
     path, identity = shared_path(context.spark, shard), str(identity_of(shard))
     # Read first: once the rows are joined, readers see them, so no fault must stop the rest.
     published = current_path(shard.base_path, context.spark) is not None
+    if not published:
+        require_no_shards(context.store, shard)
     there = ShardTimeline(context.spark, path, shard.name).latest_offsets()
     if there is None or there.record.attempt != str(attempt.id):
         latest = context.timeline(attempt).latest_offsets()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc.lake.pointer import Pointer
+    from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
     from schemas.table import Shard, TableId
 
@@ -191,6 +192,22 @@ def require_folder(spark: SparkSession, record: TableRecord) -> None:
     """
     if not folder_exists(spark, _folder(record)):
         raise missing_folder(record)
+
+
+def require_no_shards(store: Store, shard: Shard) -> None:
+    """Refuse to create a shared table that has rows of other shards, by the state store.
+
+    Args:
+        store: The state store.
+        shard: The shard whose rows would be the first ones in a new shared table.
+
+    Raises:
+        MissingFolderError: Another shard has joined the shared table, so its folder is missing.
+    """
+    for record in store.tables():
+        joined = _joined(record)
+        if joined is not None and record.state is not State.RETIRED and joined.of == shard.of:
+            raise missing_folder(record)
 
 
 def missing_folder(record: TableRecord) -> MissingFolderError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc.errors import ConfigError
+from cdc.lake.pointer import local_folder
 from cdc.lake.timeline import Timeline
 from cdc.store.table_state import State
 from operate.discover import at_source, selected
@@ -146,6 +148,30 @@ def test_a_shard_that_fails_is_named_and_holds_back_only_itself(shop: Shop) -> N
     )
     succeeded(bootstrap(shop.services, [shop.table("orders_1")]))
     shop.assert_equal("orders_1")
+
+
+@pytest.mark.breadth
+@for_each_kind(POSTGRES)
+def test_a_shard_does_not_begin_the_table_again_beside_a_lake_that_is_not_mounted(
+    shop: Shop,
+) -> None:
+    for shard in names(2):
+        shop.create(shard, 20)
+    succeeded(shop.onboard("orders_0"))
+    lake = local_folder(shop.services.config.lake.url)
+    assert lake is not None
+    away = lake.rename(lake.with_name("away"))
+    lake.mkdir()  # the place of the mount
+    (refused,) = shop.onboard("orders_1")
+    assert refused.error is not None
+    assert f"the folder of table {shop.table('orders_0')} is not there" in str(refused.error)
+    assert not list(lake.rglob("_current.json"))
+
+    shutil.rmtree(lake)
+    away.rename(lake)
+    succeeded(resync(shop.services, [shop.table("orders_1")]))
+    shop.assert_equal(*names(2))
+    assert rows_by_shard(shop) == dict.fromkeys(names(2), 20)
 
 
 @for_each_kind()
