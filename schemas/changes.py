@@ -97,14 +97,20 @@ class AddColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class DropColumn(Change):
-    """A column that the table no longer has, or that the settings leave out now."""
+    """A column that the table no longer has, or that the settings leave out now.
+
+    Args:
+        name: The column.
+        left_out: Whether the table still has the column, and the settings leave it out.
+    """
 
     name: str
+    left_out: bool = False
 
     @property
     def what(self) -> str:
         """The change as a clause."""
-        return f"column {self.name!r} was dropped"
+        return f"column {self.name!r} was {'left out' if self.left_out else 'dropped'}"
 
     @property
     def moves_lake(self) -> bool:

@@ -158,7 +158,7 @@ class _Diff:
         for name in self._lake.types:
             if name in present and name not in self._wanted and name not in self._lake.dropped:
                 why = "the settings leave it out: it stays in the lake, NULL from then on"
-                yield DropColumn(verdict=Verdict.EVOLVE, why=why, name=name)
+                yield DropColumn(verdict=Verdict.EVOLVE, why=why, name=name, left_out=True)
         if self._new_file and not rewritten and self._on_postgres:
             why = "if the rewrite changed rows, `tributary verify` shows them"
             yield NewFile(verdict=Verdict.EVOLVE, why=why)

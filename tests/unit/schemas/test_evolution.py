@@ -164,7 +164,7 @@ def test_a_column_that_the_settings_left_out_until_now_needs_a_copy() -> None:
 def test_a_column_that_the_settings_leave_out_now_stays() -> None:
     change = only(deepcopy(FACTS), left_out=("note",))
     assert isinstance(change, DropColumn)
-    assert change.verdict is Verdict.EVOLVE
+    assert (change.what, change.verdict) == ("column 'note' was left out", Verdict.EVOLVE)
 
 
 def test_a_renamed_column_needs_a_copy() -> None:
@@ -311,6 +311,7 @@ def test_changes_are_plain_values_with_their_kind() -> None:
         "why": "it stays in the lake, NULL from then on",
         "verdict": "evolve",
         "name": "note",
+        "left_out": False,
     }
 
 
