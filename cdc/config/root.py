@@ -12,7 +12,14 @@ from cdc.config.lake import CatalogConfig, LakeConfig, SparkConfig, StateConfig
 from cdc.config.patterns import Pattern, pattern_problem
 from cdc.config.shards import copy_path, described, fed_by, shard_conflicts, shard_of, sharded
 from cdc.config.source import SourceConfig, SourceName
-from cdc.config.tables import TableSettings, is_append_tier, overlay, resolve
+from cdc.config.tables import (
+    TableSettings,
+    TierName,
+    TierSettings,
+    is_append_tier,
+    overlay,
+    resolve,
+)
 from cdc.config.templates import (
     CAPTURE_PLACES,
     TABLE_PLACES,
@@ -48,6 +55,8 @@ class Config(Section):
     """The Spark session."""
     defaults: TableSettings = Field(default_factory=section_defaults)
     """Settings of all tables."""
+    tiers: Mapping[TierName, TierSettings] = Field(default_factory=section_defaults)
+    """Settings of tiers, by the name that tables have in tier."""
     tables: Mapping[str, TableSettings] = Field(default_factory=section_defaults)
     """Settings of single tables, by schema.table or source:schema.table; * and ? are wildcards."""
 
@@ -183,6 +192,9 @@ class Config(Section):
                 "use a PostgreSQL or MySQL URL, or spark.master: local[*]"
             )
             found.append((("state", "url"), reason))
+        shares = sum(tier.pool_share or 0.0 for tier in self.tiers.values())
+        if shares > 1.0 + 1e-9:
+            found.append((("tiers",), f"the pool_share of all tiers is {shares:g}, more than 1"))
         found += self._name_conflicts()
         found += self._capture_conflicts()
         found += self._append_conflicts()

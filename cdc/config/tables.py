@@ -32,6 +32,10 @@ _APPEND = "_append"
 """Suffix of an append table's tier; no configured tier has an underscore."""
 
 
+TierName = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]
+"""Name of a tier."""
+
+
 def is_append_tier(tier: str) -> bool:
     """Return whether a capture's tier is a tier of append tables."""
     return tier.endswith(_APPEND)
@@ -131,7 +135,7 @@ class TableSettings(Section):
     """Template of the values in shard_column, one value for each source table."""
     name: NonEmpty | None = None
     """Template of the table's path under lake.url, instead of lake.name."""
-    tier: Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")] = "default"
+    tier: TierName = "default"
     """Tier of the table; tables of a tier share a connector, a slot and a publication."""
     key_columns: tuple[NonEmpty, ...] = ()
     """Columns of the record key. Default: the primary key."""
@@ -302,6 +306,15 @@ class TableSettings(Section):
                 (key,),
                 "buckets are not possible with mode: append, since each run would rewrite them",
             )
+
+
+class TierSettings(Section):
+    """Settings of one tier."""
+
+    pool_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    """Part of the work of spark.parallel_tables that the tier's tables have while they have work.
+    The other tiers use what it leaves. Default: no share of its own; the tiers without one have the
+    rest together, and at least a twentieth."""
 
 
 def _listed(columns: Iterable[str]) -> str:

@@ -198,9 +198,19 @@ class Turn:
 
     Args:
         seconds: The turn's time; None does not limit the time.
+        events: The most events of one commit; None is the limit of the table's settings.
     """
 
     seconds: float | None = None
+    events: int | None = None
+
+    def events_per_commit(self, most: int) -> int:
+        """Return the most events of one commit.
+
+        Args:
+            most: The limit of the table's settings.
+        """
+        return most if self.events is None else min(most, self.events)
 
     def is_over(self, after_s: float) -> bool:
         """Whether the turn's time is over after a number of seconds."""

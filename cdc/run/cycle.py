@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -30,8 +30,9 @@ from cdc.run.comparison import settings_digest
 from cdc.run.context import RunResult, Turn, Unchecked
 from cdc.run.ddl_events import since
 from cdc.run.former_generations import remove_former
-from cdc.run.schedule import TURN_S
+from cdc.run.schedule import TURN_S, Rules
 from cdc.run.table import run_table
+from cdc.run.workers import Work, Workers
 from cdc.runtime import task_watch
 from cdc.runtime.spark import has_ended
 from cdc.store.table_state import State, TableRecord
@@ -40,12 +41,20 @@ from schemas.fingerprint import READ_AT
 
 if TYPE_CHECKING:
     from cdc.capture.position_check import TopicFacts
+    from cdc.config import TableSettings
     from cdc.run.context import RunContext
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
 _IDLE_LOOK_S = 60.0
 """Seconds between checks of the tables without new offsets."""
+_REPORT_S = 0.2
+"""Seconds between reports of tables that have run; also the shortest time between two rounds while
+tables run."""
+_PART_OF_ROUNDS = 0.2
+"""Largest part of the time that rounds take while tables run, since a round uses a core."""
+_SMALLEST_COMMIT = 50_000
+"""Events that a commit may have in any case, however long they take."""
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
 """States in which a past loss of the table's capture does not matter to the table."""
 
@@ -82,22 +91,61 @@ def run_tables(
     Raises:
         KafkaError: The offsets cannot be read from the cluster.
     """
+    ends = not spaced
+    rules = Rules(parallel or context.config.spark.parallel_tables, _shares(context), ends, TURN_S)
+    with Workers(rules, lambda work, number: _run_due(context, work, number)) as workers:
+        _round(context, workers, records, look_at_idle=look_at_idle, spaced=spaced)
+        results = {result.table: result for result in workers.finish()}
+    if look_at_idle:
+        _tidy(context, records, {*results})
+    return [results[record.table] for record in records if record.table in results]
+
+
+def _shares(context: RunContext) -> Mapping[str, float]:
+    """Return the share of each tier that has one."""
+    tiers = context.config.tiers.items()
+    return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
+
+
+def _round(
+    context: RunContext,
+    workers: Workers,
+    records: Collection[TableRecord],
+    *,
+    look_at_idle: bool,
+    spaced: bool,
+) -> None:
+    """Find the tables that have work, among those that do not run, and offer them to the workers.
+
+    Args:
+        context: The runs' context.
+        workers: The workers. Their round has begun before the records were read.
+        records: The tables that do not run.
+        look_at_idle: As in `run_tables`.
+        spaced: As in `run_tables`.
+    """
     now = datetime.now(timezone.utc)
     wanted = [record for record in records if plan.runnable(record, now)]
     captures = Captures(context)
-    results = (
-        _run_all(context, captures, wanted, parallel, look_at_idle=look_at_idle, spaced=spaced)
-        if wanted
-        else []
-    )
+    work = _find_work(context, captures, wanted, look_at_idle=look_at_idle, spaced=spaced)
+    workers.offer(work if wanted else (), looked=look_at_idle)
     if look_at_idle:
         _look_at_captures(captures, records)
-        remove_former(context, wanted)
-        ran = {result.table for result in results}
-        idle = (record for record in wanted if record.table not in ran)
-        # A changed partition_by is that of a copy to come, not of the published table.
-        name_idle(context, [record for record in idle if not _edited(context, record)])
-    return results
+
+
+def _tidy(
+    context: RunContext, records: Iterable[TableRecord], ran: Collection[TableId] = ()
+) -> None:
+    """Remove former generations, and set the missing names in the catalog of tables not in ``ran``.
+
+    Both take a table's lease for it.
+    """
+    now = datetime.now(timezone.utc)
+    wanted = [record for record in records if plan.runnable(record, now)]
+    remove_former(context, wanted)
+    idle = (record for record in wanted if record.table not in ran)
+    # A changed partition_by is that of a copy to come, not of the published table.
+    name_idle(context, [record for record in idle if not _edited(context, record)])
 
 
 def _look_at_captures(captures: Captures, records: Iterable[TableRecord]) -> None:
@@ -114,58 +162,81 @@ def _look_at_captures(captures: Captures, records: Iterable[TableRecord]) -> Non
             _log.warning("the capture of %s, tier %s, was not checked: %s", source, tier, error)
 
 
-def _run_all(
+def _find_work(
     context: RunContext,
     captures: Captures,
     wanted: Sequence[TableRecord],
-    parallel: int | None,
     *,
     look_at_idle: bool,
     spaced: bool,
-) -> list[RunResult]:
-    """Run the tables that have work, each to its end or for its turn; return their results."""
+) -> list[Work]:
+    """Return the tables that have work, each with the facts that its run needs."""
+    if not wanted:
+        return []
     now = datetime.now(timezone.utc)
     topics = topic_facts(context, [record.topic for record in wanted])
     if look_at_idle:
         topics = with_settings(context, topics)
+    behind = {record.table for record in plan.due(wanted, topics, now)}
+    settings = {one.table: _settings(context, one) for one in wanted if one.table in behind}
     working = {
         record.table
-        for record in plan.due(wanted, topics, now)
-        if not (spaced and _waits(context, record, topics[record.topic], now))
+        for record in wanted
+        if record.table in behind
+        and not (spaced and _waits(settings[record.table], record, topics[record.topic], now))
     }
+    for record in wanted:
+        if record.table not in behind:
+            context.predictions.note_whole(record.table, now.timestamp())
+    found: set[TableId] = set()
     if look_at_idle:
         idle = [record for record in wanted if record.table not in working]
-        working |= _changed_unseen(context, captures, idle)
-        working |= context.served.differing_from_lake(lambda: context.spark, idle)
-        working |= cut_off(context, idle, topics)
-    due = [record for record in wanted if record.table in working]
-    if not due:
-        return []
-    if not look_at_idle:
+        found |= _changed_unseen(context, captures, idle)
+        found |= context.served.differing_from_lake(lambda: context.spark, idle)
+        found |= cut_off(context, idle, topics)
+    due = [record for record in wanted if record.table in working | found]
+    if due and not look_at_idle:
         topics = with_settings(context, {record.topic: topics[record.topic] for record in due})
-    turn = Turn(TURN_S if spaced else None)
-    workers = max(1, min(len(due), parallel or context.config.spark.parallel_tables))
-    with ThreadPoolExecutor(workers, thread_name_prefix="run") as pool:
-        futures = [
-            pool.submit(_run_due, context, record, topics[record.topic], captures, turn)
-            for record in due
-        ]
-        return [future.result() for future in futures]
+    turn_s = TURN_S if spaced else math.inf
+    work = []
+    for record in due:
+        known = settings.get(record.table) or _settings(context, record)
+        topic = topics[record.topic]
+        entry = context.predictions.entry(record, known, topic, turn_s)
+        turn = Turn(TURN_S if spaced else None, _events_of_turn(context, record, turn_s))
+        facts = (record, topic, captures, entry, turn, now.timestamp())
+        work.append(Work(*facts, found=record.table in found))
+    return work
+
+
+def _events_of_turn(context: RunContext, record: TableRecord, turn_s: float) -> int | None:
+    """Return the most events of one commit, so that it fits in a turn; None without a turn."""
+    if math.isinf(turn_s):
+        return None
+    known = context.predictions.estimate(record.table)
+    return max(_SMALLEST_COMMIT, known.events_within(turn_s))
+
+
+def _settings(context: RunContext, record: TableRecord) -> TableSettings | None:
+    """Return a table's settings; None if they are invalid, which the table's run reports."""
+    try:
+        return context.config.settings_on_plan(record.table, record.tier)
+    except TributaryError:
+        return None
 
 
 def _waits(
-    context: RunContext, record: TableRecord, topic: TopicFacts | KafkaError, now: datetime
+    settings: TableSettings | None,
+    record: TableRecord,
+    topic: TopicFacts | KafkaError,
+    now: datetime,
 ) -> bool:
     """Whether the table waits for a later run.
 
     A table waits if it has committed recently, is not late, and has less than a full batch.
     """
-    if isinstance(topic, KafkaError):
+    if isinstance(topic, KafkaError) or settings is None:
         return False
-    try:
-        settings = context.config.settings_on_plan(record.table, record.tier)
-    except TributaryError:
-        return False  # the table's run reports what is wrong with them
     done = record.last_commit.offsets if record.last_commit is not None else {}
     behind = sum(end - done.get(partition, 0) for partition, end in topic.stable.items())
     return 0 <= behind < settings.max_events_per_run and plan.waits_for_later_run(
@@ -270,19 +341,17 @@ def _capture_broken(
     return found
 
 
-def _run_due(
-    context: RunContext,
-    record: TableRecord,
-    topic: TopicFacts | KafkaError,
-    captures: Captures,
-    turn: Turn,
-) -> RunResult:
-    """Run one table in this thread, then update its name in the catalog; return the result."""
-    # Tables share the cores fairly, each in its own pool; the property applies to this thread.
-    context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(record.table))
-    result = run_table(context, record, captures=captures, topic=topic, turn=turn)
+def _run_due(context: RunContext, work: Work, worker: int) -> RunResult:
+    """Run one table in this thread, and then update its name in the catalog."""
+    # Workers share the cores fairly, each in its own pool; the property applies to this thread.
+    context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"worker {worker}")
+    record = work.record
+    result = run_table(context, record, captures=work.captures, topic=work.topic, turn=work.turn)
     if not result.commits:
         return result
+    stable = {} if isinstance(work.topic, KafkaError) else work.topic.stable
+    if all(result.offsets.get(partition, 0) >= end for partition, end in stable.items()):
+        context.predictions.note_whole(record.table, work.seen_at)
     try:
         # Columns and partitions can be new: update the metastore.
         follow_name(context, record)
@@ -303,35 +372,67 @@ def run_continuously(
 ) -> None:
     """Run the tables again and again until ``stop`` is set.
 
-    A run in progress is finished. If Kafka or the state store is unreachable, no run can begin, and
-    the loop tries again. The loop also ends in two other cases:
+    Rounds find the tables that have work, while workers run tables. No table waits for another
+    one's end if a worker is free.
 
-    - After a run, Spark tasks hang and keep their cores (`cdc.runtime.task_watch.held_cores`). Only
-      a new process gets these cores back. Each new try of the hanging table would take one more
-      core from the other tables.
+    Runs in progress are finished. If Kafka or the state store is unreachable, a round finds
+    nothing, and the loop tries again. The loop also ends in two other cases:
+
+    - Spark tasks hang and keep their cores (`cdc.runtime.task_watch.held_cores`). Only a new
+      process gets these cores back. Each new try of the hanging table would take one more core from
+      the other tables.
     - Spark itself has ended. A session cannot start Spark again.
 
     Args:
         context: The runs' context.
-        records: Called before each run; returns the tables' current records.
+        records: Called in each round; returns the tables' current records.
         stop: The loop ends when this event is set.
-        min_interval_s: Minimum time between the starts of two runs, in seconds.
-        report: Called with the results of each run that had work.
-        watch: Called after a run, about once a minute.
+        min_interval_s: Minimum time between the starts of two rounds, in seconds. A round begins
+            earlier if a table has ended its turn with work left.
+        report: Called with the results of the tables that have run since the last call.
+        watch: Called after a round, about once a minute.
     """
     looked = float("-inf")
-    while not (stop.is_set() or task_watch.held_cores() or has_ended()):
-        started = time.monotonic()
-        look = started - looked >= _IDLE_LOOK_S
-        try:
-            results = run_tables(context, records(), look_at_idle=look, spaced=True)
-        except TributaryError as error:
-            # Kafka or the state store is unreachable: no run began, and the next one tries again.
-            _log.warning("no run was possible: %s", error)
-        else:
-            looked = started if look else looked
-            if results and report is not None:
-                report(results)
-            if look and watch is not None:
-                watch()
-        stop.wait(max(0.0, started + min_interval_s - time.monotonic()))
+
+    def told() -> None:
+        if (results := workers.results()) and report is not None:
+            report(results)
+
+    rules = Rules(context.config.spark.parallel_tables, _shares(context), turn_s=TURN_S)
+    with Workers(rules, lambda work, number: _run_due(context, work, number)) as workers:
+        while not _ends(stop):
+            started = time.monotonic()
+            look = started - looked >= _IDLE_LOOK_S
+            try:
+                busy = workers.begin_round()
+                idle = [record for record in records() if record.table not in busy]
+                _round(context, workers, idle, look_at_idle=look, spaced=True)
+                if look:
+                    _tidy(context, workers.untouched(idle))
+            except TributaryError as error:
+                # Kafka or the state store is unreachable: the next round tries again.
+                _log.warning("no round was possible: %s", error)
+            else:
+                looked = started if look else looked
+                told()
+                if look and watch is not None:
+                    watch()
+            took = time.monotonic() - started
+            while not _ends(stop):
+                told()
+                passed = time.monotonic() - started
+                if passed >= _next_round(min_interval_s, took, workers):
+                    break
+                stop.wait(min(_REPORT_S, max(0.01, min_interval_s)))
+    told()
+
+
+def _ends(stop: threading.Event) -> bool:
+    """Whether continuous runs end."""
+    return stop.is_set() or bool(task_watch.held_cores()) or has_ended()
+
+
+def _next_round(min_interval_s: float, took_s: float, workers: Workers) -> float:
+    """Return after how many seconds from the start of a round the next one begins."""
+    interval = 0.0 if workers.has_more else min_interval_s
+    return max(interval, _REPORT_S, took_s / _PART_OF_ROUNDS) if workers.busy else interval

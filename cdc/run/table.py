@@ -266,10 +266,11 @@ class _TableRun:
         newest, at = latest, dict(latest.record.offsets)
         end = {partition: max(offset, end.get(partition, 0)) for partition, offset in at.items()}
         total = sum(end[partition] - offset for partition, offset in at.items())
+        most = (self._turn or Turn()).events_per_commit(self._settings.max_events_per_run)
         task = self._context.progress.start(f"run {self._table}", total, "offsets")
         try:
             while at != end:
-                piece = next(plan.ranges(at, end, self._settings.max_events_per_run))
+                piece = next(plan.ranges(at, end, most))
                 guard = commit_guard(self._table, self._lease, newest)
                 applied = writer.apply(piece, newest.record, guard, still_open=self._still_open)
                 crash("run.after_commit")

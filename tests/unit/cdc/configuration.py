@@ -168,6 +168,7 @@ def full() -> dict[str, Any]:
             "task_timeout_s": 600,
         },
         "defaults": copy.deepcopy(_TABLE),
+        "tiers": {"critical": {"pool_share": 0.5}},
         "tables": {"public.orders": {**copy.deepcopy(_TABLE), "name": "sales/orders"}},
     }
 

@@ -43,7 +43,7 @@ def maps(value: object, path: Path_ = ()) -> Iterator[Path_]:
 
 
 RAW = {"options", "librdkafka", "java", "config", "secrets", "connector", "hadoop", "conf", "hudi"}
-OPEN = RAW | {"sources", "tables", "as", "renames"}
+OPEN = RAW | {"sources", "tables", "tiers", "as", "renames"}
 CLOSED_MAPS = [path for path in maps(full()) if not path or path[-1] not in OPEN]
 
 
@@ -428,6 +428,19 @@ def test_relative_paths_start_at_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     config = load(tmp_path / "tributary.yaml")
     assert config.lake.url == str(tmp_path / "lake")
     assert config.state.url == f"sqlite:///{tmp_path}/.tributary/state.db"
+
+
+def test_the_shares_of_tiers_are_at_most_the_whole() -> None:
+    both = {"critical": {"pool_share": 0.5}, "bulk": {"pool_share": 0.5}, "default": {}}
+    config = read(changed(("tiers",), both))
+    assert config.tiers["critical"].pool_share == 0.5
+    assert config.tiers["default"].pool_share is None
+    error = refusal(changed(("tiers",), {**both, "other": {"pool_share": 0.1}}))
+    assert error.context["field"] == "tiers"
+    assert "the pool_share of all tiers is 1.1, more than 1" in error.message
+    for share in (0, 1.01, -0.5):
+        error = refusal(changed(("tiers",), {"critical": {"pool_share": share}}))
+        assert error.context["field"] == "tiers.critical.pool_share"
 
 
 def test_the_published_schema_is_the_one_of_the_code() -> None:

@@ -162,10 +162,11 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     named: list[TableRecord] = []
     monkeypatch.setattr(cycle, "settings_digest", lambda *_: "one")
     monkeypatch.setattr(cycle, "Captures", lambda _: None)
-    monkeypatch.setattr(cycle, "_run_all", lambda *_, **__: [])
+    monkeypatch.setattr(cycle, "_find_work", lambda *_, **__: [])
     monkeypatch.setattr(cycle, "_look_at_captures", lambda *_: None)
     monkeypatch.setattr(cycle, "remove_former", lambda *_: None)
     monkeypatch.setattr(cycle, "name_idle", lambda _, idle: named.extend(idle))
-    settings = SimpleNamespace(settings_on_plan=lambda *_: None, lake=None)
+    settings = SimpleNamespace(settings_on_plan=lambda *_: None, lake=None, tiers={})
+    settings.spark = SimpleNamespace(parallel_tables=1)
     cycle.run_tables(cast("Any", SimpleNamespace(config=settings)), records, look_at_idle=True)
     assert named == [record]

@@ -113,4 +113,8 @@ def test_only_one_of_many_runs_has_a_limited_turn(
     monkeypatch.setattr(cycle, "with_settings", lambda _, topics: topics)
     monkeypatch.setattr(cycle, "run_table", run)
     run_tables(command.context(), [record], look_at_idle=False, spaced=spaced)
-    assert turns == [Turn(TURN_S if spaced else None)]
+    (turn,) = turns
+    assert turn.seconds == (TURN_S if spaced else None)
+    assert (turn.events is None) is not spaced, "a commit fits in the turn"
+    assert turn.events_per_commit(10**9) == (turn.events or 10**9)
+    assert turn.events_per_commit(10) == 10

@@ -1,0 +1,194 @@
+"""Threads that run tables: each free one takes the table that the schedule puts first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from cdc.run.schedule import Rules, Schedule
+
+if TYPE_CHECKING:
+    from cdc.capture.gathering import Captures
+    from cdc.capture.position_check import TopicFacts
+    from cdc.errors import KafkaError
+    from cdc.run.context import RunResult, Turn
+    from cdc.run.schedule import Entry
+    from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
+
+_LOOK_S = 1.0
+"""Longest time between two looks of a free worker, since deadlines change what may start."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A table that has work, with the facts that the round read which found it.
+
+    Args:
+        record: The table's record.
+        topic: The facts of its topic, or their error.
+        captures: The evidence of captures. It is gathered after the facts of the topic.
+        entry: The table, as the schedule needs it.
+        turn: Its turn.
+        seen_at: When the facts of the topic were read, in seconds since 1970.
+        found: Whether only a look at idle tables finds this work, so that the next round does not.
+    """
+
+    record: TableRecord
+    topic: TopicFacts | KafkaError
+    captures: Captures
+    entry: Entry
+    turn: Turn
+    seen_at: float
+    found: bool = False
+
+    @property
+    def table(self) -> TableId:
+        """The table."""
+        return self.record.table
+
+
+class Workers:
+    """Runs tables on several threads, in the order of a schedule.
+
+    A round begins with `begin_round`, reads what it needs, and ends with `offer`. Tables that ran
+    meanwhile are left to the next round, since the facts that this round read of them can be old.
+
+    Args:
+        rules: The rules of the schedule.
+        run: Runs one table, in the thread with this number.
+    """
+
+    def __init__(self, rules: Rules, run: Callable[[Work, int], RunResult]) -> None:
+        self._rules = rules
+        self._run = run
+        self._schedule = Schedule(rules)
+        self._waiting: dict[TableId, Work] = {}
+        self._touched: set[TableId] = set()
+        self._results: list[RunResult] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._pool = ThreadPoolExecutor(rules.workers, thread_name_prefix="run")
+        self._threads: list[Future[None]] = []
+        self.has_more = False
+        """Whether a table has ended its turn with work left, since the last round began."""
+
+    def __enter__(self) -> Workers:
+        """Return the workers."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End as `close` does."""
+        self.close()
+
+    def begin_round(self) -> frozenset[TableId]:
+        """Begin a round, and return the tables that run now: the round leaves them out."""
+        with self._changed:
+            self._touched = set(self._schedule.running)
+            self.has_more = False
+            return frozenset(self._touched)
+
+    def offer(self, work: Iterable[Work], *, looked: bool = True) -> None:
+        """Replace the waiting tables.
+
+        Args:
+            work: The tables that have work.
+            looked: Whether the round looked at idle tables. If not, the waiting tables that the
+                last look found stay.
+        """
+        with self._changed:
+            kept = {} if looked else {t: one for t, one in self._waiting.items() if one.found}
+            new = {one.table: one for one in work if one.table not in self._touched}
+            self._waiting = kept | new
+            self._schedule.offer(one.entry for one in self._waiting.values())
+            wanted = min(self._rules.workers, len(self._waiting) + len(self._schedule.running))
+            while len(self._threads) < wanted:
+                self._threads.append(self._pool.submit(self._work, len(self._threads)))
+            self._changed.notify_all()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a table runs or waits."""
+        with self._changed:
+            return bool(self._schedule.running or self._waiting)
+
+    def untouched(self, records: Iterable[TableRecord]) -> list[TableRecord]:
+        """Return the records of the tables that did not run since the round began."""
+        with self._changed:
+            return [record for record in records if record.table not in self._touched]
+
+    def results(self) -> list[RunResult]:
+        """Return the results since the last call.
+
+        Raises:
+            Exception: A worker ended by an error that is not the error of a table.
+        """
+        for thread in self._threads:
+            if thread.done():
+                thread.result()
+        with self._changed:
+            found, self._results = self._results, []
+            return found
+
+    def finish(self) -> list[RunResult]:
+        """Wait until no table runs or waits, and return the results since the last call."""
+        with self._changed:
+            while (self._schedule.running or self._waiting) and not self._broken:
+                self._changed.wait(_LOOK_S)
+        return self.results()
+
+    def close(self) -> None:
+        """Drop the waiting tables, and wait for the end of those that run."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            self._schedule.offer(())
+            self._changed.notify_all()
+        self._pool.shutdown()
+
+    @property
+    def _broken(self) -> bool:
+        return any(thread.done() for thread in self._threads)
+
+    def _work(self, number: int) -> None:
+        """Run tables until the workers are closed."""
+        while (work := self._next()) is not None:
+            began = time.monotonic()
+            try:
+                result = self._run(work, number)
+                with self._changed:
+                    self._results.append(result)
+                    self.has_more |= _has_more(work, result)
+            finally:
+                with self._changed:
+                    self._schedule.end(work.table, time.monotonic() - began)
+                    self._changed.notify_all()
+
+    def _next(self) -> Work | None:
+        """Wait for a table that may start, and start it; None if the workers are closed."""
+        with self._changed:
+            while not self._closed:
+                entry = self._schedule.take(time.time())
+                if entry is not None:
+                    self._touched.add(entry.table)
+                    return self._waiting.pop(entry.table)
+                self._changed.wait(_LOOK_S)
+        return None
+
+
+def _has_more(work: Work, result: RunResult) -> bool:
+    """Whether a run ended before the end that its topic had."""
+    if not result.commits or result.error is not None:
+        return False
+    stable = getattr(work.topic, "stable", {})
+    return any(result.offsets.get(partition, 0) < end for partition, end in stable.items())

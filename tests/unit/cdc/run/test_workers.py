@@ -1,0 +1,152 @@
+"""Tables run side by side without waiting for each other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from cdc.capture.position_check import TopicFacts
+from cdc.run.context import RunResult, Turn
+from cdc.run.schedule import Entry, Rules
+from cdc.run.workers import Work, Workers
+from cdc.store.table_state import State
+from schemas.table import TableId
+from tests.records import table_record
+
+WAIT_S = 20.0
+
+
+def work(name: str, *, found: bool = False, seconds: float = 1.0, end: int = 9) -> Work:
+    """A table that has work."""
+    table = TableId("shop", "public", name)
+    facts = TopicFacts("T1", {0: 0}, {0: end})
+    entry = Entry(table, "default", time.time() + 900.0, 900.0, seconds)
+    captures = cast("Any", None)
+    return Work(table_record(table), facts, captures, entry, Turn(), time.time(), found)
+
+
+class Runs:
+    """Runs that last until they are let go."""
+
+    def __init__(self) -> None:
+        self.gates: dict[str, threading.Event] = {}
+        self.began: list[str] = []
+        self.upto = 9
+
+    def __call__(self, one: Work, _worker: int) -> RunResult:
+        gate = self.gates.setdefault(one.table.name, threading.Event())
+        self.began.append(one.table.name)
+        assert gate.wait(WAIT_S)
+        return RunResult(one.table, State.INCREMENTAL, commits=1, offsets={0: self.upto})
+
+    def let_go(self, name: str) -> None:
+        self.gates.setdefault(name, threading.Event()).set()
+
+
+@contextmanager
+def opened(runs: Callable[[Work, int], RunResult], count: int, **rules: Any) -> Iterator[Workers]:
+    workers = Workers(Rules(count, **rules), runs)
+    try:
+        yield workers
+    finally:
+        for gate in getattr(runs, "gates", {}).values():
+            gate.set()
+        workers.close()
+
+
+def eventually(reached: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not reached():
+        assert time.monotonic() < deadline, "it never happens"
+        threading.Event().wait(0.005)
+
+
+def names(results: list[RunResult]) -> list[str]:
+    return [one.table.name for one in results]
+
+
+def test_small_tables_run_again_and_again_while_another_one_runs() -> None:
+    runs = Runs()
+    with opened(runs, 2) as workers:
+        runs.let_go("small")
+        workers.offer([work("giant", seconds=30.0)])
+        eventually(lambda: "giant" in runs.began)
+        for _ in range(3):
+            assert workers.begin_round() == {work("giant").table}
+            workers.offer([work("small"), work("giant")])
+            eventually(lambda: names(workers.results()) == ["small"])
+        assert runs.began.count("giant") == 1, "a table that runs does not begin again"
+
+
+def test_a_round_leaves_out_what_ran_since_it_began() -> None:
+    """Its facts of such a table can be older than the table's last commit."""
+    runs = Runs()
+    with opened(runs, 1) as workers:
+        workers.offer([work("one")])
+        eventually(lambda: runs.began)
+        workers.begin_round()
+        runs.let_go("one")
+        eventually(lambda: names(workers.results()) == ["one"])
+        workers.finish()
+        workers.offer([work("one")])
+        assert not workers.busy
+        assert workers.untouched([work("one").record, work("two").record])[0].table.name == "two"
+        workers.begin_round()
+        workers.offer([work("one")])
+        assert names(workers.finish()) == ["one"]
+
+
+def test_a_round_replaces_what_waits_but_not_what_only_a_look_finds() -> None:
+    runs = Runs()
+    with opened(runs, 1) as workers:
+        workers.offer([work("first")])
+        eventually(lambda: runs.began)
+        workers.begin_round()
+        workers.offer([work("found", found=True), work("usual")])
+        workers.begin_round()
+        workers.offer([work("next")], looked=False)
+        for name in ("first", "found", "usual", "next"):
+            runs.let_go(name)
+        assert sorted(names(workers.finish())) == ["first", "found", "next"]
+
+
+def test_close_drops_what_waits_and_finishes_what_runs() -> None:
+    runs = Runs()
+    with opened(runs, 1) as workers:
+        workers.offer([work("first"), work("second")])
+        eventually(lambda: runs.began)
+        (began,) = runs.began
+        threading.Timer(0.05, runs.let_go, (began,)).start()
+        workers.close()
+        assert names(workers.results()) == [began]
+
+
+def test_a_table_that_ended_its_turn_early_makes_the_next_round_come_at_once() -> None:
+    runs = Runs()
+    with opened(runs, 1) as workers:
+        runs.let_go("one")
+        workers.offer([work("one")])
+        workers.finish()
+        assert not workers.has_more
+        runs.upto = 5
+        workers.begin_round()
+        workers.offer([work("one")])
+        workers.finish()
+        assert workers.has_more
+        workers.begin_round()
+        assert not workers.has_more
+
+
+def test_an_error_of_a_worker_ends_the_command() -> None:
+    def broken(_work: Work, _worker: int) -> RunResult:
+        raise ConnectionError("the JVM has ended")
+
+    with opened(broken, 2) as workers:
+        workers.offer([work("one"), work("two")])
+        with pytest.raises(ConnectionError, match="the JVM has ended"):
+            workers.finish()
