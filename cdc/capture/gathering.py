@@ -21,6 +21,7 @@ from cdc.capture.log_looks import LogLooks
 from cdc.capture.recovery import explained
 from cdc.capture.remembered_losses import remember
 from cdc.capture.strays import stray_topics, written_since
+from cdc.capture.task_looks import TaskLooks
 from cdc.debezium import (
     ReportedStatements,
     audit,
@@ -28,7 +29,7 @@ from cdc.debezium import (
     fresh_starts,
     stored_position,
 )
-from cdc.errors import ConnectError
+from cdc.errors import ConnectError, StateError
 from cdc.kafka import never_compacted
 from cdc.log.continuity import Continuity
 from cdc.store.loss_counts import Losses
@@ -185,6 +186,7 @@ class Captures:
                 records = self._records(found.names)
                 found = replace(found, strays=self._strays(found.names, records))
                 _warn_of_unknown(found)
+                self._follow_tasks(found.names, records)
                 losses = Losses(context.store)
                 remember(losses, found.names.resource, of_capture(found))
                 for table in found.strays:
@@ -215,6 +217,17 @@ class Captures:
             self._plan = self._context.store.tables()
         of = (names.source, names.tier)
         return [one for one in self._plan if (one.table.source, one.tier) == of]
+
+    def _follow_tasks(self, names: CaptureNames, records: Sequence[TableRecord]) -> None:
+        """Count losses at the ends of the connector's tasks; a silent server delays this."""
+        context = self._context
+        try:
+            looks = TaskLooks(context.store, context.kafka, context.registry)
+            looks.follow(names, records, lambda: context.sources[names.source])
+        except StateError:
+            raise
+        except TributaryError as error:
+            _log.warning("the tasks of %s were not checked: %s", names.connector, error)
 
     def _strays(
         self, names: CaptureNames, records: Sequence[TableRecord]

@@ -263,6 +263,17 @@ class KafkaAdmin:
         starts, ends = self.start_offsets(topic), self.stable_offsets(topic)
         return records.newest(self._client, topic, starts, ends, deadline)
 
+    def last_record(
+        self, topic: str, start: int, end: int, *, timeout_s: float = 60.0
+    ) -> KafkaRecord | None:
+        """Return the last committed record in ``[start, end)`` of partition 0; None if none is.
+
+        Raises:
+            KafkaError: The range cannot be read in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        return records.newest(self._client, topic, {0: start}, {0: end}, deadline)
+
     def read(
         self, topic: str, partition: int, start: int, end: int, *, timeout_s: float = 30.0
     ) -> Iterator[KafkaRecord]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +15,7 @@ from cdc.sources.source_facts import (
     KeyRange,
     LogHealth,
     Marker,
+    NextInserted,
     OlderEnded,
     Planned,
     ReplicaPosition,
@@ -198,6 +199,17 @@ class RowLookup(Protocol):
             keys: Key values of the lake, in the order of ``schema.key``.
             columns: Columns to fetch in addition to the key columns.
             on_replica: Whether to read from the replica instead of the primary.
+        """
+
+    def next_inserted(
+        self, table: SourceTable, key: Mapping[str, object], transaction: int
+    ) -> NextInserted:
+        """Return the row that a transaction inserted next after a given one, at its log position.
+
+        Args:
+            table: The table.
+            key: The key of the given row, as its event has it.
+            transaction: The transaction's id, as the event has it.
         """
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:

@@ -320,6 +320,20 @@ class LogHealth(Protocol):
 
 
 @dataclass(frozen=True)
+class NextInserted:
+    """The row that a transaction inserted behind a given row.
+
+    Args:
+        known: Whether the source could be asked: the given row is still as it was inserted, and its
+            key has a type that can be compared.
+        key: The key of the next row as text; None if there is none.
+    """
+
+    known: bool
+    key: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
 class ReplicaPosition:
     """The position of a replica.
 

@@ -18,8 +18,8 @@ from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres import key_order
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.source import PostgresSource
-from cdc.sources.source_facts import KeyRange, SourceTable
-from schemas.table import TableSchema
+from cdc.sources.source_facts import KeyRange, NextInserted, SourceTable
+from schemas.table import TableId, TableSchema
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.sources import (
     WHOLE,
@@ -263,3 +263,29 @@ def test_a_session_that_is_elsewhere_refuses_to_read(
     query = source.snapshot_query(table, schema, WHOLE, view=None)
     assert "password" in query.properties
     assert query.properties["password"] not in repr(query)
+
+
+def test_the_next_row_of_a_page_is_the_one_that_its_transaction_inserted(
+    source: PostgresSource, database: Database
+) -> None:
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, at timestamptz)",
+        "CREATE TABLE timed (at timestamptz PRIMARY KEY)",
+        "INSERT INTO t SELECT n FROM generate_series(1, 3) n",
+        "INSERT INTO t VALUES (4)",
+        "INSERT INTO timed VALUES (now())",
+        "UPDATE t SET at = now() WHERE id = 2",
+    )
+    table = source.table(TableId(source.name, "public", "t"))
+    by = {row[0]: int(row[1]) for row in database.rows("SELECT id, xmin::text FROM t")}
+
+    def following(number: int, transaction: int) -> NextInserted:
+        return source.next_inserted(table, {"id": number}, transaction)
+
+    assert following(1, by[1]) == NextInserted(known=True, key=("3",)), "2 has an event of its own"
+    assert following(1, by[1] + (1 << 32)) == NextInserted(known=True, key=("3",))
+    assert following(3, by[3]) == NextInserted(known=True), "another transaction inserted 4"
+    assert following(2, by[1]) == NextInserted(known=False), "it was changed"
+    assert following(9, by[1]) == NextInserted(known=False)
+    timed = source.table(TableId(source.name, "public", "timed"))
+    assert source.next_inserted(timed, {"at": 0}, by[1]) == NextInserted(known=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timezone
 from typing import Any
@@ -35,6 +35,7 @@ from cdc.sources.source_facts import (
     Check,
     KeyRange,
     Marker,
+    NextInserted,
     OlderEnded,
     Planned,
     ReplicaPosition,
@@ -346,6 +347,12 @@ class MysqlSource:
         """Return the rows with the given keys, as Python values of the lake types."""
         with self._connections.open("snapshot", on_replica=on_replica) as session:
             return lookup.fetch_by_key(session, table, schema, keys, columns)
+
+    def next_inserted(
+        self, table: SourceTable, key: Mapping[str, object], transaction: int
+    ) -> NextInserted:
+        """Return that there is none, since the binlog numbers the rows of a position."""
+        return NextInserted(known=True)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
         """Count the rows of the table."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from cdc.sources.postgres import (
     catalog,
     checks,
     exact_view,
+    heap_page,
     key_order,
     letter_case,
     lookup,
@@ -35,6 +36,7 @@ from cdc.sources.source_facts import (
     Check,
     KeyRange,
     Marker,
+    NextInserted,
     OlderEnded,
     Planned,
     ReplicaPosition,
@@ -324,6 +326,13 @@ class PostgresSource:
         """Return the rows that exist for the given keys, as Python values of the lake's types."""
         with self._connections.open("snapshot", on_replica=on_replica) as session:
             return lookup.fetch_by_key(session, table, schema, keys, columns)
+
+    def next_inserted(
+        self, table: SourceTable, key: Mapping[str, object], transaction: int
+    ) -> NextInserted:
+        """Return the row that a transaction inserted next after a given one, in the same page."""
+        with self._connections.open("snapshot") as session:
+            return heap_page.next_inserted(session, table, key, transaction)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
         """Count the rows of the table."""

@@ -96,6 +96,7 @@ class ServerOpeners:
                 publication="p",
                 slot="s",
                 connector="c",
+                kind="mysql",
                 resource=f"the capture of {of.table.source}",
                 reports_definitions=True,
                 evidence_topics=(),
@@ -107,6 +108,7 @@ class ServerOpeners:
             capture=capture,
             store=self.store,
             kafka=SimpleNamespace(topic_configs=self.answers("topic_configs", {})),
+            registry=None,
             definitions=SimpleNamespace(
                 of=self.answers("definitions", ReportedStatements("id", 0, 0))
             ),

@@ -1,0 +1,74 @@
+"""Finds the row that a transaction inserted next into the page of a given row.
+
+One record of the WAL can have all rows that COPY inserts into a page. Their events then have one
+position, but the rows have different places in the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg import sql
+
+from cdc.sources.postgres.column_type import type_of
+from cdc.sources.postgres.connection import Session, reading
+from cdc.sources.postgres.reader import relation
+from cdc.sources.source_facts import NextInserted, SourceTable
+
+_PLAIN = frozenset({"int2", "int4", "int8", "text", "varchar", "uuid"})
+"""Types whose values an event has in the server's own form."""
+_SMALLEST_ROW = 28
+"""Size of the smallest row with its line pointer, in bytes."""
+
+
+def next_inserted(
+    session: Session, table: SourceTable, key: Mapping[str, object], transaction: int
+) -> NextInserted:
+    """Return the key of the row that a transaction inserted next after a given one, in its page.
+
+    Rows that were changed or deleted later do not count: their events came after the insert.
+
+    Args:
+        session: A session on the primary.
+        table: The table.
+        key: The key of the given row, as its event has it.
+        transaction: The id of the transaction that inserted the row, as an event has it.
+    """
+    kinds = {
+        column.name: (type_of(column).base or type_of(column)).name for column in table.columns
+    }
+    if not key or any(kinds.get(name) not in _PLAIN for name in key):
+        return NextInserted(known=False)
+    by = str(transaction % (1 << 32))
+    wanted = sql.SQL(" AND ").join(
+        sql.SQL("{} = {}::" + kinds[name]).format(sql.Identifier(name), sql.Literal(str(value)))
+        for name, value in key.items()
+    )
+    found = sql.SQL(
+        "SELECT tableoid::text, ctid::text, current_setting('block_size')::int FROM {}"
+        " WHERE {} AND xmin::text = {}"
+    ).format(relation(table), wanted, sql.Literal(by))
+    with reading(session):
+        row = session.execute(found).fetchone()
+        if row is None:
+            return NextInserted(known=False)
+        behind = sql.SQL(
+            "SELECT {} FROM {} WHERE ctid = ANY({}::tid[]) AND tableoid::text = {}"
+            " AND xmin::text = {} ORDER BY ctid LIMIT 1"
+        ).format(
+            sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name in key),
+            relation(table),
+            sql.Literal(_places_behind(str(row[1]), int(row[2]))),
+            sql.Literal(row[0]),
+            sql.Literal(by),
+        )
+        mate: Any = session.execute(behind).fetchone()
+    return NextInserted(known=True, key=None if mate is None else tuple(map(str, mate)))
+
+
+def _places_behind(place: str, block_size: int) -> str:
+    """Return the places behind a place in its page, as the text of an array."""
+    page, number = (int(part) for part in place.strip("()").split(","))
+    last = block_size // _SMALLEST_ROW
+    return "{" + ",".join(f'"({page},{n})"' for n in range(number + 1, last + 1)) + "}"
