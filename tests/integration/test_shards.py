@@ -173,7 +173,7 @@ def test_a_shard_does_not_begin_the_table_again_beside_a_lake_that_is_not_mounte
     (gone,) = bootstrap(shop.services, [shop.table("orders_1")])
     assert gone.error is not None
     assert "tributary offboard" in gone.error.remedy
-    offboard(shop.services, shop.table("orders_1"))
+    offboard(shop.services, shop.table("orders_1"), delete_data=False)
     succeeded(shop.onboard("orders_1"))
     shop.assert_equal(*names(2))
     assert rows_by_shard(shop) == dict.fromkeys(names(2), 20)
