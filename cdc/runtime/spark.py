@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from cdc.config.lake import HADOOP_PREFIX
 from cdc.config.value_types import is_sensitive
-from cdc.errors import ConfigError, LakeError
+from cdc.errors import ClusterError, ConfigError, LakeError
 from cdc.runtime import jvm_guard, task_watch
 from cdc.runtime.jars import spark_jars
 from cdc.runtime.java import find_java
@@ -104,7 +105,8 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
         app_name: Name in Spark's own UI and logs.
 
     Raises:
-        LakeError: Spark does not start, or ``spark.conf`` changes a setting that results need.
+        LakeError: Spark does not start here, or ``spark.conf`` changes a setting that results need.
+        ClusterError: The cluster does not answer, or refuses the application.
         ConfigError: ``spark.conf`` holds a secret that is not a setting of Hadoop.
         JavaError: There is no Java 17.
         ArtifactError: The jars cannot be fetched.
@@ -124,21 +126,65 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
         builder = SparkSession.builder.appName(app_name).master(config.spark.master)
         for key, value in settings.items():
             builder = builder.config(key, value)
-        try:
-            with _stdout_kept(), _interrupts_kept():
-                started = builder.getOrCreate()
-        except Exception as error:  # Java, py4j and pyspark each have errors of their own
-            raise LakeError(
-                f"Spark did not start: {error}",
-                remedy="Check spark.master, spark.driver_memory and the log above.",
-                field="spark",
-            ) from error
+        started = _started(builder, config)
         _give_hadoop(started, hadoop_settings(config), store_defaults(config))
         gateway: Any = started.sparkContext._gateway
         if (jvm := gateway.proc) is not None:
             jvm_guard.guard(jvm)
         task_watch.watch_tasks(started, config.spark.task_timeout_s)
         return started
+
+
+def _started(builder: SparkSession.Builder, config: Config) -> SparkSession:
+    """Start the session; on a cluster within ``spark.start_timeout_s``."""
+    master, limit_s = config.spark.master, config.spark.start_timeout_s
+    late = threading.Event()
+
+    def give_up() -> None:
+        jvm = getattr(SparkContext._gateway, "proc", None)
+        if jvm is not None:  # else spark-submit has started the JVM
+            late.set()
+            jvm.kill()
+
+    limit = threading.Timer(limit_s, give_up)
+    limit.daemon = True
+    if not config.spark.local:
+        limit.start()
+    try:
+        with _stdout_kept(), _interrupts_kept(), _py4j_quiet_once(late):
+            return builder.getOrCreate()
+    except Exception as error:  # Java, py4j and pyspark each have errors of their own
+        reason = java_reason(error) if isinstance(error, Py4JError) else str(error)
+        if config.spark.local:
+            raise LakeError(
+                f"Spark did not start: {reason}",
+                remedy="Check spark.master, spark.driver_memory and the log above.",
+                field="spark",
+            ) from error
+        within = f" within {limit_s:.0f} s (spark.start_timeout_s)" if late.is_set() else ""
+        raise ClusterError(
+            f"Spark did not start on {master}{within}" + ("" if within else f": {reason}"),
+            remedy="Check that spark.master names a cluster that runs and that this machine"
+            " reaches; the log above has Spark's own reason.",
+            field="spark.master",
+        ) from error
+    finally:
+        limit.cancel()
+
+
+@contextmanager
+def _py4j_quiet_once(killed: threading.Event) -> Iterator[None]:
+    """Drop what py4j logs, with a stack trace, of a JVM that this process has killed."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return not (killed.is_set() and record.module == "java_gateway")
+
+    root = logging.getLogger()  # py4j logs this by the root logger itself
+    root.addFilter(is_news)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_news)
 
 
 @contextmanager

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import socket
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +20,9 @@ import pytest
 from stack.ports import HOST
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.cluster import DEFAULTS, Cluster, own_cluster
+from tests.integration.rigs.packed import call, installed, unpacked
 from tests.integration.rigs.postgres import Database
-from tests.integration.rigs.project import Project
+from tests.integration.rigs.project import Project, Ran
 
 ORDERS = "public.orders"
 ROWS = 60_000
@@ -103,6 +109,79 @@ def test_a_cluster_without_room_is_named_before_a_table_is_touched(
     project.run("onboard", ORDERS).expect(0)
     shown = " ".join(project.run("check").expect(0).stdout.split())
     assert f"Spark: {cluster.url}, executors on {HOST}, Java 17, Spark 3.5.7, Hudi 1.2.0" in shown
+
+
+@pytest.mark.breadth
+@pytest.mark.timeout(2400)
+def test_a_package_in_another_folder_serves_the_cluster_with_what_was_packed(
+    project: Project, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = installed(tmp_path / "made")
+    program = unpacked(made, tmp_path / "elsewhere")
+    shutil.rmtree(made.parents[1])
+    monkeypatch.setenv("TRIBUTARY_CACHE", str(tmp_path / "empty"))  # no jar comes from there
+    away = replace(project, program=program)
+    assert f"Spark: {cluster.url}, executors on" in words(away.run("check").expect(0))
+    away.run("onboard", ORDERS).expect(0)
+    project.execute("UPDATE orders SET v = -1 WHERE id <= 10")
+    away.run("run").expect(0)
+    assert_equal(away)
+    assert not (tmp_path / "empty" / "artifacts").exists()
+
+    jar = next(program.parents[1].rglob("hudi-spark3.5-bundle*.jar"))
+    jar.write_bytes(jar.read_bytes()[:-1])
+    refused = words(away.run("run").expect(1))
+    assert f"{jar.parent} is not as it was packed: {jar.name} has checksum" in refused
+    assert "unpack it again" in refused
+    (program.parent / "python").unlink()
+    refused = words(call(program, "--version", PATH=str(with_another_python(tmp_path / "bin"))))
+    version = "{}.{}".format(*sys.version_info)
+    assert f"Python {version} is needed, by which this package was made:" in refused
+    assert "python3 is 3.9" in refused
+
+
+@pytest.mark.breadth
+@pytest.mark.timeout(900)
+def test_a_master_that_is_away_or_silent_is_named_in_time(
+    project: Project, cluster: Cluster, database: Database
+) -> None:
+    cluster.serve(project, database.dsn(), {}, start_timeout_s=30)
+    master = cluster.servers["master"]
+    master.kill()
+    assert_named_in_time(project, cluster)
+    with socket.create_server((HOST, cluster.port)):  # takes connections, and says nothing
+        assert_named_in_time(project, cluster)
+    assert database.rows("SELECT pubname FROM pg_publication") == []
+    master.start(cluster.commands["master"])
+    cluster.wait_complete()
+    assert f"Spark: {cluster.url}, executors on" in words(project.run("check").expect(0))
+
+
+def assert_named_in_time(project: Project, cluster: Cluster) -> None:
+    began = time.monotonic()
+    refused = project.run("onboard", ORDERS, "--output", "json").expect(1)
+    assert time.monotonic() - began < 90
+    error = json.loads(refused.stdout.splitlines()[-1])
+    assert f"Spark did not start on {cluster.url}" in str(error)
+    assert "Check that spark.master names" in str(error)
+    assert "Traceback" not in refused.stderr, refused.stderr
+    assert "\tat " not in refused.stdout, "the stack of a Java error"
+
+
+def with_another_python(folder: Path) -> Path:
+    """A folder for ``PATH`` with what the launcher calls, and a Python of another version."""
+    folder.mkdir()
+    for name in ("sh", "dirname", "realpath"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    other = folder / "python3"
+    other.write_text("#!/bin/sh\necho 3.9\n")
+    other.chmod(0o755)
+    return folder
+
+
+def words(ran: Ran) -> str:
+    """What a command printed, whatever the width of the terminal."""
+    return " ".join((ran.stdout + ran.stderr).split())
 
 
 def assert_equal(project: Project) -> None:

@@ -67,6 +67,15 @@ class Cluster:
         found: dict[str, Any] = httpx.get(f"http://{HOST}:{self.page}/json/", timeout=10).json()
         return found
 
+    def wait_complete(self) -> None:
+        """Wait until the master has its workers."""
+        wait_until(self._is_complete, "master and workers", _READY_S)
+
+    def _is_complete(self) -> bool:
+        with contextlib.suppress(httpx.HTTPError):
+            return int(self.state()["aliveworkers"]) == len(WORKERS)
+        return False
+
     def executors(self) -> list[psutil.Process]:
         """The live executors, the oldest first."""
         found = []
@@ -156,7 +165,7 @@ def own_cluster(folder: Path) -> Iterator[Cluster]:
             servers[name] = server
             server.start(command)
         cluster = Cluster(folder, ports["master"], ports["page"], servers, commands)
-        wait_until(lambda: _complete(cluster), "master and workers", _READY_S)
+        cluster.wait_complete()
         yield cluster
     finally:
         for server in reversed(list(servers.values())):
@@ -175,9 +184,3 @@ def _command(folder: Path, name: str, *arguments: str) -> Command:
             "SPARK_LOCAL_IP": HOST,
         },
     )
-
-
-def _complete(cluster: Cluster) -> bool:
-    with contextlib.suppress(httpx.HTTPError):
-        return int(cluster.state()["aliveworkers"]) == len(WORKERS)
-    return False

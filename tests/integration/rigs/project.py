@@ -19,6 +19,7 @@ from schemas.table import TableId
 from tests.integration.rigs.databases import OwnDatabase
 
 TIMEOUT_S = 420
+PROGRAM = Path(sys.executable).with_name("tributary")
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,12 @@ class Project:
     Args:
         folder: Holds ``tributary.yaml``, the state store and the lake.
         database: What the one source reads, which has its name.
+        program: The command ``tributary``; by default that of these tests' environment.
     """
 
     folder: Path
     database: OwnDatabase
+    program: Path = PROGRAM
 
     @classmethod
     def create(
@@ -162,8 +165,7 @@ class Ran:
 
 def command(project: Project, *arguments: str) -> list[str]:
     """The argument vector of one call of the command line."""
-    tributary = str(Path(sys.executable).with_name("tributary"))
-    return [tributary, *arguments, "--config", str(project.file)]
+    return [str(project.program), *arguments, "--config", str(project.file)]
 
 
 def environment(crash_at: str | None) -> dict[str, str]:

@@ -34,6 +34,9 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}cluster.py::test_a_cluster_without_room_is_named_before_a_table_is_touched": (
         "Check that the cluster has cores",
     ),
+    f"{_TESTS}cluster.py::test_a_master_that_is_away_or_silent_is_named_in_time": (
+        "Check that spark.master names a cluster",
+    ),
     f"{_TESTS}reader.py::test_changes_are_followed_through_a_resync_or_refused": (
         "Read the whole table once: call it without a position",
     ),
