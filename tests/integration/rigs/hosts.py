@@ -1,0 +1,96 @@
+"""Machines of their own, as far as a process sees: a host name and a list of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from stack.ports import HOST
+from tests.integration.rigs.project import Project, command, environment
+
+_USER = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+_IN = 'hostname "$0" && mount --bind "$1" /etc/hosts && shift && "$@"'
+"""Run by the first process of the machine. When that ends, the kernel kills all others."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine on which one command runs.
+
+    Args:
+        name: Its host name.
+        process: The process outside with which the machine ends.
+        log: What the command prints.
+    """
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def said(self) -> str:
+        """What the command printed, whatever the width of the terminal."""
+        return " ".join(self.log.read_text().split())
+
+    def suspend(self) -> None:
+        """Stop all that runs on the machine, as a hypervisor does."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let everything on the machine go on."""
+        self._signal(signal.SIGCONT)
+
+    def cut_power(self) -> None:
+        """End the machine at once: nothing on it runs anything more, or closes a connection."""
+        (first,) = psutil.Process(self.process.pid).children()
+        first.kill()
+        self.process.wait(30)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for one in psutil.Process(self.process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.send_signal(number)
+
+
+@contextlib.contextmanager
+def host(name: str, project: Project, *arguments: str, log: Path) -> Iterator[Host]:
+    """A machine that runs ``tributary`` with these arguments for a block.
+
+    Its processes see neither those of this machine nor those of another one. Files and network are
+    this machine's, as if they were shared.
+    """
+    unshare = shutil.which("unshare")
+    assert unshare is not None, "util-linux has the command that makes such a machine"
+    kept = ("--uts", "--pid", "--mount-proc", "--fork", "--kill-child")
+    known = log.with_suffix(".hosts")
+    known.write_text(f"{Path('/etc/hosts').read_text()}\n{HOST} {name}\n")
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [
+                unshare,
+                *_USER,
+                *kept,
+                "sh",
+                "-c",
+                _IN,
+                name,
+                str(known),
+                *command(project, *arguments),
+            ],
+            env=environment(None),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield Host(name, process, log)
+    finally:
+        process.kill()
+        process.wait(30)

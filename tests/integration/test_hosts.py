@@ -1,0 +1,192 @@
+"""Two drivers on machines of their own, which share a state store: leases, fencing, power cuts."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import yaml
+
+from cdc.store.lease import DEFAULT_TTL_S
+from cdc.store.state_store import Store
+from cdc.store.tables import leases
+from tests.integration.rigs.at_work import at_work
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.hosts import Host, host
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.project import Project
+
+pytestmark = pytest.mark.breadth
+
+TABLES = ("orders", "items")
+ROWS = 20_000
+CONTINUOUS = ("run", "--continuous", "--interval", "1")
+TURNS_S = 600.0
+"""Longest wait until both have started Spark and have committed, on a machine that is busy."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A project whose state store is on a server, with what its tables and leases show."""
+
+    project: Project
+    store: Store
+
+    def lease(self, table: str) -> tuple[str, float, float]:
+        """The host that holds a table's lease, when it expires, and now, by the store's clock."""
+        row = leases.c.resource == str(self.project.table(f"public.{table}"))
+        query = sa.select(leases.c.owner, leases.c.expires_at, self.store.clock).where(row)
+        with self.store.transaction() as connection:
+            owner, expires, now = connection.execute(query).one()
+        return str(owner or "").partition(":")[0], expires, now
+
+    def commits(self, table: str) -> list[dict[str, Any]]:
+        """What the runs' commits of a table say of themselves, the oldest first."""
+        files = sorted(self._timeline(table, "*.commit"))
+        records = (json.loads(one.read_text())["extraMetadata"] for one in files)
+        said = (json.loads(one["tributary.commit"]) for one in records if "tributary.commit" in one)
+        return [one for one in said if one["kind"] == "run"]
+
+    def hosts(self, table: str) -> set[str]:
+        """The hosts that have committed to a table."""
+        return {one["host"] for one in self.commits(table)}
+
+    def writes(self, table: str) -> bool:
+        """Whether data files of a commit that is not complete are being written."""
+        return any(
+            not one.with_suffix(".commit").exists() for one in self._timeline(table, "*.inflight")
+        )
+
+    def _timeline(self, table: str, pattern: str) -> Iterator[Path]:
+        folder = self.project.folder / "lake" / self.project.database.name / "public" / table
+        return folder.glob(f"attempt=*/.hoodie/{pattern}")
+
+
+@pytest.fixture
+def site(database: Database, tmp_path: Path) -> Iterator[Site]:
+    """Tables that take a moment to rewrite, followed by runs."""
+    for table in TABLES:
+        database.execute(
+            f"CREATE TABLE {table} (id int PRIMARY KEY, v int, note text)",
+            f"INSERT INTO {table} SELECT g, 0, md5(g::text) FROM generate_series(1, {ROWS}) g",
+        )
+    project = Project.create(tmp_path, database)
+    document = yaml.safe_load(project.file.read_text())
+    document["state"] = {"url": database.dsn()}
+    project.file.write_text(yaml.safe_dump(document))
+    project.run("onboard", *(f"public.{table}" for table in TABLES)).expect(0)
+    store = Store(database.dsn())
+    yield Site(project, store)
+    store.close()
+
+
+@pytest.mark.timeout(3000)
+def test_of_two_hosts_one_sleeps_and_one_loses_power_and_no_commit_is_doubled(
+    site: Site, tmp_path: Path
+) -> None:
+    def both_have_committed() -> bool:
+        return all(site.hosts(table) == {"east", "west"} for table in TABLES)
+
+    with (
+        host("east", site.project, *CONTINUOUS, log=tmp_path / "east.log") as east,
+        host("west", site.project, *CONTINUOUS, log=tmp_path / "west.log") as west,
+        writers(site),
+    ):
+        wait_until(both_have_committed, "commits of both", TURNS_S, lambda: told(east, west))
+
+        # A machine that is suspended amid a commit, for longer than its lease.
+        table = suspended_amid_a_commit(east, site)
+        taken_over_by("west", table, site)
+        wait_until(lambda: site.commits(table)[-1]["host"] == "west", "west goes on", TURNS_S)
+        before = len([one for one in site.commits(table) if one["host"] == "east"])
+        east.resume()
+        wait_until(
+            lambda: len([one for one in site.commits(table) if one["host"] == "east"]) > before,
+            "east works again",
+            TURNS_S,
+            lambda: told(east, west),
+        )
+        assert "another" in east.said(), "it was told that it lost the table"
+
+        # A machine that loses power amid a commit.
+        table = suspended_amid_a_commit(east, site)
+        east.cut_power()
+        taken_over_by("west", table, site)
+        wait_until(lambda: site.commits(table)[-1]["host"] == "west", "west goes on", TURNS_S)
+    site.project.run("run").expect(0)
+    for table in TABLES:
+        assert_each_change_is_in_one_commit(site, table)
+    names = [f"public.{table}" for table in TABLES]
+    verified = site.project.run("verify", *names, "--output", "json").expect(0).json["tables"]
+    assert [(one["equal"], one["rows_compared"]) for one in verified] == [(True, ROWS)] * len(
+        TABLES
+    )
+
+
+@contextlib.contextmanager
+def writers(site: Site) -> Iterator[None]:
+    """Changes of all tables for as long as a block runs, a few rows at a time."""
+
+    def write(number: int, stop: threading.Event) -> None:
+        for turn in itertools.count():
+            if stop.wait(1):
+                return
+            site.project.execute(
+                f"UPDATE {TABLES[number]} SET v = v + 1 WHERE id % 64 = {turn % 64}"
+            )
+
+    with at_work(write, len(TABLES)):
+        yield
+
+
+def suspended_amid_a_commit(machine: Host, site: Site) -> str:
+    """Suspend a machine that certainly writes a commit under its lease; returns the table."""
+
+    def amid(table: str) -> bool:
+        return site.writes(table) and site.lease(table)[0] == machine.name
+
+    deadline = time.monotonic() + TURNS_S
+    while time.monotonic() < deadline:
+        table = next((one for one in TABLES if amid(one)), None)
+        if table is None:
+            time.sleep(0.02)
+            continue
+        machine.suspend()
+        if amid(table):
+            return table
+        machine.resume()  # it was quicker
+    raise AssertionError(f"{machine.name} was not seen to write: {machine.said()[-2000:]}")
+
+
+def taken_over_by(heir: str, table: str, site: Site) -> None:
+    """Wait until a host takes a lease, which it must not before the other one's term is over."""
+    holder, until, _ = site.lease(table)
+    assert holder != heir
+
+    def taken() -> bool:
+        found, _, now = site.lease(table)
+        assert found == holder or now >= until, "taken before it expired"
+        return found == heir
+
+    wait_until(taken, f"{heir} takes the lease on {table}", DEFAULT_TTL_S + 60)
+
+
+def assert_each_change_is_in_one_commit(site: Site, table: str) -> None:
+    """Each commit of a run begins where the one before it ended."""
+    commits = site.commits(table)
+    assert len(commits) > 3
+    for earlier, later in itertools.pairwise(commits):
+        assert later["start_offsets"] == earlier["offsets"], (earlier, later)
+
+
+def told(*machines: Host) -> str:
+    return "\n".join(f"{one.name}: {one.said()[-2000:]}" for one in machines)
