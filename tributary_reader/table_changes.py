@@ -262,6 +262,11 @@ def _difference(since: Position, next_: Progress | None) -> str | None:
             f"the table was copied again, and {since.lacks} records that the former generation"
             " lacked are in the copy"
         )
+    if next_.lacks and not next_.is_log:
+        return (
+            f"the table was copied again, and the new generation has left out {next_.lacks}"
+            " records, whose rows are perhaps in the copy"
+        )
     if since.shape != next_.shape:
         return (
             "the table was copied again after a change of its columns, its key or its files on the"

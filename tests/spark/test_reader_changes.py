@@ -299,6 +299,30 @@ def test_a_copy_whose_rows_may_differ_in_more_than_events_must_be_read_whole(
 
 
 @pytest.mark.breadth
+@pytest.mark.parametrize("deletes", [True, False])
+def test_a_record_that_the_next_generation_left_out_may_be_in_its_copy(
+    spark: SparkSession, tmp_path: Path, deletes: bool
+) -> None:
+    """The copied row of that record's key has no offset that would show it to the reader."""
+    shop = Shop(spark, tmp_path / "t")
+    shop.publish(shop.copy(HANDED, *COPIED[:3]), HANDED)
+    reader = Follower(shop, deletes=deletes)
+    shop.change(30, ("u", 28, (1, "before")))
+    reader.assert_equal()
+    handoff = replace(HANDED, start_offsets={0: 30}, handoff_offsets={0: 33})
+    copied = {**dict(content(shop.table)), 0: "left out"}
+    former, following = shop.table, shop.copy(handoff, *copied.items())
+    shop.change(33, ("u", 32, (2, "new")), table=following, lacks=1)
+    shop.publish(following, handoff)
+    if not deletes:
+        delete_path(spark, former.path)
+    with pytest.raises(WholeTableError, match="the new generation has left out 1 records, whose"):
+        list(reader.follow())
+    shop.change(33, ("u", 31, (0, "left out")))  # a replay
+    reader.assert_equal()
+
+
+@pytest.mark.breadth
 def test_deletes_are_not_known_when_the_generation_that_was_read_is_removed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
