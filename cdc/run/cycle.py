@@ -372,23 +372,17 @@ def run_continuously(
 ) -> None:
     """Run the tables again and again until ``stop`` is set.
 
-    Rounds find the tables that have work, while workers run tables. No table waits for another
-    one's end if a worker is free.
-
-    Runs in progress are finished. If Kafka or the state store is unreachable, a round finds
-    nothing, and the loop tries again. The loop also ends in two other cases:
-
-    - Spark tasks hang and keep their cores (`cdc.runtime.task_watch.held_cores`). Only a new
-      process gets these cores back. Each new try of the hanging table would take one more core from
-      the other tables.
-    - Spark itself has ended. A session cannot start Spark again.
+    Rounds find the tables that have work, while workers run tables: no table waits for another
+    one's end if a worker is free. Runs in progress are finished. If Kafka or the state store is unreachable, a round finds
+    nothing, and the loop tries again. The loop also ends if Spark has ended, since a session cannot
+    start it again, or if Spark tasks hang and keep their cores
+    (`cdc.runtime.task_watch.held_cores`), since only a new process gets these cores back.
 
     Args:
         context: The runs' context.
         records: Called in each round; returns the tables' current records.
         stop: The loop ends when this event is set.
-        min_interval_s: Minimum time between the starts of two rounds, in seconds. A round begins
-            earlier if a table has ended its turn with work left.
+        min_interval_s: Seconds between the starts of two rounds, or less after an unfinished turn.
         report: Called with the results of the tables that have run since the last call.
         watch: Called after a round, about once a minute.
     """

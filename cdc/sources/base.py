@@ -204,13 +204,7 @@ class RowLookup(Protocol):
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int
     ) -> NextInserted:
-        """Return the row that a transaction inserted next after a given one, at its log position.
-
-        Args:
-            table: The table.
-            key: The key of the given row, as its event has it.
-            transaction: The transaction's id, as the event has it.
-        """
+        """Return the row that a transaction of an event inserted next after the one with a key."""
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
         """Count the rows of a table."""

@@ -27,7 +27,7 @@ STARTING = ConnectorFacts(
 )
 SOUND = CaptureEvidence(
     names=NAMES,
-    log=cast("Any", SimpleNamespace(title="replication slot s")),
+    log=cast("Any", SimpleNamespace(title="replication slot s", danger=None)),
     lost=None,
     unreadable=None,
     obstacles=(),
