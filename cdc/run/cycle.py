@@ -373,9 +373,9 @@ def run_continuously(
     """Run the tables again and again until ``stop`` is set.
 
     Rounds find the tables that have work, while workers run tables: no table waits for another
-    one's end if a worker is free. Runs in progress are finished. If Kafka or the state store is unreachable, a round finds
-    nothing, and the loop tries again. The loop also ends if Spark has ended, since a session cannot
-    start it again, or if Spark tasks hang and keep their cores
+    one's end if a worker is free. Runs in progress are finished. If Kafka or the state store is
+    unreachable, a round finds nothing, and the loop tries again. The loop also ends if Spark has
+    ended, since a session cannot start it again, or if Spark tasks hang and keep their cores
     (`cdc.runtime.task_watch.held_cores`), since only a new process gets these cores back.
 
     Args:
