@@ -202,6 +202,7 @@ def test_a_machine_that_vanished_amid_a_transaction_locks_nothing_for_long(
     monkeypatch.setattr(store_timeouts, "ANSWER_LIMIT_S", 10)
     vanished, store = Store(url), Store(url)
     Lease(vanished, TABLE, "vanished", ttl_s=0.1).acquire()
+    time.sleep(0.2)
     taken = []
 
     def vanish() -> None:

@@ -146,6 +146,7 @@ def test_the_rest_of_a_copy_that_the_connector_leaves_out_is_found(tasks: Tasks)
     tasks.assert_lost("left out rows that COPY inserted", "key 102")
 
 
+@pytest.mark.breadth
 def test_a_task_that_ended_elsewhere_in_a_copy_loses_nothing(tasks: Tasks) -> None:
     tasks.begin()
     tasks.copy(range(101, 106), large=103)
@@ -158,6 +159,7 @@ def test_a_task_that_ended_elsewhere_in_a_copy_loses_nothing(tasks: Tasks) -> No
     tasks.shop.assert_equal("t")
 
 
+@pytest.mark.breadth
 def test_a_row_with_a_changed_key_that_the_connector_leaves_out_is_found(tasks: Tasks) -> None:
     tasks.begin()
     tasks.fail_within(f"UPDATE t SET id = 200, t = repeat('x', {LARGE}) WHERE id = 2")
@@ -165,6 +167,7 @@ def test_a_row_with_a_changed_key_that_the_connector_leaves_out_is_found(tasks: 
     tasks.assert_lost("left out the row with the changed key")
 
 
+@pytest.mark.breadth
 def test_a_row_that_is_sent_again_to_an_append_table_is_found(
     database: Database, spark: SparkSession, tmp_path: Path
 ) -> None:
