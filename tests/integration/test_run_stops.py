@@ -169,6 +169,7 @@ def test_a_topic_whose_records_may_be_compacted_away_needs_a_bootstrap(
     assert orders.lake("id") == []
 
 
+@pytest.mark.breadth
 def test_a_topic_that_was_cut_off_and_filled_again_needs_a_bootstrap(
     orders: Orders, shared: Replication
 ) -> None:
