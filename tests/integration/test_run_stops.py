@@ -169,11 +169,10 @@ def test_a_topic_whose_records_may_be_compacted_away_needs_a_bootstrap(
     assert orders.lake("id") == []
 
 
-@pytest.mark.breadth
+@pytest.mark.breadth  # as after an unclean election: the disk is from before the last changes
 def test_a_topic_that_was_cut_off_and_filled_again_needs_a_bootstrap(
     orders: Orders, shared: Replication
 ) -> None:
-    """As after an unclean election: the broker's disk is one of before the last changes."""
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
     assert orders.run().error is None
     stack, topic = shared.database.stack, shared.record(orders.name).topic
