@@ -146,8 +146,8 @@ def selected(
         services: The services of the command.
         arguments: Names and wildcards.
         retired: Whether a wildcard also matches tables that were offboarded.
-        paused: Whether a wildcard also matches paused tables. Commands that resume tables set it to
-            False, since an operator has paused these tables for a reason.
+        paused: Whether a wildcard also matches paused tables. `bootstrap` leaves them out, since it
+            would resume them, and an operator has paused them for a reason.
     """
     left_out = {State.RETIRED: not retired, State.PAUSED: not paused}
     known = [

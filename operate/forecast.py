@@ -168,17 +168,17 @@ def need_of(
 
 
 def order_of(
-    entries: Iterable[Entry], workers: int, now: float, count: int
+    entries: Iterable[Entry], rules: Rules, now: float, count: int
 ) -> list[tuple[TableId, float]]:
     """Return the tables that would start next, each with the seconds until its start.
 
     Args:
         entries: The tables that have work.
-        workers: Number of tables that run at a time.
+        rules: The settings of the schedule.
         now: The time, in seconds on the clock of the deadlines.
         count: The most tables to return.
     """
-    schedule = Schedule(Rules(workers))
+    schedule = Schedule(rules)
     schedule.offer(entries)
     found: list[tuple[TableId, float]] = []
     running: list[tuple[float, int, Entry]] = []
@@ -226,7 +226,8 @@ def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) 
         if need.behind:
             entries.append(entry)
     workers = services.config.spark.parallel_tables
-    order = order_of(entries, workers, now.timestamp(), count)
+    rules = Rules(workers, services.config.pool_shares)
+    order = order_of(entries, rules, now.timestamp(), count)
     return Forecast(workers, tuple(needs), tuple(order), tuple(problems))
 
 

@@ -138,6 +138,12 @@ class Config(Section):
             return None
         return shard_of(table, name, self.tables[name], self.lake.url)
 
+    @property
+    def pool_shares(self) -> dict[str, float]:
+        """The part of the work of each tier that has a share, by the tier's name."""
+        tiers = self.tiers.items()
+        return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
+
     def require_shard(self, table: TableId, known: Shard | None) -> None:
         """Refuse settings that give an onboarded table another shard, or none in place of one.
 
@@ -192,7 +198,7 @@ class Config(Section):
                 "use a PostgreSQL or MySQL URL, or spark.master: local[*]"
             )
             found.append((("state", "url"), reason))
-        shares = sum(tier.pool_share or 0.0 for tier in self.tiers.values())
+        shares = sum(self.pool_shares.values())
         if shares > 1.0 + 1e-9:
             found.append((("tiers",), f"the pool_share of all tiers is {shares:g}, more than 1"))
         found += self._name_conflicts()

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -92,19 +92,14 @@ def run_tables(
         KafkaError: The offsets cannot be read from the cluster.
     """
     ends = not spaced
-    rules = Rules(parallel or context.config.spark.parallel_tables, _shares(context), ends, TURN_S)
+    config = context.config
+    rules = Rules(parallel or config.spark.parallel_tables, config.pool_shares, ends, TURN_S)
     with Workers(rules, lambda work, number: _run_due(context, work, number)) as workers:
         _round(context, workers, records, look_at_idle=look_at_idle, spaced=spaced)
         results = {result.table: result for result in workers.finish()}
     if look_at_idle:
         _tidy(context, records, {*results})
     return [results[record.table] for record in records if record.table in results]
-
-
-def _shares(context: RunContext) -> Mapping[str, float]:
-    """Return the share of each tier that has one."""
-    tiers = context.config.tiers.items()
-    return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
 
 
 def _round(
@@ -392,7 +387,7 @@ def run_continuously(
         if (results := workers.results()) and report is not None:
             report(results)
 
-    rules = Rules(context.config.spark.parallel_tables, _shares(context), turn_s=TURN_S)
+    rules = Rules(context.config.spark.parallel_tables, context.config.pool_shares, turn_s=TURN_S)
     with Workers(rules, lambda work, number: _run_due(context, work, number)) as workers:
         while not _ends(stop):
             started = time.monotonic()

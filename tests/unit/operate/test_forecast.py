@@ -17,7 +17,7 @@ from cdc.run.commits import run_entry
 from cdc.run.context import RunResult
 from cdc.run.cost import Estimate
 from cdc.run.predictions import Predictions
-from cdc.run.schedule import Entry
+from cdc.run.schedule import Entry, Rules
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import CommitSummary, State
 from operate.context import Services
@@ -74,9 +74,18 @@ def test_what_has_to_change_is_named() -> None:
 
 def test_the_next_runs_are_those_of_the_schedule() -> None:
     entries = [entry("young"), entry("urgent", wait=1.0), entry("old", wait=50.0)]
-    found = order_of(entries, 1, 1000.0, 2)
+    found = order_of(entries, Rules(1), 1000.0, 2)
     assert [(table.name, at) for table, at in found] == [("urgent", 0.0), ("old", 2.0)]
-    assert len(order_of(entries, 1, 1000.0, 9)) == 3
+    assert len(order_of(entries, Rules(1), 1000.0, 9)) == 3
+
+
+def test_the_next_runs_are_those_of_tiers_with_their_shares() -> None:
+    entries = [entry(f"t{n}", wait=20.0 + n) for n in range(4)]
+    entries += [replace(entry(f"critical{n}", wait=90.0), tier="critical") for n in range(2)]
+    alone = [table.name for table, _ in order_of(entries, Rules(1), 1000.0, 4)]
+    assert alone == ["t0", "t1", "t2", "t3"]
+    shared = order_of(entries, Rules(1, {"critical": 0.5}), 1000.0, 4)
+    assert sum(table.name.startswith("critical") for table, _ in shared) == 2
 
 
 @pytest.fixture

@@ -166,7 +166,7 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     monkeypatch.setattr(cycle, "_look_at_captures", lambda *_: None)
     monkeypatch.setattr(cycle, "remove_former", lambda *_: None)
     monkeypatch.setattr(cycle, "name_idle", lambda _, idle: named.extend(idle))
-    settings = SimpleNamespace(settings_on_plan=lambda *_: None, lake=None, tiers={})
+    settings = SimpleNamespace(settings_on_plan=lambda *_: None, lake=None, pool_shares={})
     settings.spark = SimpleNamespace(parallel_tables=1)
     cycle.run_tables(cast("Any", SimpleNamespace(config=settings)), records, look_at_idle=True)
     assert named == [record]
