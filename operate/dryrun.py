@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
-from cdc.kafka import NEVER_COMPACTED
 from cdc.store.table_state import State
 from operate import tier_capture
 from operate.onboard import refusals
@@ -20,6 +19,7 @@ from operate.table_outcome import Outcome
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from cdc.debezium.names import CaptureNames
     from operate.context import Services
 
 StepKind = Literal["topic", "sql", "rest", "state", "spark"]
@@ -76,26 +76,24 @@ def onboarding_steps(
     return Plan(tuple(steps), tuple(refusals(services, examined, by_wildcard)))
 
 
+def _topic(services: Services, names: CaptureNames, topic: str) -> dict[str, Any]:
+    """Return what a topic would be created with."""
+    return {
+        "partitions": 1,
+        "replication.factor": services.config.kafka.topic.replication_factor,
+        **services.kafka.new_topic_settings(names.topic_config(topic)),
+    }
+
+
 def _group(
     services: Services, group: tier_capture.Group, *, with_bootstrap: bool
 ) -> list[PlannedStep]:
     """Return the steps for the tables of one source and tier, which share a capture."""
     names, source = group.capture, services.source(group.capture.source)
-    topic = services.config.kafka.topic
-    settings = {
-        "partitions": 1,
-        "replication.factor": topic.replication_factor,
-        "cleanup.policy": "delete",
-        **NEVER_COMPACTED,
-        "retention.ms": topic.retention_ms,
-        **topic.config,
-    }
     wanted = tier_capture.topics(group)
     existing = services.kafka.topics(wanted)
     steps = [
-        PlannedStep(
-            "topic", name, f"create with {json.dumps({**settings, **names.topic_config(name)})}"
-        )
+        PlannedStep("topic", name, f"create with {json.dumps(_topic(services, names, name))}")
         for name in wanted
         if name not in existing
     ]

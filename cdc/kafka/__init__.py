@@ -10,7 +10,6 @@ from cdc.kafka.admin import KafkaAdmin
 from cdc.kafka.expiry import Expiry, expiries, kept_for
 from cdc.kafka.records import KafkaRecord
 from cdc.kafka.topic_values import (
-    NEVER_COMPACTED,
     End,
     ReachedOffset,
     TopicInfo,
@@ -20,7 +19,6 @@ from cdc.kafka.topic_values import (
 )
 
 __all__ = [
-    "NEVER_COMPACTED",
     "End",
     "Expiry",
     "KafkaAdmin",

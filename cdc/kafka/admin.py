@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,7 @@ class KafkaAdmin:
             KafkaError: The topic cannot be created, or it exists with another number of partitions,
                 with compaction, or with a retention that is too short.
         """
-        wanted = self._topic_settings(config or {})
+        wanted = self.new_topic_settings(config or {})
         existing = self.topics([name]).get(name)
         if existing is None:
             self._create(name, partitions, wanted)
@@ -117,11 +118,19 @@ class KafkaAdmin:
         return topic_looks.looks(self._client, self._admin, names)
 
     def all_topics(self) -> frozenset[str]:
-        """Return the names of all topics of the cluster."""
-        try:
-            return frozenset(self._admin.list_topics(timeout=self._client.timeout_s).topics)
-        except ck.KafkaException as error:
-            raise self._client.refused("list topics", error.args[0]) from error
+        """Return the names of all topics of the cluster.
+
+        Raises:
+            KafkaError: The cluster does not answer.
+        """
+
+        def listed() -> dict[str, Future[frozenset[str]]]:
+            names: Future[frozenset[str]] = Future()
+            found = self._admin.list_topics(timeout=self._client.timeout_s)
+            names.set_result(frozenset(found.topics))
+            return {"": names}
+
+        return self._client.call("list topics", listed)[""]
 
     def topic(self, name: str) -> TopicInfo:
         """Return the description of one topic.
@@ -292,7 +301,7 @@ class KafkaAdmin:
         deadline = time.monotonic() + timeout_s
         return records.read(self._client, topic, partition, start, end, deadline=deadline)
 
-    def _topic_settings(self, config: Mapping[str, str]) -> dict[str, str]:
+    def new_topic_settings(self, config: Mapping[str, str]) -> dict[str, str]:
         """Return the settings of a new topic: those of ``kafka.topic``, and the given ones."""
         kept = {"retention.ms": str(self._topic.retention_ms)}
         if self._topic.max_message_bytes is not None:

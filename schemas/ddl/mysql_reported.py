@@ -35,6 +35,13 @@ DROP_INDEX = re.compile(
 _CASCADES = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)\b", re.IGNORECASE)
 """Matches foreign keys by which changes of another table change rows of this table."""
 _CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)
+_COMPUTED = (
+    exp.AutoIncrementColumnConstraint,
+    exp.ComputedColumnConstraint,
+    exp.GeneratedAsIdentityColumnConstraint,  # the parser's class for AS (...) without a storage
+    exp.GeneratedAsRowColumnConstraint,
+)
+"""Rules by which the server computes a new column's values in older rows."""
 _QUIET_ACTIONS = (exp.AddConstraint, exp.ForceProperty, exp.AlterIndex, exp.RenameIndex)
 _INDEX_KINDS = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 _QUIET_KINDS = _INDEX_KINDS | {"FOREIGN KEY", "CHECK"}
@@ -205,7 +212,7 @@ def _older_rows(column: exp.ColumnDef) -> OldValue:
             nullable = bool(rule.args.get("allow_null"))
         elif isinstance(rule, exp.DefaultColumnConstraint):
             default = rule.this
-        elif isinstance(rule, (exp.ComputedColumnConstraint, exp.AutoIncrementColumnConstraint)):
+        elif isinstance(rule, _COMPUTED):
             return OldValue(constant=False, null=False)
     if default is None or isinstance(default, exp.Null):
         return OldValue(constant=False, null=nullable)

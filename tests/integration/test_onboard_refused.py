@@ -51,6 +51,8 @@ def test_a_table_whose_path_is_taken_leaves_the_publication_again(cold: Shop) ->
 
 
 def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:
+    kafka = cold.config().kafka.model_dump(by_alias=True, exclude_unset=True)
+    cold.reconfigure(kafka={**kafka, "topic": {"max_message_bytes": 2_000_000}})
     cold.create("orders", 10)
     planned = onboarding_steps(cold.services, [cold.table("orders")], with_bootstrap=True)
     text = "\n".join(step.text for step in planned.steps)
@@ -61,8 +63,9 @@ def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:
     assert "password" in text
     password = cold.database.stack.passwords.file("tributary_capture").read_text().strip()
     assert password not in text
-    topics = {step.where for step in planned.steps if step.kind == "topic"}
-    assert capture.topic(cold.table("orders")) in topics
+    created = {step.where: step.text for step in planned.steps if step.kind == "topic"}
+    topics = set(created)
+    assert '"max.message.bytes": "2000000"' in created[capture.topic(cold.table("orders"))]
 
     assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
     slots = "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"

@@ -152,6 +152,8 @@ def test_what_drops_no_index(statement: str) -> None:
         ("c datetime DEFAULT CURRENT_TIMESTAMP", OldValue(constant=False, null=False)),
         ("c char(36) DEFAULT (uuid())", OldValue(constant=False, null=False)),
         ("c int AS (a + 1) STORED", OldValue(constant=False, null=False)),
+        ("c int GENERATED ALWAYS AS (a + 1)", OldValue(constant=False, null=False)),
+        ("c timestamp(6) GENERATED ALWAYS AS ROW START", OldValue(constant=False, null=False)),
     ],
 )
 def test_a_new_column_says_what_older_rows_show(definition: str, default: OldValue) -> None:
