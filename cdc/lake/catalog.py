@@ -51,7 +51,7 @@ class CatalogEntry:
 
 
 def reach(spark: SparkSession, metastore: str) -> int:
-    """Return the number of databases in the metastore.
+    """Return the number of databases in the Hive Metastore.
 
     The answer proves that the metastore can be reached.
 
@@ -63,7 +63,7 @@ def reach(spark: SparkSession, metastore: str) -> int:
 
 
 def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
-    """Point a table's name at a path, and update the name's columns and partitions.
+    """Point a lake table's name in the metastore at a path; update its columns and partitions.
 
     If the name points at another generation, a new entry replaces the name's entry. Usually the
     metastore does this in one step. Two renames do it for a table with partitions, and for a new
@@ -108,7 +108,7 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
 
 
 def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Restore a name that is missing because a process died between two renames."""
+    """Restore a name in the metastore that a killed process left missing between two renames."""
     if client.tableExists(entry.database, entry.name):
         return
     for suffix in (_NEXT, _FORMER):
@@ -118,7 +118,7 @@ def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Replace the entry of a table's name by the new entry, in one step or by two renames."""
+    """Replace a name's entry in the metastore by the new one, in one step or by two renames."""
     if not entry.partition_by:
         # Without partitions, one object of the metastore describes the whole table.
         table = client.getTable(entry.database, entry.name + _NEXT)
@@ -137,14 +137,14 @@ def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
-    """Move the table's entry from the name with suffix ``of`` to the name with suffix ``to``."""
+    """Move the metastore's entry from the name with suffix ``of`` to that with suffix ``to``."""
     table = client.getTable(entry.database, entry.name + of)
     table.setTableName(entry.name + to)
     client.alter_table(entry.database, entry.name + of, table)
 
 
 def _drop(client: Any, entry: CatalogEntry, suffix: str) -> None:
-    """Drop a name of the table.
+    """Drop a name of the lake table from the metastore.
 
     The table's data stays.
     """
@@ -152,7 +152,7 @@ def _drop(client: Any, entry: CatalogEntry, suffix: str) -> None:
 
 
 def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) -> str | None:
-    """Return the location that a name points at; None if the name does not exist.
+    """Return the location that a name in the metastore points at; None if the name does not exist.
 
     Raises:
         LakeError: The location is outside of the table's folder, so the name is another table's.
@@ -199,7 +199,7 @@ def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: st
 
 
 def _not_kept(entry: CatalogEntry) -> str:
-    """Return the beginning of the error for an entry that cannot be updated."""
+    """Return the beginning of the error for an entry of the metastore that cannot be updated."""
     return f"the name {entry} could not be updated"
 
 

@@ -121,7 +121,7 @@ def guarded_client(
 
 @lru_cache(maxsize=1)
 def _compiled(gateway: Any) -> Any:
-    """Return the client's class; compile it once per JVM."""
+    """Return the class of Hudi's guarded client; compile it once per JVM."""
     jvm = gateway.jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     loaders = jvm.org.apache.spark.util.Utils
@@ -131,5 +131,5 @@ def _compiled(gateway: Any) -> Any:
 
 
 def _module(spark: SparkSession, name: str) -> Any:
-    """Return the one instance of a Scala object, by the name of its class."""
+    """Return the one instance of a Scala object of Hudi, by the name of its class."""
     return getattr(java_class(spark, name), "MODULE$")

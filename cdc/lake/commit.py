@@ -64,7 +64,7 @@ class ShardAccount(Part):
 
     @cached_property
     def record(self) -> CommitRecord:
-        """The shard's last record.
+        """The last commit record of the shard.
 
         Raises:
             LakeError: The text cannot be read.
@@ -76,12 +76,12 @@ _ACCOUNTS = TypeAdapter(dict[str, ShardAccount])
 
 
 def _packed(accounts: Mapping[str, ShardAccount]) -> str:
-    """Return accounts as compressed JSON in base64."""
+    """Return shards' accounts for a commit as compressed JSON in base64."""
     return base64.b64encode(zlib.compress(_ACCOUNTS.dump_json(dict(accounts)))).decode()
 
 
 def _unpacked(text: Any) -> dict[str, ShardAccount]:
-    """Return the accounts in a text of `_packed`."""
+    """Return the shards' accounts in a text of `_packed`."""
     try:
         return _ACCOUNTS.validate_json(zlib.decompress(base64.b64decode(text)))
     except (ValueError, TypeError, zlib.error) as error:
@@ -196,12 +196,12 @@ class CommitRecord(Part):
         return self.handoff
 
     def to_json(self) -> str:
-        """Return the record as one line of JSON."""
+        """Return the commit's record as one line of JSON."""
         return _CODEC.write(self)
 
     @classmethod
     def from_json(cls, text: str, name: str = "a lake commit's record") -> CommitRecord:
-        """Read what :meth:`to_json` wrote.
+        """Read a commit's record, as :meth:`to_json` wrote it.
 
         Args:
             text: The JSON.

@@ -19,7 +19,7 @@ _GIVEN_UP = frozenset({State.NEEDS_BOOTSTRAP, State.RETIRED})
 
 
 class FolderKind(str, Enum):
-    """The kind of a table's folder."""
+    """The kind of a lake table's folder."""
 
     SERVING = "serving"
     """The pointer names this folder as the one to read."""
@@ -33,7 +33,7 @@ class FolderKind(str, Enum):
 
 @dataclass(frozen=True)
 class Generation:
-    """One folder of a table.
+    """One folder of a lake table.
 
     Args:
         attempt: UUID of the attempt that wrote the folder; a part of the folder's name.
@@ -53,14 +53,14 @@ class Generation:
 
     @property
     def removable(self) -> bool:
-        """Whether the folder may be removed: it is former or abandoned."""
+        """Whether the lake table's folder may be removed: it is former or abandoned."""
         return self.kind in (FolderKind.FORMER, FolderKind.ABANDONED)
 
 
 def generations(
     folders: Mapping[str, int], pointer: Pointer | None, records: Iterable[TableRecord]
 ) -> list[Generation]:
-    """Return the folders of a table: the published ones, newest first, and then the others.
+    """Return the folders of a lake table: the published ones, newest first, and then the others.
 
     Args:
         folders: Bytes in the folder of each attempt. The caller must list them before it reads the
@@ -100,7 +100,7 @@ def generations(
 def superfluous(
     found: Sequence[Generation], retain: int, *, keep: timedelta, now: datetime
 ) -> list[Generation]:
-    """Return the folders that can be deleted: old former generations, and abandoned attempts.
+    """Return a lake table's folders that can go: old former generations, abandoned attempts.
 
     Args:
         found: The folders in the order of :func:`generations`.

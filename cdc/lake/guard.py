@@ -55,7 +55,7 @@ class CommitGuard:
     """
 
     class Java:
-        """The Java interface that this object implements, for py4j."""
+        """The Java interface by which Hudi calls this guard, for py4j."""
 
         implements = ("java.util.function.BiConsumer",)
 
@@ -80,7 +80,7 @@ class CommitGuard:
         self._stats: Any = ()
 
     def accept(self, _meta_client: Any, metadata: Any) -> None:
-        """Run all checks.
+        """Run all checks of a Hudi commit.
 
         The JVM calls this method.
         """

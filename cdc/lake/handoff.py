@@ -83,7 +83,7 @@ class LakeColumn(Part):
         )
 
     def with_name(self, change: RenameColumn) -> LakeColumn:
-        """Return the column after a rename.
+        """Return the lake column after a rename.
 
         ``late``, ``added`` and ``fill`` do not change.
         """
@@ -91,7 +91,7 @@ class LakeColumn(Part):
         return replace(self, name=change.to, renamed=True, former=former)
 
     def as_in(self, column: Column) -> LakeColumn:
-        """Return this column with the name, the types and the hiding of a source column.
+        """Return this lake column with the name, the types and the hiding of a source column.
 
         The result keeps this column's history: ``late``, ``added``, ``fill``, ``renamed``, and
         ``former``.
@@ -106,7 +106,7 @@ class LakeColumn(Part):
         )
 
     def as_dropped(self) -> LakeColumn:
-        """Return the column as one that the source no longer has."""
+        """Return the lake column as one that the source no longer has."""
         return LakeColumn(self.name, DROPPED, self.lake)
 
 

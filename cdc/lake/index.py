@@ -21,7 +21,7 @@ OUTGROWN_BUCKET_BYTES = 256 * MIB
 
 @dataclass(frozen=True)
 class SnapshotSize:
-    """The planned size of a copy.
+    """The planned size of a lake table's copy, for its index.
 
     Args:
         rows: Estimated number of rows.
@@ -53,14 +53,14 @@ class IndexLayout(Part):
 
     @property
     def is_bucket(self) -> bool:
-        """Whether rows are placed by a hash of their key."""
+        """Whether Hudi's index places rows by a hash of their key."""
         return self.kind == "bucket"
 
     @classmethod
     def choose(
         cls, settings: TableSettings, layout: LakeLayout, size: SnapshotSize | None
     ) -> IndexLayout:
-        """Return the index for a table that does not exist yet.
+        """Return Hudi's index for a table that does not exist yet.
 
         A bucket index needs no look-up and is the cheapest for tables of few files. But a bucket
         takes a single bulk insert, and has rows of a single partition. So three kinds of tables get
@@ -96,7 +96,7 @@ class IndexLayout(Part):
         return cls(kind, settings.buckets or by_size, automatic=automatic)
 
     def outgrown(self, largest_file_bytes: int) -> bool:
-        """Whether the buckets are so large that a change rewrites too many bytes."""
+        """Whether the buckets of Hudi's index are so large that changes rewrite too many bytes."""
         return self.automatic and self.is_bucket and largest_file_bytes > OUTGROWN_BUCKET_BYTES
 
     @property
@@ -140,12 +140,12 @@ class IndexLayout(Part):
         return {"hoodie.index.type": self.kind.upper()}
 
     def to_json(self) -> str:
-        """Return the index as one line of JSON, which each commit carries."""
+        """Return Hudi's index as one line of JSON, which each commit carries."""
         return _CODEC.write(self)
 
     @classmethod
     def from_json(cls, text: str, name: str = "a lake commit's index") -> IndexLayout:
-        """Read what :meth:`to_json` wrote.
+        """Read the index of Hudi that :meth:`to_json` wrote.
 
         Args:
             text: The JSON.

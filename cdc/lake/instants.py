@@ -7,12 +7,12 @@ from datetime import datetime, timedelta, timezone
 
 
 def time_of(instant: str) -> datetime:
-    """Return the time in an instant, whose form is ``yyyyMMddHHmmssSSS`` in UTC."""
+    """Return the time in a Hudi instant, whose form is ``yyyyMMddHHmmssSSS`` in UTC."""
     return datetime.strptime(f"{instant[:17]}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)
 
 
 def ahead_of_clock(newest: str | None) -> timedelta:
-    """Return how far the newest instant is ahead of this machine's clock, or zero."""
+    """Return how far the newest Hudi instant is ahead of this machine's clock, or zero."""
     if newest is None:
         return timedelta()
     seconds = (time_of(newest) - datetime.now(timezone.utc)).total_seconds()

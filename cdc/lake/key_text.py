@@ -51,7 +51,7 @@ def is_natural(column: Column) -> bool:
 
 
 def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
-    """Return the number of the key text's form, `FORM`; None if the rows need no key text.
+    """Return the number of the form of ``_cdc_key``, `FORM`; None if the rows need no key text.
 
     Args:
         key: The columns of the table's key.
@@ -62,7 +62,7 @@ def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
 
 
 def key_text(key: Iterable[Column]) -> SparkColumn:
-    """Return the Spark column of a key's text.
+    """Return the Spark column of a lake row's key text.
 
     Hudi never takes the text for an empty key.
     """
@@ -73,7 +73,7 @@ def key_text(key: Iterable[Column]) -> SparkColumn:
 
 
 def _text(value: SparkColumn, kind: str) -> SparkColumn:
-    """Return one value's part of the key's text, with escapes and a text for NULL."""
+    """Return one value's part of a lake row's key text, with escapes and a text for NULL."""
     text = F.hex(value) if kind == "binary" else value.cast("string")
     if kind in _REAL:
         text = F.when(value == 0, F.lit("0.0")).otherwise(text)

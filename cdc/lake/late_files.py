@@ -42,7 +42,7 @@ MOST_CACHED_PATHS = 100_000
 
 
 def may_come_late(spark: SparkSession) -> bool:
-    """Whether tasks run outside of the driver's process, so that a lost executor may still write.
+    """Whether tasks run on other machines, so that a lost executor may still write lake files.
 
     In local mode, no task is repeated, so a completed commit names each of its files.
     """
@@ -224,7 +224,7 @@ def paths_of(timeline: Timeline, instant: str) -> frozenset[str]:
 
 
 def _names(paths: Iterable[str]) -> frozenset[str]:
-    """Return the names of files, which are unique in a table."""
+    """Return the names of Hudi's files, which are unique in a table."""
     return frozenset(path.rpartition("/")[2] for path in paths)
 
 
@@ -237,7 +237,7 @@ def _stats(metadata: Any) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def _file_system(spark: SparkSession, path: str) -> Any:
-    """Return Hadoop's file system of a path."""
+    """Return Hadoop's file system of a path in the lake."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     return java_class(spark, "org.apache.hadoop.fs.Path")(path).getFileSystem(hadoop)
 
@@ -252,7 +252,7 @@ def _of_instants(
 
 
 def _literal(folder: str) -> str:
-    """Return the pattern that matches exactly this folder."""
+    """Return the pattern that matches exactly this folder of the lake."""
     return _SPECIAL.sub(r"\\\g<0>", folder)
 
 

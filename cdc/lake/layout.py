@@ -24,7 +24,7 @@ text to this partition."""
 
 @dataclass(frozen=True)
 class LakeLayout:
-    """The layout of a table's rows in the lake.
+    """The layout of a lake table's rows: record key, partitions and columns.
 
     A table without a key is an append table. Its rows have the column `ROW`, and no row is ever
     replaced.
@@ -64,12 +64,12 @@ class LakeLayout:
 
     @property
     def is_log(self) -> bool:
-        """Whether the table is an append table, which has no key."""
+        """Whether the lake table is an append table, which has no key."""
         return not self.schema.key
 
     @property
     def needs_key_column(self) -> bool:
-        """Whether the record key is the column `KEY`.
+        """Whether Hudi's record key is the column `KEY`.
 
         False for an append table, and for a key that Hudi renders correctly (`is_natural`).
         """
@@ -124,7 +124,7 @@ class LakeLayout:
         )
 
     def project(self, rows: DataFrame) -> DataFrame:
-        """Return the rows with exactly the lake's columns, in the lake's order and types.
+        """Return the Spark rows with exactly the lake's columns, in the lake's order and types.
 
         Raises:
             SchemaError: A column is missing.
@@ -151,7 +151,7 @@ class LakeLayout:
         )
 
     def _cell(self, name: str, lake_type: str) -> SparkColumn:
-        """Return a column's value in the lake's type.
+        """Return a row's value of a lake column, in that column's type.
 
         In a partition column, a text that readers would take for NULL makes the write fail.
         """
@@ -170,7 +170,7 @@ class LakeLayout:
 
 
 def column(name: str) -> SparkColumn:
-    """Return the Spark column of exactly this name.
+    """Return the Spark column of a lake row with exactly this name.
 
     The name can have any characters.
     """
@@ -178,7 +178,7 @@ def column(name: str) -> SparkColumn:
 
 
 def _nullable(name: str) -> SparkColumn:
-    """Return a column's values as a column that Spark takes for nullable."""
+    """Return the values of a lake row's column as a column that Spark takes for nullable."""
     return F.when(F.lit(True), column(name)).alias(name)
 
 

@@ -194,7 +194,7 @@ def table_options(
 
 
 def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
-    """Refuse a table without a key, unless its settings make it an append table.
+    """Refuse a lake table without a key, unless its settings make it an append table.
 
     Raises:
         SchemaError: The table has no key, and its settings do not have ``mode: append``.

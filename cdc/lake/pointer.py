@@ -22,7 +22,7 @@ _LOCAL = re.compile(r"file:(?://(?=/)|(?=/[^/]))")
 
 @dataclass(frozen=True)
 class Published(Part):
-    """A generation that is or was published.
+    """A generation of a lake table that is or was published.
 
     Args:
         path: Base path of the generation's Hudi table.
@@ -45,7 +45,7 @@ class Published(Part):
 
 @dataclass(frozen=True)
 class Pointer(Published):
-    """The published generation of a table, and the generations that were published before.
+    """The published generation of a lake table, and the generations that were published before.
 
     Args:
         former: Generations that readers can still have open, newest first.
@@ -57,7 +57,7 @@ class Pointer(Published):
 
     @classmethod
     def of(cls, current: Published, former: tuple[Published, ...] = ()) -> Pointer:
-        """Return the pointer to a generation with its former generations."""
+        """Return the pointer file's content for a generation with its former generations."""
         return cls(
             current.path,
             current.generation,
@@ -93,7 +93,7 @@ class Pointer(Published):
 
     @classmethod
     def from_json(cls, text: str | bytes, *, folder: str) -> Pointer:
-        """Read what :meth:`to_json` wrote.
+        """Read the text of the pointer's file, as :meth:`to_json` wrote it.
 
         Args:
             text: The text of the file.
@@ -114,7 +114,7 @@ _CODEC = Codec(
 
 
 def moved(pointer: Pointer | None, to: Published) -> Pointer:
-    """Return the pointer that publishes a generation.
+    """Return the lake table's pointer that publishes a generation.
 
     Args:
         pointer: The pointer before; None if nothing is published.
@@ -141,7 +141,7 @@ def moved(pointer: Pointer | None, to: Published) -> Pointer:
 
 
 def local_folder(url: str) -> Path | None:
-    """Return the local folder of a URL or path; None for a URL of another file system.
+    """Return the local folder of the lake's URL or path; None for a URL of another file system.
 
     The text after ``file:`` is a literal path without escapes, as in Hadoop.
     """

@@ -88,7 +88,7 @@ def read_pointer(spark: SparkSession, table_base: str) -> Pointer | None:
 
 
 def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
-    """Return the content of a file in a folder; None if there is no such file.
+    """Return the content of a file in a lake folder; None if there is no such file.
 
     Raises:
         LakeError: The file cannot be read.
@@ -110,7 +110,7 @@ def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
 
 
 def folder_exists(spark: SparkSession, path: str) -> bool:
-    """Whether there is a folder at a path; in an object store, whether objects are below it.
+    """Whether the lake has a folder at a path; in an object store, whether objects are below.
 
     Raises:
         LakeError: The path cannot be accessed.
@@ -120,7 +120,7 @@ def folder_exists(spark: SparkSession, path: str) -> bool:
 
 
 def list_files(spark: SparkSession, path: str, *, recursive: bool) -> Iterator[tuple[str, int]]:
-    """Yield the relative path and the bytes of each file in a folder; nothing without a folder.
+    """Yield relative path and bytes of each file in a lake folder; nothing without a folder.
 
     Args:
         spark: The session whose file systems are used.
@@ -195,7 +195,7 @@ def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]
 
 
 def delete_attempts(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> None:
-    """Delete the folders of attempts; skip folders that are gone.
+    """Delete the lake folders of attempts; skip folders that are gone.
 
     The caller holds the table's lease.
 
@@ -209,7 +209,7 @@ def delete_attempts(spark: SparkSession, table_base: str, attempts: Iterable[str
 
 
 def delete_path(spark: SparkSession, path: str) -> bool:
-    """Delete a folder with its content.
+    """Delete a folder of the lake with its content.
 
     Returns:
         Whether the folder existed.
@@ -250,7 +250,7 @@ def has_commit(spark: SparkSession, path: str, instant: str) -> bool:
 
 
 def probe(spark: SparkSession, url: str) -> None:
-    """Check that files can be written and removed under ``url``, by doing so.
+    """Check that the lake's files can be written and removed under ``url``, by doing so.
 
     Raises:
         LakeError: Files cannot be written or removed there.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ShardWrite:
-    """One shard's request for a commit.
+    """One shard's request for a commit in the shared lake table.
 
     Args:
         shard: The shard.
@@ -51,7 +51,7 @@ class ShardWrite:
 
     @property
     def done(self) -> bool:
-        """Whether the request was committed or refused."""
+        """Whether the shard's request was committed or refused."""
         return self.instant is not None or self.error is not None
 
 
@@ -70,7 +70,7 @@ def record_of(
     entries: Mapping[str, ShardAccount],
     types: Mapping[str, str],
 ) -> CommitRecord:
-    """Return the record of a commit that serves these requests.
+    """Return the record of a commit that serves these shards' requests.
 
     Args:
         wanted: The requests.

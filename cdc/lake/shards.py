@@ -182,7 +182,7 @@ class SharedTable:
         self.write(ShardWrite(shard, schema, settings, none, None, guard, replaces=True))
 
     def _commit_all(self, wanted: Sequence[ShardWrite]) -> None:
-        """Commit the requests that replace no rows together, then each remaining request alone."""
+        """Commit the shards' requests that replace no rows together, then each other one alone."""
         joint = [one for one in wanted if not one.replaces]
         if len(joint) > 1:
             error = self._try(joint)
@@ -196,7 +196,7 @@ class SharedTable:
                 one.error = self._try([one])
 
     def _try(self, wanted: Sequence[ShardWrite]) -> Exception | None:
-        """Commit requests together; return the error if nothing was committed.
+        """Commit shards' requests together; return the error if nothing was committed.
 
         An error after the commit is only logged.
         """
@@ -210,7 +210,7 @@ class SharedTable:
         return None
 
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:
-        """Commit requests together under the table's lease, and set their instant."""
+        """Commit shards' requests under the shared table's lease, and set their instant."""
         spark = self._spark()
         with self.hold_lease() as lease, ExitStack() as held:
             timeline = Timeline(spark, self.path)
@@ -264,7 +264,7 @@ class SharedTable:
         guard: Guard,
         new: bool,
     ) -> str:
-        """Write the rows of the requests with the record in one commit; return its instant."""
+        """Write the rows of shards' requests with the record in one commit; return its instant."""
         frames = [_framed(one, lake) for one in wanted if one.rows is not None]
         if not frames:
             return lake.empty_commit(commit, guard)
@@ -340,22 +340,22 @@ class ShardTable:
         )
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Do nothing, and return False.
+        """Do no upkeep for a shard, and return False.
 
         `SharedTable` does the upkeep after its commits, for all shards.
         """
         return False
 
     def timeline(self) -> Timeline:
-        """Return the shard's own commits, as of now."""
+        """Return the shard's own commits in the shared lake table, as of now."""
         return ShardTimeline(self._spark, self.path, self._shard.name)
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Apply changes in one commit, as `LakeTable.upsert`."""
+        """Apply a shard's changes in one commit, as `LakeTable.upsert`."""
         return self._write(rows, commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add rows in one commit, in the same way as `upsert`, since shards share the commit."""
+        """Add a shard's rows in one commit, as `upsert` does, since shards share the commit."""
         return self._write(rows, commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
@@ -363,7 +363,7 @@ class ShardTable:
         return self._write(live_rows(rows, self.layout), commit, guard, replaces=True)
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record without rows, as `LakeTable.empty_commit`."""
+        """Commit a shard's record without rows, as `LakeTable.empty_commit`."""
         return self._write(None, commit, guard)
 
     def _write(
@@ -382,7 +382,7 @@ class ShardTable:
 
 @contextmanager
 def _read(rows: DataFrame) -> Iterator[DataFrame]:
-    """Yield the rows, computed now and kept for the length of a block."""
+    """Yield a shard's rows, computed now and kept for the length of a block."""
     kept = rows.persist()
     try:
         kept.count()
@@ -392,7 +392,7 @@ def _read(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
-    """Return a request's rows with all input columns of the shared table."""
+    """Return a shard's requested rows with all input columns of the shared table."""
     if wanted.rows is None:
         raise AssertionError("a write without rows has no frame")
     name = F.lit(wanted.shard.name).alias(wanted.shard.column)
@@ -400,7 +400,7 @@ def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
 
 
 def _filled(rows: DataFrame, lake: LakeTable) -> DataFrame:
-    """Return the rows with exactly the table's input columns; a missing column is NULL."""
+    """Return a shard's rows with the shared table's input columns; a missing one is NULL."""
     there = set(rows.columns)
     return rows.select(
         *(

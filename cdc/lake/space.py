@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def measure(spark: SparkSession, table_base: str, attempt: str) -> LakeSize:
-    """Return the size of a table's folders, from listings of their files, without a Spark job.
+    """Return the size of a lake table's folders, from lists of files, without a Spark job.
 
     Args:
         spark: The session whose file systems are used.

@@ -36,7 +36,7 @@ CLUSTER_AT_ONCE_BYTES = 512 * MIB
 
 @dataclass(frozen=True)
 class Retention:
-    """The retention of a table's old files for readers.
+    """The retention of a lake table's old files for readers.
 
     Args:
         commits: Number of the newest commits whose files are retained.
@@ -46,7 +46,7 @@ class Retention:
 
     @classmethod
     def of(cls, instants: Collection[str], keep_s: float, now: datetime) -> Retention:
-        """Return the retention for readers that began in the last ``keep_s`` seconds.
+        """Return Hudi's retention for readers that began in the last ``keep_s`` seconds.
 
         Args:
             instants: Instants of the table's completed commits.
@@ -59,7 +59,7 @@ class Retention:
 
     @property
     def every(self) -> int:
-        """Number of commits between upkeeps."""
+        """Number of commits between upkeeps of a lake table."""
         return max(UPKEEP_EVERY_COMMITS, self.commits // 10)
 
     def options(self, *, cluster_every: int = 0) -> dict[str, str]:

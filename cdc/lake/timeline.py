@@ -46,7 +46,7 @@ class Committed:
 
     @property
     def at(self) -> datetime:
-        """The time in the instant, aware UTC."""
+        """The time in the commit's instant, aware UTC."""
         return time_of(self.instant)
 
 
@@ -87,7 +87,7 @@ class Timeline:
         )
 
     def reload(self) -> None:
-        """Read the timeline again from storage."""
+        """Read Hudi's timeline again from storage."""
         self._meta = _open(self._spark, self.path)
         self._instants: Any = None
         self._read: dict[str, Committed | None] = {}

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """The upkeep of one table.
+    """The upkeep of one lake table, by Hudi's services.
 
     Args:
         spark: The session.
@@ -56,7 +56,7 @@ class Upkeep:
         self._clusters = clusters
 
     def run(self) -> None:
-        """Clean, archive, and merge small files if these steps are due.
+        """Clean, archive and merge a lake table's small files if these steps are due.
 
         Raises:
             FencedError: This process no longer holds the table.
@@ -86,7 +86,7 @@ class Upkeep:
         delete_unnamed(self._spark, timeline)
 
     def _cluster(self, client: Any) -> None:
-        """Merge small files, if this is due, in a commit that the guard can refuse."""
+        """Merge the lake table's small files, if due, in a commit that the guard can refuse."""
         timeline = Timeline(self._spark, self._path)
         often = self._options.get(CLUSTERING_KEY)
         if not self._clusters or often is None or timeline.commits_since_clustering() < int(often):
@@ -132,7 +132,7 @@ class Upkeep:
 
 
 def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[str, str]) -> None:
-    """Undo the clusterings that are planned or begun, and not completed.
+    """Undo Hudi's clusterings that are planned or begun, and not completed.
 
     The writer of such a clustering is gone.
 

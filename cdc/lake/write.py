@@ -52,25 +52,25 @@ class FollowedTable(Protocol):
     layout: LakeLayout
 
     def read(self) -> DataFrame:
-        """Return the rows as of the last commit."""
+        """Return the lake table's rows as of the last commit."""
 
     def timeline(self) -> Timeline:
-        """Return the table's commits."""
+        """Return the lake table's commits."""
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Apply changes in one commit, and return its instant."""
+        """Apply changes to the lake table in one commit, and return its instant."""
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add rows that are not there yet, in one commit, and return its instant."""
+        """Add new rows to the lake table in one commit, and return its instant."""
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace all rows in one commit, and return its instant."""
+        """Replace all rows of the lake table in one commit, and return its instant."""
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record without rows, and return the commit's instant."""
+        """Commit a record to the lake table without rows, and return the commit's instant."""
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Do the upkeep that is due after a commit; return whether it was done."""
+        """Do the lake table's upkeep that is due after a commit; return whether it was done."""
 
 
 class LakeTable:
@@ -101,7 +101,7 @@ class LakeTable:
     def bulk_insert(
         self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize | None = None
     ) -> str:
-        """Append copied rows in one commit.
+        """Append copied rows to the lake table in one commit.
 
         The rows must not be in the table yet.
 
@@ -142,7 +142,9 @@ class LakeTable:
         return self._write(rows, "bulk_insert", commit, index, check)
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Apply changes in one commit: delete rows with ``OP = 'd'``, insert or replace the others.
+        """Apply changes to the lake table in one commit.
+
+        Rows with ``OP = 'd'`` are deleted, the others are inserted or replaced.
 
         In soft delete mode, rows with ``OP = 'd'`` stay, with ``DELETED`` set.
 
@@ -163,14 +165,14 @@ class LakeTable:
         return self._write_if_current(rows, "upsert", commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add rows that are not in the table yet, without a look-up.
+        """Add rows that are not in the lake table yet, without a look-up.
 
         All else is as in `upsert`.
         """
         return self._write_if_current(rows, "insert", commit, guard)
 
     def fill(self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize) -> str:
-        """Create the table with ``rows`` and the index for ``size``.
+        """Create the lake table with ``rows`` and the index for ``size``.
 
         All else is as in `upsert`.
         """
@@ -180,14 +182,14 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace each partition for which ``rows`` has a row.
+        """Replace each partition of the lake table for which ``rows`` has a row.
 
         All else is as in `upsert`.
         """
         return self._write_if_current(rows, "insert_overwrite", commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace all rows of the table by ``rows``.
+        """Replace all rows of the lake table by ``rows``.
 
         All else is as in `upsert`.
         """
@@ -196,7 +198,7 @@ class LakeTable:
         )
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record without rows, for its offsets or handoff.
+        """Commit a record in the lake table without rows, for its offsets or handoff.
 
         All else is as in `upsert`.
         """
@@ -206,7 +208,7 @@ class LakeTable:
         return self._write_if_current(no_rows, "insert", commit, guard)
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Clean, archive, and merge small files, if this is due after a commit.
+        """Clean, archive and merge the lake table's small files, if due after a commit.
 
         A failure is logged and not raised, since the commit before the upkeep remains valid. The
         upkeep is due again after later commits.
@@ -232,7 +234,7 @@ class LakeTable:
         return False
 
     def _keep_up(self, check: Callable[[], None]) -> bool:
-        """Do the upkeep if it is due, raise its errors, and return whether it was done."""
+        """Do the lake table's upkeep if it is due, raise its errors, and return whether it was."""
         # Most commits end here, so the timeline is not read for them.
         if self._commits and not self._is_due(self._commits):
             return False
@@ -252,26 +254,26 @@ class LakeTable:
         return True
 
     def _is_due(self, instants: frozenset[str]) -> bool:
-        """Whether upkeep is due after the last of these commits."""
+        """Whether the lake table's upkeep is due after the last of these commits."""
         return len(instants) % self._retention(instants).every == 0
 
     def _retention(self, instants: frozenset[str]) -> Retention:
-        """Return how many of these commits are retained for the table's readers now."""
+        """Return how many of these commits the lake table retains for its readers now."""
         now = datetime.now(timezone.utc)
         return Retention.of(instants, self._settings.readers_keep_s, now)
 
     def read(self) -> DataFrame:
-        """Return the table as of its last commit, with all meta columns."""
+        """Return the lake table as of its last commit, with all meta columns."""
         return read_table(self._spark, self.path)
 
     def timeline(self) -> Timeline:
-        """Return the table's commits, as of now."""
+        """Return the lake table's commits, as of now."""
         return Timeline(self._spark, self.path)
 
     def _write_if_current(
         self, rows: DataFrame, operation: str, commit: CommitRecord, guard: Guard
     ) -> str:
-        """Write rows; refuse if ``delete_mode`` has changed since the table was created."""
+        """Write lake rows; refuse if ``delete_mode`` has changed since the table was created."""
         timeline = self.timeline()
         if timeline.exists and timeline.deletes_rows == self.layout.soft_delete:
             raise ConfigError(
@@ -299,7 +301,7 @@ class LakeTable:
         )
 
     def _index(self, timeline: Timeline, previous: Committed | None) -> IndexLayout:
-        """Return the index for the next commit.
+        """Return Hudi's index for the next commit.
 
         It is the index of the newest commit. Another index is chosen if there is none, or if the
         table has outgrown its buckets.
@@ -324,7 +326,10 @@ class LakeTable:
         index: IndexLayout,
         guard: CommitGuard,
     ) -> str:
-        """Write rows with a record in one commit that the guard can refuse; return its instant."""
+        """Write rows to the lake with a record in one commit that the guard can refuse.
+
+        Return the commit's instant.
+        """
         options = self._options(index, operation)
         self._commits = frozenset()
         options |= {COMMIT_KEY: commit.to_json(), INDEX_KEY: index.to_json(), "path": self.path}
@@ -427,7 +432,7 @@ class LakeTable:
 
 
 def layout_of(schema: TableSchema, settings: TableSettings) -> LakeLayout:
-    """Return the row layout that the settings define for a table.
+    """Return the row layout that the settings define for a lake table.
 
     Raises:
         SchemaError: The table's columns do not make valid lake rows, or the table lacks a key and
@@ -438,7 +443,7 @@ def layout_of(schema: TableSchema, settings: TableSettings) -> LakeLayout:
 
 
 def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> None:
-    """Refuse to add copied rows to a table whose copy is complete.
+    """Refuse to add copied rows to a lake table whose copy is complete.
 
     Raises:
         FencedError: The newest commit is not a chunk of the same attempt.
@@ -456,7 +461,7 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
 
 
 def live_rows(rows: DataFrame, layout: LakeLayout) -> DataFrame:
-    """Return the rows to keep: all rows in soft delete mode, else the rows that are not deleted."""
+    """Return the rows that the lake keeps: all in soft delete mode, else those not deleted."""
     return rows if layout.soft_delete else rows.filter(column(OP) != "d")
 
 

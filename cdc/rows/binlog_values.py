@@ -17,7 +17,7 @@ _START_OF_1970 = "^1970-01-01T00:00:00([.]0+)?Z$"
 
 
 def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
-    """Return the lake's value of a field of MySQL or MariaDB.
+    """Return Spark SQL of the lake's value of a MySQL or MariaDB event's field.
 
     The arguments are those of `cdc.rows.semantic_types.lake_value`.
 
@@ -29,7 +29,7 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """Return the lake's value of a field in a form that PostgreSQL's connector never sends.
+    """Return Spark SQL of an event's field in a form that PostgreSQL's connector never sends.
 
     Returns:
         The value; None if PostgreSQL's connector also sends this form.
@@ -59,7 +59,7 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
 
 
 def _ewkb(raw: str) -> LakeValue:
-    """Return a geometry as WKB, or as EWKB with its SRID if the SRID is not 0."""
+    """Return Spark SQL of an event's geometry as WKB, or as EWKB if its SRID is not 0."""
     number = f"right(concat('0000000', hex({raw}.srid)), 8)"
     srid = ", ".join(f"substring({number}, {place}, 2)" for place in (7, 5, 3, 1))
     head, rest = f"substring({raw}.wkb, 1, 4)", f"substring({raw}.wkb, 6)"

@@ -106,10 +106,10 @@ another row."""
 
 
 def scratch(name: str) -> str:
-    """Return the name of a column that exists only within one function."""
+    """Return the name of a Spark column that exists only within one function."""
     return f"{PREFIX}scratch_{name}"
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a source column's name has a prefix of this product or of Hudi."""
+    """Return whether a source column's name begins like the ``_cdc_`` columns or Hudi's own."""
     return name.lower().startswith(RESERVED_PREFIXES)

@@ -65,7 +65,7 @@ def decode(
     *,
     ingested_at: datetime,
 ) -> DataFrame:
-    """Return records in normal form, each decoded by the schema that its schema id names.
+    """Return Kafka records as Spark rows in normal form, decoded by their schema ids.
 
     No record is dropped, and no record raises an error. A record that cannot be read has a
     ``PROBLEM``. If ``schemas`` lacks the record's schema, the problem is :data:`UNKNOWN_SCHEMA`.
@@ -102,7 +102,7 @@ def decode(
 
 
 def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFrame:
-    """Return the records with one column for each schema.
+    """Return the Kafka records as Spark rows with one column for each schema.
 
     A record's decoded body is in the column of the record's schema.
     """
@@ -146,12 +146,12 @@ def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFr
 
 
 def _event(schema_id: int) -> str:
-    """Return the name of the column with the decoded events of one schema."""
+    """Return the name of the Spark column with the decoded events of one schema."""
     return f"_event_{schema_id}"
 
 
 def _hex(schema_id: int) -> str:
-    """Return a schema id as the hexadecimal text of its bytes in a record.
+    """Return a schema id as the hexadecimal text of its bytes in a Kafka record.
 
     A number would be part of the code that Spark generates. Tables with the same columns could then
     not share compiled code.
@@ -196,7 +196,7 @@ def _flat(
     table: TableSchema,
     checked: Mapping[Column, str],
 ) -> DataFrame:
-    """Return the values of each event, by the expressions of the event's own schema.
+    """Return the values of each decoded event, by the expressions of the event's own schema.
 
     Args:
         events: The decoded events, as `_events` returns them.
@@ -284,7 +284,7 @@ def _problem(
 
 
 def constant(value: SparkColumn) -> SparkColumn:
-    """Return a constant that is not part of the code that Spark generates.
+    """Return a Spark constant that is not part of the code that Spark generates.
 
     The constant is an element of an array. If it were a literal in the generated code, Spark would
     compile each batch's projection again.

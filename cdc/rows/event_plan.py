@@ -38,7 +38,7 @@ _LAST_MICROS = 253_402_300_799_999_999
 
 @dataclass(frozen=True)
 class EventRules:
-    """The facts and settings that a reader of a table's events needs.
+    """The facts and settings by which a table's events are decoded.
 
     Args:
         placeholder: The value that the connector sends instead of an unchanged value that the log

@@ -47,7 +47,7 @@ _CLEAR = scratch("clear")
 
 @dataclass(frozen=True)
 class RecordProblem:
-    """A record that cannot be applied, with the reason."""
+    """A Kafka record in a batch of Spark that cannot be applied, with the reason."""
 
     partition: int
     offset: int
@@ -57,7 +57,7 @@ class RecordProblem:
 
 @dataclass(frozen=True)
 class Summary:
-    """The content of a batch.
+    """What Spark found in a batch of decoded records.
 
     Args:
         counts: Number of records by operation. Tombstones count as operation ``tombstone``. Records
@@ -91,7 +91,7 @@ class Summary:
 
     @property
     def events(self) -> int:
-        """The number of changes in the batch; tombstones do not count."""
+        """The number of changes in Spark's batch; tombstones do not count."""
         return sum(count for op, count in self.counts.items() if op != TOMBSTONE)
 
 
@@ -196,7 +196,7 @@ def fold(
     after_offset: int | None = None,
     gaps: bool = False,
 ) -> DataFrame:
-    """Return the last image of each key.
+    """Return the last image of each key in a batch of decoded changes.
 
     If the last event lacks a value, the value is taken from an earlier event of the same life. A
     life of a key starts with an insert and ends with a delete. Values are never taken from an
@@ -333,7 +333,7 @@ def _images(
 
 
 def _lacks(name: str, *, soft_delete: bool) -> SparkColumn:
-    """Whether an event lacks a column's value that the row in the lake needs.
+    """Whether an event in a batch lacks a column's value that the row in the lake needs.
 
     A delete event has no values. The row needs them only in soft delete mode, which keeps the row.
     """
@@ -343,7 +343,7 @@ def _lacks(name: str, *, soft_delete: bool) -> SparkColumn:
 
 
 def _listed(names: str, name: str) -> SparkColumn:
-    """Whether an array column has a name; False where it is NULL."""
+    """Whether an array column of decoded events has a name; False where it is NULL."""
     return F.coalesce(F.array_contains(names, name), F.lit(False))
 
 

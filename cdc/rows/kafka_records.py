@@ -15,7 +15,7 @@ _NOT_OF_ANOTHER_KEY = "NOT coalesce(exists(headers, h -> h.key = '__debezium.old
 
 @dataclass(frozen=True)
 class Range:
-    """A range of a topic's offsets, for one commit.
+    """A range of a topic's offsets that Spark reads for one commit.
 
     Args:
         start: First offset to read, per partition.
@@ -27,7 +27,7 @@ class Range:
 
     @property
     def offsets(self) -> int:
-        """The number of offsets in the range. An offset need not have a record."""
+        """The number of offsets in the range that Spark reads. An offset need not have a record."""
         return sum(self.end[partition] - at for partition, at in self.start.items())
 
 

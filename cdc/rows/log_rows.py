@@ -37,7 +37,7 @@ def inserted(
     from_binlog: bool = False,
     beyond: ReachedPlace | None = None,
 ) -> DataFrame:
-    """Return the rows that a batch of an append table inserts. Each row has a place as its key.
+    """Return the Spark rows that a batch of an append table inserts, each with a place as key.
 
     For PostgreSQL, the place is a partition and an offset of the topic. For changes from a binlog,
     it is a place in the binlog, since offsets would not identify these rows: a connector that lost
@@ -64,7 +64,7 @@ def inserted(
 
 @dataclass(frozen=True)
 class ReachedPlace:
-    """The place in the binlog that an append table has reached.
+    """The place in the binlog that the batches of an append table have reached.
 
     An event of ``transaction`` whose place is not after ``furthest`` was sent before. The event's
     number does not show this, since an event can be sent again with another number:
@@ -91,7 +91,7 @@ class ReachedPlace:
 
     @classmethod
     def parse(cls, text: str) -> ReachedPlace:
-        """Parse the text that ``str`` returns."""
+        """Parse an append table's place in the binlog, the text that ``str`` returns."""
         furthest, last, order, transaction = text.split("@")
         return cls(int(transaction), furthest, last, int(order))
 
@@ -127,7 +127,10 @@ def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> 
 
 
 def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId) -> None:
-    """Refuse a batch with a transaction whose places are not in the order of its numbers."""
+    """Refuse an append table's batch with a transaction whose places contradict its numbers.
+
+    They are then not in the order of its numbers.
+    """
     in_turn = Window.partitionBy(TRANSACTION).orderBy(OFFSET)
     former = {name: F.lag(name).over(in_turn) for name in (POSITION, ORDER)}
     if before is not None:
@@ -152,7 +155,7 @@ def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId
 
 
 def _without_repeated(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
-    """Return each row once, with its place; leave out the rows of earlier batches."""
+    """Return each row of an append table once, with its place, without rows of earlier batches."""
     if beyond is not None:
         again = (F.col(TRANSACTION) == beyond.transaction) & (F.col(POSITION) <= beyond.furthest)
         rows = rows.filter(~again)

@@ -63,7 +63,9 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
 
 
 def key_check(lake: LakeConfig) -> str | None:
-    """Return a text that identifies the hashes' secret key without revealing it; None without one.
+    """Return a text that identifies the secret key of hashed columns without revealing it.
+
+    None if there is no secret key.
 
     Raises:
         SecretError: The key cannot be read.
@@ -79,7 +81,7 @@ def _masked(column: Column) -> SparkColumn:
 
 
 def _hashed(column: Column) -> SparkColumn:
-    """Return a value's HMAC-SHA-256 (RFC 2104) in lower hexadecimal.
+    """Return the hashed column's HMAC-SHA-256 (RFC 2104) in lower hexadecimal.
 
     The hash is of a binary value's bytes, or of any other value's text.
     """
@@ -91,7 +93,7 @@ def _hashed(column: Column) -> SparkColumn:
 
 
 def _keys(schema: TableSchema, lake: LakeConfig) -> tuple[bytearray, bytearray]:
-    """Return the inner and the outer key of HMAC, made from the secret key."""
+    """Return the inner and the outer key of the hashed columns' HMAC, made from the secret key."""
     if lake.hash_key is None:
         raise ConfigError(
             f"the settings of table {schema.table} hash columns, and lake.hash_key is not set",

@@ -34,7 +34,7 @@ TIMESTAMP_MILLIS = ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data
 
 @dataclass(frozen=True)
 class LakeValue:
-    """An expression for a lake value.
+    """A Spark SQL expression for the lake's value of an event's field.
 
     Args:
         sql: Spark SQL of the lake's value. It is null if the event's value is null.
@@ -57,7 +57,7 @@ def literal(text: str) -> str:
 
 
 def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
-    """Return the lake's value of a decoded field.
+    """Return the lake's value of a decoded event's field.
 
     Args:
         raw: Spark SQL of the decoded value.
@@ -178,7 +178,7 @@ def _name_uuid(data: bytes) -> uuid.UUID:
 
 
 def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return the lake's value of a field that is not an array; None if the types do not fit."""
+    """Return the lake's value of an event's field that is no array; None if types do not fit."""
     name, kind = field.connect_name or "", field.avro_type
     cast = f"TRY_CAST({raw} AS {lake.upper()})"
     if lake in _INTEGERS:
@@ -231,7 +231,7 @@ def _interval(raw: str) -> str:
 
 
 def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> LakeValue | None:
-    """Return the lake's decimal of a field; None if the field's type has no decimals."""
+    """Return the lake's decimal of an event's field; None if the field's type has no decimals."""
     kind = f"DECIMAL({precision},{scale})"
     if field.avro_type in ("int", "long") and not field.connect_name:
         return LakeValue(f"TRY_CAST({raw} AS {kind})", total=False)
@@ -251,7 +251,7 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
 
 
 def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return the lake's date and time of a field; None if the field's type has none."""
+    """Return the lake's date and time of an event's field; None if the field's type has none."""
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp") and lake == "timestamp":
         # The value is always UTC, and a year of four digits is one of 1 to 9999. Without the zone's
@@ -279,7 +279,7 @@ def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return the lake's array of a field; None if the types do not fit."""
+    """Return the lake's array of an event's field; None if the types do not fit."""
     match = _ARRAY.fullmatch(lake)
     if match is None or field.avro_type != "array" or field.element is None:
         return None

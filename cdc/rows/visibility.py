@@ -19,7 +19,7 @@ _LOWER_BITS, _SIGN = (1 << 32) - 1, 1 << 31
 
 @dataclass(frozen=True)
 class Reading:
-    """The transactions that a reading of the source's catalog shows.
+    """The transactions that a reading of the catalog shows, by which events are judged.
 
     Args:
         snapshot: The text of the reading's ``pg_snapshot``. If it is empty, all transactions count

@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Applied:
-    """The result of one commit.
+    """The result of one commit of a run.
 
     Args:
         record: The record that the commit carries.
@@ -56,7 +56,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The result of a replay of quarantined records.
+    """The result of a run's replay of quarantined records.
 
     Args:
         applied: The result of the replay's commit.
@@ -70,7 +70,7 @@ class Replayed:
 
 
 class BatchWriter:
-    """Applies ranges of one table's topic to its lake table.
+    """Applies ranges of one table's topic to its lake table, within a run.
 
     Args:
         context: The runs' context.
@@ -121,7 +121,7 @@ class BatchWriter:
 
     @property
     def _keeps_deleted(self) -> bool:
-        """Whether deleted rows stay in the lake."""
+        """Whether the run leaves deleted rows in the lake."""
         return self._settings.delete_mode == "soft"
 
     def apply(
@@ -132,7 +132,7 @@ class BatchWriter:
         *,
         still_open: Collection[int] | None = None,
     ) -> Applied:
-        """Read, decode, fold, fill and commit one range.
+        """Read, decode, fold, fill and commit one range of a run.
 
         The commit can end before the range does: it ends before a TRUNCATE at which the table must
         pause, and before a transaction that the catalog does not show yet.
@@ -219,7 +219,7 @@ class BatchWriter:
             self._held.drop_all()
 
     def _read_seen(self, piece: Range, tolerated: int) -> Batch:
-        """Return a range's batch, or its part before a transaction that the catalog lacks."""
+        """Return a batch of a run, or its part before a transaction that the catalog lacks."""
         try:
             return self._reader.read(piece, tolerated=tolerated)
         except UnseenError as early:
@@ -239,7 +239,7 @@ class BatchWriter:
     def _decided_truncate(
         self, batch: Batch, previous: CommitRecord, replayed: Collection[tuple[int, int]]
     ) -> int | None:
-        """Return the offset of the newest TRUNCATE that is applied; None if there is none.
+        """Return the offset of the newest TRUNCATE that the run applies; None if there is none.
 
         The result is a TRUNCATE that an earlier commit applied, or a newer one that was quarantined
         and that the replay applies. The current settings decide whether the replay applies it.
@@ -285,7 +285,7 @@ class BatchWriter:
         beyond: ReachedPlace | None = None,
         again: bool = False,
     ) -> Applied:
-        """Apply a batch in one commit.
+        """Apply a batch of a run in one commit.
 
         Args:
             batch: The batch.
@@ -366,7 +366,7 @@ class BatchWriter:
         )
 
     def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
-        """Return the rows, in which each missing value that can be found is filled in.
+        """Return the batch's rows with each missing value that can be found.
 
         Missing values come from three places, in this order: the batch itself (the fold fills
         those), the lake's row with the same key, the source's current row. The lake's row cannot
@@ -388,7 +388,7 @@ class BatchWriter:
         return self._from_source(rows, missing) if missing else rows
 
     def _from_lake(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
-        """Return the rows with their missing values from the lake's rows."""
+        """Return the batch's rows with their missing values from the lake's rows."""
         key = [quoted(name) for name in self._schema.key]
         wanted = rows.filter(F.col(MISSING).isNotNull()).select(*key)
         # The lake can be large and the keys are few: the join drops other rows where they are read.
@@ -400,7 +400,7 @@ class BatchWriter:
         return fill(rows, known, self._schema, missing, moved=False, absent_is_deleted=False)
 
     def _from_source(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
-        """Return the rows with their missing values from the source's current rows."""
+        """Return the batch's rows with their missing values from the source's current rows."""
         known = Asked(
             spark=self._context.spark,
             source=self._context.sources[self._schema.table.source],
@@ -443,23 +443,23 @@ class BatchWriter:
 
 
 def _within(offset: int | None, piece: Range) -> int | None:
-    """Return an offset that is not before the start of a range; None for any other offset."""
+    """Return an offset that is not before a batch's range; None for any other offset."""
     if offset is None or any(offset < at for at in piece.start.values()):
         return None
     return offset
 
 
 def _up_to(piece: Range, offset: int) -> Range:
-    """Return the part of a range before an offset."""
+    """Return the part of a batch's range before an offset."""
     return replace(piece, end={partition: min(at, offset) for partition, at in piece.end.items()})
 
 
 def _missing(rows: DataFrame) -> tuple[str, ...]:
-    """Return the columns whose value is missing in some row."""
+    """Return the columns whose value is missing in some row of the batch."""
     found = rows.agg(F.flatten(F.collect_set(MISSING))).first()
     return tuple(sorted(set(found[0]))) if found is not None else ()
 
 
 def _reached_place(record: CommitRecord) -> ReachedPlace | None:
-    """Return the place in the binlog that an append table had reached at a commit, or None."""
+    """Return the binlog place that a run of an append table had reached at a commit, or None."""
     return None if record.last_event is None else ReachedPlace.parse(record.last_event)

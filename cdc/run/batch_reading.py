@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """The records of a range of a topic, ready to be applied.
+    """The records of a range of a topic, ready to be applied by a run.
 
     Args:
         piece: The range.
@@ -49,7 +49,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class RawRecord:
-    """A record in the topic: its bytes, its Kafka timestamp, and its size in bytes."""
+    """A record that a batch reads from the topic: bytes, Kafka timestamp, size in bytes."""
 
     key: bytes | None
     value: bytes | None
@@ -64,23 +64,23 @@ class HeldFrames:
         self._held: list[DataFrame] = []
 
     def hold(self, frame: DataFrame) -> DataFrame:
-        """Persist a data frame and return it."""
+        """Persist a data frame of a batch and return it."""
         held = frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
         self._held.append(held)
         return held
 
     def drop(self) -> None:
-        """Release the frame that was held last."""
+        """Release the batch's frame that was held last."""
         self._held.pop().unpersist()
 
     def drop_all(self) -> None:
-        """Release every frame."""
+        """Release every frame of the batch."""
         while self._held:
             self.drop()
 
 
 class BatchReader:
-    """Reads ranges of one table's topic.
+    """Reads ranges of one table's topic as batches of a run.
 
     Args:
         context: The runs' context.
@@ -116,7 +116,7 @@ class BatchReader:
     def expect(
         self, schema_ids: Iterable[int], late: LateColumns, reading: Reading | None = None
     ) -> None:
-        """Prepare for the next batch.
+        """Prepare for the next batch of a run.
 
         Args:
             schema_ids: Ids of the schemas that the batch most likely needs.
@@ -188,7 +188,7 @@ class BatchReader:
         return Batch(piece, changes, summary, tuple(left_out))
 
     def _decoded(self, records: DataFrame, schema: TableSchema, rules: EventRules) -> DataFrame:
-        """Return records in normal form, decoded with the schemas that are known so far."""
+        """Return the batch's records in normal form, decoded with the schemas known so far."""
         now = datetime.now(timezone.utc)
         return decode(records, self._writers.known, schema, rules, ingested_at=now)
 
@@ -215,7 +215,7 @@ class BatchReader:
         )
 
     def raw(self, places: Sequence[RecordProblem], *, max_bytes: int) -> list[RawRecord]:
-        """Return records of the table's topic as raw bytes, in the order of ``places``.
+        """Return records of a batch as raw bytes, in the order of ``places``.
 
         Args:
             places: The records, each by its partition and offset, with its problem.
@@ -259,7 +259,7 @@ class BatchReader:
         return [found[place.partition, place.offset] for place in places]
 
     def _records(self, piece: Range, *, tasks: int = 1) -> DataFrame:
-        """Return the raw records of a range of the topic."""
+        """Return the raw records of a batch's range of the topic."""
         return read_changes(
             self._context.spark,
             self._java,
@@ -295,7 +295,7 @@ class BatchReader:
         return learned > 0
 
     def _problems(self, changes: DataFrame, limit: int) -> list[RecordProblem]:
-        """Return the first records that cannot be applied, each with the reason."""
+        """Return the batch's first records that cannot be applied, each with the reason."""
         return [
             replace(found, reason=self._writers.refused.get(found.schema_id or 0, found.reason))
             if found.reason == UNKNOWN_SCHEMA
@@ -304,7 +304,7 @@ class BatchReader:
         ]
 
     def unreadable(self, first: RecordProblem, count: int, tolerated: int) -> DecodeError:
-        """Return the error for a table that stops at bad records.
+        """Return the error for a table whose run stops at bad records.
 
         Args:
             first: The first bad record, which the error names.
@@ -338,7 +338,7 @@ class BatchReader:
         )
 
     def _place_text(self, record: RecordProblem) -> str:
-        """Return the words by which errors name a record."""
+        """Return the words by which errors of a batch name a record."""
         return (
             f"a record of table {self._schema.table} (topic {self.topic}, partition"
             f" {record.partition}, offset {record.offset}, schema id {record.schema_id})"

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_S) -> TableRecord:
-    """Point a table's name in the catalog at its published attempt, if there is a catalog.
+    """Point a table's name in the catalog of names at its published attempt, if there is a catalog.
 
     Args:
         context: The runs' context.
@@ -54,7 +54,9 @@ def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_
 
 
 def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_S) -> None:
-    """Update a table's name in the catalog after a run, unless another process holds the table.
+    """Update a table's name in the catalog of names after a run.
+
+    Nothing happens while another process holds the table.
 
     This function takes the table's lease. Without the lease, another process could publish a new
     generation meanwhile, and this function could point the name back at the former one.
@@ -80,7 +82,7 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
 
 def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Set the names that the state store's records show as out of date.
+    """Set the names in the catalog that a run finds out of date in the state store.
 
     A publication or a run succeeds even if the metastore does not answer, so a name can be out of
     date. This function updates the name of a table that has no new changes. It stops at the first
@@ -106,7 +108,7 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
 
 
 def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
-    """Remove a table's name from the catalog.
+    """Remove a table's name from the catalog of names.
 
     The table's data stays.
 
@@ -130,7 +132,7 @@ def _noted(metastore: str, entry: CatalogEntry) -> str:
 
 
 def _entry(config: Config, record: TableRecord) -> CatalogEntry | None:
-    """Return a table's entry for the catalog; None without a catalog or without an attempt."""
+    """Return a table's entry for the catalog of names; None without catalog or attempt."""
     shard = record.shard
     name = config.catalog_name(record.table, shard)
     if name is None or record.attempt is None:

@@ -55,7 +55,7 @@ def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[T
 
 
 def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
-    """Return a warning if the newest commit is ahead of the clock, else nothing."""
+    """Return a run's warning if the newest commit is ahead of the clock, else nothing."""
     ahead = ahead_of_clock(newest.instant)
     if ahead < _TOLD_FROM:
         return ()
@@ -68,7 +68,7 @@ def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
 
 
 def behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
-    """Return a warning if the lake lacks the newest commit that the state store knows."""
+    """Return a run's warning if the lake lacks the newest commit that the state store knows."""
     known = record.last_commit
     if known is None or known.instant <= newest.instant:
         return ()
@@ -111,7 +111,7 @@ def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
 
 
 def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRecord:
-    """Measure the size of a table in the lake and store it.
+    """Measure the size of a table in the lake after a run, and store it.
 
     A failure is only logged.
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of a lake table with its source.
+    """A run's comparison of a lake table with its source.
 
     Args:
         source_table: The table in the source's catalog.
@@ -70,7 +70,7 @@ def compare(
     *,
     truncates: Truncates,
 ) -> Comparison:
-    """Return the comparison of a lake table with its source's catalog.
+    """Compare a lake table with its source's catalog, for a run.
 
     Args:
         source: The source.
@@ -124,7 +124,7 @@ def compare(
 
 
 def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprint:
-    """Return the fingerprint that a commit records after a comparison.
+    """Return the fingerprint that a run's commit records after a comparison.
 
     The result is the fingerprint of the new look, ``now``. If neither the catalog nor the
     statements show a change, the result has the log position of ``before``. In this case, the run
@@ -142,7 +142,7 @@ def _truncated(
     now: Catalog,
     truncates: Truncates,
 ) -> frozenset[int]:
-    """Return the numbers of the partitions that could have been truncated by name.
+    """Return the partitions that, for a run, could have been truncated by name.
 
     TRUNCATE of a partition by name sends no event.
 
@@ -167,7 +167,7 @@ def _truncated(
 def _another_key(
     source_table: SourceTable, settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return the change of the key, if the settings' key differs from the lake's key."""
+    """Return the key as changed, if the settings' key differs from the lake's key."""
     had = handoff.key
     wanted = () if settings.appends else tuple(settings.key_columns) or source_table.primary_key
     if wanted == had:

@@ -104,19 +104,19 @@ class RunContext:
 
     @property
     def spark(self) -> SparkSession:
-        """The session, which becomes the current session of the calling thread."""
+        """A run's Spark session, which becomes the current session of the calling thread."""
         return in_this_thread(self.session)
 
     @property
     def ending(self) -> bool:
-        """Whether the command is ending.
+        """Whether the command of the run is ending.
 
         An error of the command's work is then not a fault of a table.
         """
         return was_killed() or self.interrupted.is_set()
 
     def settings(self, record: TableRecord) -> TableSettings:
-        """Return a table's settings, for the tier in its record.
+        """Return a table's settings for a run, for the tier in its record.
 
         Raises:
             ConfigError: The settings no longer fit the tier or the shard in the table's record.
@@ -125,7 +125,7 @@ class RunContext:
         return self.config.settings_on_plan(record.table, record.tier)
 
     def connected(self) -> ConnectClient:
-        """Return the client of Kafka Connect.
+        """Return the run's client of Kafka Connect.
 
         Raises:
             ConnectError: This run was not given a client.
@@ -138,13 +138,13 @@ class RunContext:
         return self.connect
 
     def timeline(self, attempt: Attempt) -> Timeline:
-        """Return the commits of an attempt."""
+        """Return the commits of an attempt, as a run reads them."""
         return timeline_of(self.spark, attempt)
 
     def lake(
         self, record: TableRecord, schema: TableSchema, settings: TableSettings
     ) -> FollowedTable:
-        """Return the lake table of a record's attempt; for a shard, its part of the shared table.
+        """Return the lake table to which a run writes; for a shard, its part of the shared table.
 
         Raises:
             ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
@@ -177,7 +177,7 @@ class RunContext:
         return LakeTable(self.spark, _attempt(record).path, schema, settings)
 
     def shared(self, path: str) -> SharedTable:
-        """Return the writer of a lake table that several shards share; one writer per process."""
+        """Return a run's writer of a lake table that shards share; one writer per process."""
         with self._lock:
             if path not in self._shared:
                 self._shared[path] = SharedTable(lambda: self.spark, self.leases, path)
@@ -191,7 +191,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Turn:
-    """A table's turn among other tables.
+    """A table's turn in continuous runs, among other tables.
 
     A run with a turn stops after the first commit at which the turn's time is over, or at which
     another process waits for the table. The next run takes the remaining changes.
@@ -205,7 +205,7 @@ class Turn:
     events: int | None = None
 
     def events_per_commit(self, most: int) -> int:
-        """Return the most events of one commit.
+        """Return the most events of one commit in a table's turn.
 
         Args:
             most: The limit of the table's settings.
@@ -213,13 +213,13 @@ class Turn:
         return most if self.events is None else min(most, self.events)
 
     def is_over(self, after_s: float) -> bool:
-        """Whether the turn's time is over after a number of seconds."""
+        """Whether the turn's time is over after a number of seconds of a run."""
         return self.seconds is not None and after_s >= self.seconds
 
 
 @dataclass(frozen=True)
 class Unchecked:
-    """Idle tables of one capture that were not checked for changes without events.
+    """Idle tables of a capture that a run did not check for changes without events.
 
     Args:
         source: The source.
@@ -237,14 +237,14 @@ class Unchecked:
 
     @property
     def message(self) -> str:
-        """The tables and the reason, as a message."""
+        """The unchecked tables and the reason, as a message of a run."""
         return (
             f"{len(self.tables)} idle tables of {self.source} were not checked for changes without"
             f" events: {self.reason}"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields and the message as plain values, for JSON."""
+        """Return the unchecked tables and the message as plain values, for JSON."""
         return {**asdict(self), "tables": list(map(str, self.tables)), "message": self.message}
 
 
@@ -282,7 +282,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values for JSON output."""
+        """Return the result of a run as plain values for JSON output."""
         return {
             "table": str(self.table),
             "state": self.state.value,

@@ -61,7 +61,7 @@ class Estimate:
         return self.commit_s * commits + self.event_s * events
 
     def events_within(self, seconds: float) -> int:
-        """Return how many events one commit can have, so that it takes at most some seconds."""
+        """Return how many events one commit of a run can have, to take at most some seconds."""
         left = max(0.0, seconds - self.commit_s)
         return int(left / max(self.event_s, 1e-9))
 
@@ -134,7 +134,7 @@ def prior_of(known: Iterable[TableCost]) -> Estimate:
 
 
 def learned(known: TableCost | None, run: Observation) -> TableCost:
-    """Return a table's sums after one more run."""
+    """Return a table's learned costs after one more run."""
     predicted = estimate(known).seconds(run.events, run.commits)
     seconds = max(run.seconds / run.cold, _CLOCK_S)
     if known is not None:
@@ -160,7 +160,7 @@ def learned(known: TableCost | None, run: Observation) -> TableCost:
 
 
 def _rate(known: TableCost | None, run: Observation) -> float:
-    """Return the events per second that arrive, with the events of one more run."""
+    """Return the rate at which a table's events arrive, with the events of one more run."""
     if known is None:
         return 0.0
     passed = (run.at - known.measured_at).total_seconds()
@@ -174,7 +174,7 @@ def _rate(known: TableCost | None, run: Observation) -> float:
 
 
 def passed_offsets(before: Mapping[int, int], after: Mapping[int, int]) -> int:
-    """Return the number of offsets between two positions in a topic."""
+    """Return the number of offsets that a run has passed in a topic."""
     return sum(
         max(0, offset - before.get(partition, offset)) for partition, offset in after.items()
     )

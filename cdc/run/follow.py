@@ -148,7 +148,7 @@ def _fills(
 
 
 def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
-    """Return the record of a commit with another handoff, at the offsets of the newest commit."""
+    """Return the record of a run's commit with another handoff, at the newest commit's offsets."""
     return CommitRecord(
         kind="run",
         table=record.table,
@@ -173,7 +173,7 @@ def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord
 def _rewritten(
     lake: FollowedTable, fills: Mapping[str, str], renamed: Mapping[str, str], config: LakeConfig
 ) -> DataFrame:
-    """Return all rows of the lake table with its new and renamed columns.
+    """Return all rows of the lake table with the new and renamed columns that a run follows.
 
     A deleted row that the lake keeps does not get the default of a new column. A renamed column
     keeps its values, also in deleted rows. Its values are not hidden again, since hidden values in

@@ -78,7 +78,7 @@ def _remove_under_lease(
 
 
 def _over(pointer: Pointer, there: Collection[str], settings: TableSettings) -> list[Generation]:
-    """Return the former generations among ``there`` that can be removed now.
+    """Return the former generations among ``there`` that a run can remove now.
 
     Args:
         pointer: The table's pointer.

@@ -64,14 +64,14 @@ class TableReader(Protocol):
         """Return all user tables of the source, sorted by name; Tributary's own are left out."""
 
     def table(self, table: TableId) -> SourceTable:
-        """Return the table in the primary's catalog.
+        """Return the table in the catalog of the source's primary.
 
         Raises:
             SourceError: There is no such table.
         """
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """Return the table's columns in the lake, whether or not the table has a usable key.
+        """Return a source table's columns in the lake, whether or not it has a usable key.
 
         Raises:
             UnsupportedTypeError: A replicated column has a type without a rule.
@@ -79,7 +79,7 @@ class TableReader(Protocol):
         """
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
-        """Return the table's lake schema: the replicated columns and the record key.
+        """Return the source table's lake schema: the replicated columns and the record key.
 
         Raises:
             UnsupportedTypeError: A replicated column has a type without a rule.
@@ -88,21 +88,21 @@ class TableReader(Protocol):
         """
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """Return the table as it would be after DDL statements; no statement is executed.
+        """Return the source table as it would be after DDL statements; none is executed.
 
         Raises:
             DdlError: A statement cannot be parsed, or does not fit the table.
         """
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the size in bytes of the largest row in a sample; None if the sample is empty.
+        """Return the bytes of a source table's largest row in a sample; None if that is empty.
 
         Raises:
             SourceError: The sample takes too long, or the table cannot be read.
         """
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why the lake cannot find some rows by the key, and the remedy; None if it can.
+        """Return why the source's key does not find some rows in the lake, and the remedy, or None.
 
         Raises:
             SourceError: The check takes too long, or the table cannot be read.
@@ -110,7 +110,7 @@ class TableReader(Protocol):
 
     @property
     def partition_files(self) -> PartitionFiles | None:
-        """The files of partitions; None if the log contains the DDL statements on partitions."""
+        """The files of the source's partitions; None if the log contains the DDL on partitions."""
 
 
 class SourceLog(Protocol):
@@ -121,7 +121,7 @@ class SourceLog(Protocol):
         """Key of the source in ``tributary.yaml``."""
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
-        """Return the identity of the primary or, if asked, of the replica."""
+        """Return the identity of the source's primary or, if asked, of the replica."""
 
     def position(self, text: str) -> LogPosition:
         """Parse a position of this source.
@@ -131,7 +131,7 @@ class SourceLog(Protocol):
         """
 
     def commit_position(self, last: str) -> str | None:
-        """Return the end of the last commit before an event, as a position in the log.
+        """Return the end of the last commit before an event, as a position in the source's log.
 
         Args:
             last: The event's `cdc.rows.columns.POSITION`.
@@ -141,13 +141,13 @@ class SourceLog(Protocol):
         """
 
     def current_position(self) -> LogPosition:
-        """Return the primary's position, which is at or after every commit so far."""
+        """Return the position of the source's primary, at or after every commit so far."""
 
     def write_marker(self) -> Marker:
-        """Write a new marker row on the primary."""
+        """Write a new marker row on the source's primary."""
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Wait until every transaction has ended of which a capture can have only a part.
+        """Wait until each transaction of the source that a capture may have in part has ended.
 
         A capture can lack the changes that a transaction made before a table joined the capture. A
         copy that begins after the transaction has ended contains all its changes.
@@ -160,7 +160,7 @@ class SourceLog(Protocol):
         """Write a marker, on a source where Connect stores a position only after a later change."""
 
     def cascades_unseen(self) -> bool:
-        """Whether a foreign key's action can change rows without an event."""
+        """Whether a foreign key's action can change rows of the source without an event."""
 
 
 class RowLookup(Protocol):
@@ -171,7 +171,7 @@ class RowLookup(Protocol):
         """Key of the source in ``tributary.yaml``."""
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return the value of a column in rows that are older than the column.
+        """Return the value of a source's column in rows that are older than the column.
 
         Args:
             table: The table.
@@ -191,7 +191,7 @@ class RowLookup(Protocol):
         *,
         on_replica: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return the rows that exist for the given keys, as Python values of the lake's types.
+        """Return the source's rows for the given keys, as Python values of the lake's types.
 
         Args:
             table: The table.
@@ -204,15 +204,15 @@ class RowLookup(Protocol):
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int
     ) -> NextInserted:
-        """Return the row that a transaction of an event inserted next after the one with a key."""
+        """Return the source's row that an event's transaction inserted next after a key's row."""
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
-        """Count the rows of a table."""
+        """Count the rows of a source table."""
 
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until queries see the changes of transactions.
+        """Wait until queries of the source see the changes of transactions.
 
         Args:
             transactions: The ids of the awaited transactions, in the form that events have.
@@ -235,10 +235,10 @@ class Replay(Protocol):
         """Key of the source in ``tributary.yaml``."""
 
     def replay_paused(self) -> bool:
-        """Whether the replica's replay is paused, or a pause of it is requested."""
+        """Whether replay of the source's replica is paused, or a pause is requested."""
 
     def resume_replay(self) -> None:
-        """Resume the replica's replay, even if another process or an operator paused it.
+        """Resume replay of the source's replica, whoever paused it.
 
         Raises:
             ReplicaError: Replay is still paused.
@@ -257,11 +257,11 @@ class SnapshotReader(Protocol):
         """Whether the source has a replica, from which snapshots are then read."""
 
     def replica_position(self) -> ReplicaPosition | None:
-        """Return the replica's position; None without a replica."""
+        """Return the position of the source's replica; None without a replica."""
 
     @property
     def shares_views(self) -> bool:
-        """Whether a session can import the view of another session.
+        """Whether a session of the source can import the view of another session.
 
         If not, all sessions of an exact view open together, within `open_exact_view`.
         """
@@ -269,7 +269,7 @@ class SnapshotReader(Protocol):
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> None:
-        """Wait until the replica shows the marker; check that the replica follows the primary.
+        """Wait until the source's replica shows the marker, and check that it follows the primary.
 
         Without a replica, return at once.
 
@@ -281,7 +281,7 @@ class SnapshotReader(Protocol):
     def open_view(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> AbstractContextManager[View]:
-        """Open a view that contains the marker: on the replica, or on the primary without one.
+        """Open a view of the source with the marker: on the replica, if there is one.
 
         The view is open until the context ends. A primary can log a commit before queries see it.
         On such a primary, the method first waits for older transactions.
@@ -301,7 +301,7 @@ class SnapshotReader(Protocol):
         timeout_s: float,
         progress: Progress,
     ) -> AbstractContextManager[View]:
-        """Open an exact view: a view with the marker and with a known position (`View.split`).
+        """Open an exact view of the source: one with the marker and a known position.
 
         Args:
             marker: The marker that the view must contain.
@@ -319,10 +319,10 @@ class SnapshotReader(Protocol):
         """
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Return why `open_exact_view` cannot open a view, and the remedy; None if it can."""
+        """Return why `open_exact_view` cannot open a source's view, and the remedy, or None."""
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that sessions can still read under the view, and that its server is unchanged.
+        """Check that the source's sessions can still read under the view, on the same server.
 
         Raises:
             SnapshotLostError: The view is gone, or the replica was promoted or re-cloned.
@@ -330,7 +330,7 @@ class SnapshotReader(Protocol):
         """
 
     def assert_rows_of_primary(self, view: View) -> None:
-        """Check that the view's server has not executed any change that the primary lacks.
+        """Check that the source's server of the view has executed no change that the primary lacks.
 
         Call this after the sessions have read: then they have read rows of the primary alone.
 
@@ -339,7 +339,7 @@ class SnapshotReader(Protocol):
         """
 
     def size(self, table: SourceTable) -> TableSize:
-        """Return an estimate of the table's rows and bytes, from its current size."""
+        """Return an estimate of the source table's rows and bytes, from its current size."""
 
     def sample_boundaries(
         self,
@@ -349,7 +349,7 @@ class SnapshotReader(Protocol):
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Return keys that cut the table into up to ``chunks`` ranges of about equal size.
+        """Return keys that cut the source table into up to ``chunks`` ranges of equal size.
 
         Ranges between any keys are disjoint and cover the table. So the keys need not be read under
         the view. They are read from the replica if there is one.
@@ -364,10 +364,10 @@ class SnapshotReader(Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return the query by which Spark reads ranges: under a view, or as of now without one."""
+        """Return the query by which Spark reads the source's ranges: under a view, or as of now."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """Return the typed error of a failed read by Spark, from the text of its exception.
+        """Return the error of Spark's failed read of a source, from the text of its exception.
 
         The error is `SnapshotLostError` for a lost view, `ReplicaError` for a session on the wrong
         server, and `SourceError` with the column's name for a value that the lake's type cannot
@@ -376,47 +376,47 @@ class SnapshotReader(Protocol):
 
 
 class SentTables(Protocol):
-    """The server's list of the tables whose changes it sends to one capture."""
+    """The source's list of the tables whose changes its server sends to one capture."""
 
     @property
     def title(self) -> str:
-        """The kind and the name of the list, for messages."""
+        """The kind and the name of the source's list, for messages."""
 
     def add(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Add the tables that the list lacks; return the added tables."""
+        """Add the tables that the source's list lacks; return the added tables."""
 
     def remove(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove the given tables from the list; return those that it contained."""
+        """Remove the given tables from the source's list; return those that it contained."""
 
     def tables(self) -> list[TableId]:
-        """Return the application's tables in the list; empty if the list does not exist."""
+        """Return the application's tables in the source's list; empty without a list."""
 
     def drop(self) -> None:
-        """Drop the list if it exists."""
+        """Drop the source's list if it exists."""
 
 
 class KeptLog(Protocol):
-    """The part of the log that the server retains for one capture until the connector reads it."""
+    """The part of the log that a source's server retains for one capture until it is read."""
 
     @property
     def title(self) -> str:
-        """The kind and the name of the object that retains the log, for messages."""
+        """The kind and the name of the source's object that retains the log, for messages."""
 
     def exists(self) -> bool:
-        """Whether the server retains the log for the capture."""
+        """Whether the source's server retains the log for the capture."""
 
     def create(self) -> bool:
-        """Let the server retain the log from now on; return False if it already does.
+        """Let the source retain the log from now on; return False if it already does.
 
         Raises:
             CaptureError: The name belongs to an object with another purpose.
         """
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Stop retaining the log once no session reads it; return whether it was retained."""
+        """Let the source drop the log once no session reads it; return whether it was retained."""
 
     def reader(self) -> int | None:
-        """Return the number of the session that reads the log; None if no session reads it."""
+        """Return the number of the source's session that reads the log; None without one."""
 
 
 class SourceCapture(Protocol):
@@ -424,17 +424,17 @@ class SourceCapture(Protocol):
 
     @property
     def sent_tables(self) -> SentTables | None:
-        """The server's list of captured tables; None if the connector itself has the list."""
+        """The source's list of captured tables; None if the connector itself has the list."""
 
     @property
     def kept_log(self) -> KeptLog | None:
-        """The log that is retained for the capture; None if the server retains it in any case."""
+        """The log that the source retains for the capture; None if it retains it in any case."""
 
     def prepare(self) -> None:
         """Create the missing parts of schema ``tributary`` and of `sent_tables` on the source."""
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
-        """Return the statements that would capture these tables; no statement is executed."""
+        """Return the source's statements that would capture these tables; none is executed."""
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
         """Return the statements that remove a table from the capture; send nothing to the source.
@@ -445,10 +445,10 @@ class SourceCapture(Protocol):
         """
 
     def unreadable(self) -> str | None:
-        """Return why the connector can no longer read the retained log; None if it can."""
+        """Return why the connector can no longer read the source's retained log, or None."""
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare the log with the mark of an earlier look; None if that is impossible or needless.
+        """Compare the source's log with an earlier mark; None if impossible or needless.
 
         Args:
             earlier: The mark of the earlier look; None if there was none.
@@ -456,29 +456,29 @@ class SourceCapture(Protocol):
         """
 
     def log_health(self) -> LogHealth:
-        """Return the health of the log from which the capture reads."""
+        """Return the health of the source's log from which the capture reads."""
 
     def audit(self) -> list[str]:
-        """Return the problems of the whole capture due to which changes are not fully captured."""
+        """Return the problems of the source due to which a whole capture lacks changes."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return why changes of this table, and of no other, are not captured in full."""
+        """Return why the source does not capture changes of this table alone in full."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the rights that logins lack for the table, with GRANTs; None if they lack none."""
+        """Return the source's rights that logins lack for the table, with GRANTs, or None."""
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
-        """Return the table and its fingerprint, read from the primary's catalog at one moment.
+        """Return the table and its fingerprint, read at one moment on the source's primary.
 
         Raises:
             SourceError: There is no such table.
         """
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
-        """Return the table's fingerprint on one server, read in a new transaction."""
+        """Return the table's fingerprint on one server of the source, read in a new transaction."""
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return the tables' fingerprints, each read at one moment.
+        """Return the fingerprints of the source's tables, each read at one moment.
 
         A table is left out if it does not exist, or if it changed at each attempt to read it.
         """
@@ -497,4 +497,4 @@ class Source(TableReader, SourceLog, RowLookup, Replay, SnapshotReader, Protocol
         """Return why no table of the source can be captured, and the remedy; None if tables can."""
 
     def capture(self, names: CaptureNames) -> SourceCapture:
-        """Return the capture with these names, whether or not it exists."""
+        """Return the source's capture with these names, whether or not it exists."""

@@ -19,7 +19,7 @@ def refusal(
     types: Mapping[str, UnsupportedTypeError],
     names: Mapping[str, str],
 ) -> SchemaError:
-    """Return the error for a table with columns that cannot be replicated.
+    """Return the error for a source table with columns that cannot be replicated.
 
     Args:
         table: The table.
@@ -40,7 +40,7 @@ def refusal(
 def _message(
     table: TableId, types: Mapping[str, UnsupportedTypeError], names: Mapping[str, str]
 ) -> str:
-    """Return the whole message of one refused column, or a short list of several."""
+    """Return the whole message of one refused column of the source, or a short list of several."""
     whole = [error.message for error in types.values()]
     whole += [f"column {name!r} of table {table} {why}" for name, why in names.items()]
     if len(whole) == 1:
@@ -89,7 +89,7 @@ def _remedy(
 def _setting(
     table: TableId, settings: TableSettings, asked: Sequence[str], away: Sequence[str]
 ) -> str:
-    """Return the table's entry in ``tributary.yaml``, in one line to paste."""
+    """Return a source table's entry in ``tributary.yaml``, in one line to paste."""
     columns: dict[str, object] = {}
     if asked:
         columns["as"] = {**settings.columns.as_, **dict.fromkeys(asked, "string")}

@@ -59,7 +59,7 @@ def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
 
 
 def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str], Replay]) -> None:
-    """Resume each replay that a killed process has left paused.
+    """Resume each replay of a source's replica that a killed process has left paused.
 
     If a replay cannot be resumed now, the next command tries again.
 

@@ -21,7 +21,7 @@ Avro, and with it Hudi, accepts these names.
 
 
 def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
-    """Return the lake schema of a table.
+    """Return the lake schema of a source table.
 
     Raises:
         UnsupportedTypeError: A replicated column has a type without a rule.
@@ -67,7 +67,7 @@ def _require_one_to_one(table: SourceTable, schema: TableSchema) -> None:
 
 
 def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-    """Return the replicated columns, whether or not there is a usable key.
+    """Return a source table's replicated columns, whether or not it has a usable key.
 
     Generated columns are left out, since the log does not contain them. Columns that the settings
     name and the table lacks are left out, too; :func:`require_named` refuses them.
@@ -122,7 +122,7 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
 
 
 def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """Return the columns that the settings name and the table lacks.
+    """Return the columns that the settings name and the source table lacks.
 
     With `columns.renames`, a setting may use a column's old or new name, and the table has the
     column if it has either name.
@@ -142,7 +142,7 @@ def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 
 
 def require_named(table: SourceTable, settings: TableSettings) -> None:
-    """Refuse to copy a table whose settings name a column that the table lacks.
+    """Refuse to copy a source table that lacks a column which the settings name.
 
     If the name is misspelled, values that must be hidden would reach the lake. Runs of a table that
     is already followed do not call this function: there, a setting may name a column that is not
@@ -161,7 +161,7 @@ def require_named(table: SourceTable, settings: TableSettings) -> None:
 
 
 def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """Return the columns of the configured or the primary key; none for an append table.
+    """Return a source table's configured or primary key; no columns for an append table.
 
     Raises:
         SchemaError: There is no key, or the configured columns allow NULL or are not unique.
@@ -206,7 +206,7 @@ def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 
 
 def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
-    """Return the type rule of each column of the schema, by the column's name.
+    """Return the type rule of each column of a source table's schema, by the column's name.
 
     Raises:
         SchemaError: The table lacks a column of the schema, or a column's type has no rule.
@@ -236,7 +236,7 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
 
 
 def _columns_the_lake_cannot_name(names: list[str]) -> dict[str, str]:
-    """Return the columns whose name the lake does not allow, each with the reason."""
+    """Return the source's columns whose name the lake does not allow, each with the reason."""
     by_folded: dict[str, str] = {}
     found = {}
     for name in names:

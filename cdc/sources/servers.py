@@ -63,12 +63,12 @@ class Servers(Generic[C, E]):
         return endpoint
 
     def credential(self, role: Role) -> Credential:
-        """Return the login of a role."""
+        """Return the login of a source's role."""
         credential: Credential = getattr(self.config.credentials, role)
         return credential
 
     def where(self, *, on_replica: bool) -> str:
-        """Return the server's name in messages."""
+        """Return the source server's name in messages."""
         endpoint = self.endpoint(on_replica=on_replica)
         kind = "replica" if on_replica and self.config.replica else "primary"
         return f"{kind} {endpoint.host}:{endpoint.port}"
@@ -76,7 +76,7 @@ class Servers(Generic[C, E]):
     def login_error(
         self, text: str, role: Role, *, on_replica: bool, is_away: bool, to_check: str
     ) -> SourceError:
-        """Return the error for a session that could not be opened.
+        """Return the error for a session of the source that could not be opened.
 
         Args:
             text: The driver's message, in one line.
@@ -94,7 +94,7 @@ class Servers(Generic[C, E]):
         )
 
     def statement_error(self, text: str, role: Role, *, on_replica: bool) -> str:
-        """Return the message for a failed statement.
+        """Return the message for a statement that failed at the source.
 
         Args:
             text: The driver's message, in one line.
@@ -106,7 +106,7 @@ class Servers(Generic[C, E]):
 
 
 def connected(connect: Callable[[], T], is_passing: Callable[[Exception], bool]) -> T:
-    """Return a new connection; retry if the server is starting, stopping or has no free session.
+    """Return a connection to a source; retry if its server starts, stops or is full.
 
     Args:
         connect: Connects once.

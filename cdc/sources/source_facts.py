@@ -35,7 +35,7 @@ The value is text in the form that the rule reads; None represents NULL.
 
 @dataclass(frozen=True)
 class TableStats:
-    """One line of ``discover``.
+    """One line of ``discover``, about a source's table.
 
     Args:
         table: The table.
@@ -93,7 +93,7 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A partition that holds rows.
+    """A partition of a source table that holds rows.
 
     Args:
         table: The partition.
@@ -157,19 +157,19 @@ class SourceTable:
 
     @property
     def logs_whole_rows(self) -> bool:
-        """Whether the log has the whole old row of each UPDATE and DELETE."""
+        """Whether the source's log has the whole old row of each UPDATE and DELETE."""
         return self.replica_identity in (None, "full")
 
     @property
     def identity_in_log(self) -> frozenset[str] | None:
-        """The columns that the log has of old rows; None if it has some old rows as a whole."""
+        """The columns that the source's log has of old rows; None if some are there as a whole."""
         logged = self.leaves or (self,)
         if any(one.replica_identity in (None, "full") for one in logged):
             return None
         return frozenset(name for one in logged for name in one.identity_columns)
 
     def columns_with_nulls(self, *, trust_domains: bool) -> frozenset[str]:
-        """Return the columns that allow NULL, and that the connector could take for NOT NULL.
+        """Return the source's columns with NULLs that the connector could take for NOT NULL.
 
         With PostgreSQL, these are all columns that allow NULL. Its connector keeps a definition
         that it has read from the catalog, and that can be older or newer than an event. With MySQL
@@ -189,7 +189,7 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class Look:
-    """A table at one moment: its catalog, and the statements that led to it.
+    """A source table at one moment: its catalog, and the statements that led to it.
 
     Args:
         table: The table in the catalog.
@@ -206,7 +206,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Planned:
-    """A table as it would be after planned statements.
+    """A source table as it would be after planned statements.
 
     Args:
         table: The table after the statements.
@@ -224,7 +224,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class ServerIdentity:
-    """The identity of a server: of its cluster for PostgreSQL, of the server itself for MySQL.
+    """The identity of a source's server: for PostgreSQL its cluster, for MySQL the server itself.
 
     Args:
         system_identifier: PostgreSQL: the identifier from initdb, which all physical replicas
@@ -243,7 +243,7 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class OlderEnded:
-    """Proof that a capture has, from O on, whole transactions of the tables that were added to it.
+    """Proof by a source that a capture has only whole transactions of added tables from O on.
 
     Args:
         by: The proof as text: x0 for PostgreSQL, a marker's id for MySQL and MariaDB.
@@ -256,7 +256,7 @@ class OlderEnded:
 
 @dataclass(frozen=True)
 class Marker:
-    """A row written on the primary; a view that shows it contains every earlier commit.
+    """A row written on a source's primary; a view that shows it contains every earlier commit.
 
     Args:
         id: Primary key of the row.
@@ -281,24 +281,24 @@ class LogHealth(Protocol):
 
     @property
     def title(self) -> str:
-        """The name of the log in messages."""
+        """The name of the source's log in messages."""
 
     @property
     def active(self) -> bool | None:
-        """Whether a connector reads the log now; None if the server does not report it."""
+        """Whether a connector reads the source's log now; None if the server does not report it."""
 
     @property
     def retained_bytes(self) -> int | None:
-        """Size of the retained log in bytes; None if it is not known."""
+        """Size of the source's retained log in bytes; None if it is not known."""
 
     @property
     def danger(self) -> str | None:
-        """Why uncaptured changes may be lost soon; None if they are safe."""
+        """Why the source's log may soon lose uncaptured changes; None if they are safe."""
 
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """Return why uncaptured changes are lost; None if none are lost.
+        """Return why the source's log has lost uncaptured changes; None if none are lost.
 
         Args:
             stored: The position that Connect has stored, read after this health; None if there is
@@ -308,7 +308,7 @@ class LogHealth(Protocol):
         """
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Return the position up to which Kafka has acknowledged all changes; None if unknown.
+        """Return the position in the source's log up to which Kafka has all changes, or None.
 
         Args:
             stored: Reads the position that Connect has stored.
@@ -316,12 +316,12 @@ class LogHealth(Protocol):
         """
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the log for people, as plain values."""
+        """Return the facts of the source's log for people, as plain values."""
 
 
 @dataclass(frozen=True)
 class NextInserted:
-    """The row that a transaction inserted behind a given row.
+    """The row that a transaction of the source inserted behind a given row.
 
     Args:
         known: Whether the source could be asked: the given row is still as it was inserted, and its
@@ -335,7 +335,7 @@ class NextInserted:
 
 @dataclass(frozen=True)
 class ReplicaPosition:
-    """The position of a replica.
+    """The position of a source's replica.
 
     Args:
         replayed: Position up to which the log is applied; None if the server does not report it.
@@ -355,7 +355,7 @@ class ReplicaPosition:
 
 @dataclass(frozen=True)
 class KeyRange:
-    """The rows with ``lower <= key < upper``.
+    """The rows of a source table with ``lower <= key < upper``.
 
     Args:
         lower: Values of the key columns as the source prints them, in key order; None for no lower
@@ -369,7 +369,7 @@ class KeyRange:
 
 @dataclass(frozen=True)
 class TableSize:
-    """The size of a table to copy.
+    """The size of a source table to copy.
 
     Args:
         rows: Number of rows, estimated from the table's current size.
@@ -382,7 +382,7 @@ class TableSize:
 
 @dataclass(frozen=True)
 class Boundaries:
-    """Keys of existing rows that cut a table into ranges with about equally many rows.
+    """Keys of a source table's rows that cut it into ranges of about equally many rows.
 
     Args:
         points: Strictly rising keys as text; ``n`` points make ``n + 1`` ranges.
@@ -395,7 +395,7 @@ class Boundaries:
 
 @dataclass(frozen=True)
 class SnapshotQuery:
-    """A query with which Spark reads a table: one JDBC partition per predicate.
+    """A query with which Spark reads a source table: one JDBC partition per predicate.
 
     ``spark.read.jdbc(q.url, q.table, predicates=list(q.predicates), properties=q.properties)``,
     then ``.selectExpr(*q.select)`` gives the source columns as lake types, in lake order.
@@ -417,7 +417,7 @@ class SnapshotQuery:
 
 @dataclass(frozen=True)
 class Check:
-    """One line of ``check``.
+    """One line of ``check`` about a source.
 
     Args:
         name: The checked object.

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class Split(Protocol):
-    """S, the position of an exact view: the view has all transactions up to S, and no others."""
+    """S, the position of a source's exact view: it has all transactions up to S, no others."""
 
     def known(self) -> LogPosition:
-        """Return S; call this after the sessions of the view are open.
+        """Return S; call this after the source's sessions of the view are open.
 
         Raises:
             cdc.errors.SourceError: The sessions were not opened at one position.
         """
 
     def failure(self) -> TributaryError | None:
-        """Return the error due to which S will never be known; None if there is no such error."""
+        """Return the source's error due to which S will never be known; None if there is none."""
 
 
 @dataclass(frozen=True)
 class KnownSplit:
-    """An S that is known as soon as the view is open.
+    """An S that is known as soon as the source's view is open.
 
     Args:
         at: The position S.
@@ -40,11 +40,11 @@ class KnownSplit:
     at: LogPosition
 
     def known(self) -> LogPosition:
-        """Return S."""
+        """Return the S of a source's view that is open."""
         return self.at
 
     def failure(self) -> None:
-        """Return None, since S is known."""
+        """Return None, since S of the source's view is known."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class View:
 
 
 def wants_exact_view(source: SnapshotReader, settings: TableSettings) -> bool:
-    """Whether copies of a table need an exact view: a view at a known position.
+    """Whether copies of a source table need an exact view: a view at a known position.
 
     An append table needs an exact view, so that a row which the copy contains is not appended again
     from its event. A table with ``one_view`` needs an exact view if the source's sessions cannot

@@ -39,7 +39,7 @@ class BinlogHealth:
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """Return why uncaptured changes are lost; None if none are lost."""
+        """Return why uncaptured changes are gone from the binlog; None if none are."""
         try:
             if recorded is not None:
                 recorded.reaches(self.purged)  # raises if the two are not of one kind
@@ -48,7 +48,7 @@ class BinlogHealth:
             return f"has positions that cannot be compared with the captured ones: {error.message}"
 
     def _why_lost(self, stored: LogPosition, recorded: LogPosition | None) -> str | None:
-        """Return why changes after Connect's stored position are lost; None if none are lost."""
+        """Return why the binlog lacks changes after Connect's stored position, or None."""
         if isinstance(stored, StoredPosition):
             stored = stored.like(self.purged)
         executed = self.executed()
@@ -71,7 +71,7 @@ class BinlogHealth:
         return None
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Return Connect's stored position, since nothing else shows what is captured."""
+        """Return Connect's stored binlog position, since nothing else shows what is captured."""
         return stored()
 
     def facts(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class NoBinlog:
         return "is off (log_bin), so the server logs no changes"
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Return None, since no log contains the server's changes."""
+        """Return None, since no log contains the MySQL or MariaDB server's changes."""
         return None
 
     def facts(self) -> dict[str, Any]:

@@ -34,15 +34,18 @@ class BinlogCapture:
         self._kind = connections.config.kind
 
     def prepare(self) -> None:
-        """Create the missing parts: database ``tributary``, its tables and grants."""
+        """Create what MySQL or MariaDB lacks: database ``tributary``, its tables and grants."""
         preparation.prepare(self._connections)
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
-        """Return the statements that would capture these tables; no statement is executed."""
+        """Return the statements that would capture these tables of MySQL or MariaDB.
+
+        No statement is executed.
+        """
         return preparation.planned(self._connections, tables)
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """Return no statement, since a capture has no object of its own on the server."""
+        """Return no statement, since MySQL or MariaDB has no object for a capture alone."""
         return []
 
     def unreadable(self) -> str | None:
@@ -63,7 +66,7 @@ class BinlogCapture:
         return BinlogHealth(source, purged, self._executed, size)
 
     def _executed(self) -> LogPosition:
-        """Return the position up to which the primary has executed transactions."""
+        """Return the GTID set or binlog position up to which the primary has executed all."""
         with self._connections.open("admin") as session:
             return primary.executed_position(session, self._kind)
 
@@ -73,23 +76,32 @@ class BinlogCapture:
             return preparation.audit_server(session, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return the problems of this table alone that make its changes missing or unusable."""
+        """Return the problems of this table alone that make its changes in the binlog unusable.
+
+        Changes that are missing in the binlog are such a problem, too.
+        """
         with self._connections.open("admin") as session:
             return preparation.audit_table(session, table, append=self._names.append)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the logins that may not read the whole table, and the GRANTs; None if all may."""
+        """Return the MySQL or MariaDB logins that may not read the whole table, and the GRANTs.
+
+        None if all may read it.
+        """
         return rights.missing(self._connections, table.table)
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
-        """Return the table and its fingerprint, read from the primary's catalog at one moment."""
+        """Return the table and its fingerprint, from the catalog of the MySQL or MariaDB primary.
+
+        Both are read at one moment.
+        """
         with self._connections.open("admin") as session:
             read_at = str(primary.shown(session, self._kind, table))
             found, fingerprint = catalog.read_described(session, table)
         return found, Fingerprint({**fingerprint.facts, READ_AT: read_at})
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
-        """Return the catalog's facts of the table, read in a new transaction.
+        """Return the facts of the table in MySQL's or MariaDB's catalog, read in a new transaction.
 
         For a replica, the definitions are the replica's, but the facts of files and log are the
         primary's. The primary is read last. So its facts include each statement that the replica
@@ -102,14 +114,14 @@ class BinlogCapture:
         return catalog.with_files(found, self._on_primary(table))
 
     def _on_primary(self, table: TableId) -> Fingerprint:
-        """Return the table's fingerprint on the primary, with the position at which it was read."""
+        """Return the table's fingerprint on the primary, with the GTID set or binlog position."""
         with self._connections.open("admin") as session:
             read_at = str(primary.shown(session, self._kind, table))
             found = catalog.read_fingerprint(session, table)
         return Fingerprint({**found.facts, READ_AT: read_at})
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return the fingerprints of tables on the primary.
+        """Return the fingerprints of tables on the MySQL or MariaDB primary.
 
         A table is left out if it does not exist, or if it changed at each attempt to read it.
         """

@@ -97,7 +97,7 @@ def known_by_file(
 
 
 def begins_again(earlier: str, newest: str) -> bool:
-    """Return whether the newest file has a smaller number than the newest one of an earlier look.
+    """Return whether the newest binlog file has a smaller number than that of an earlier look.
 
     Args:
         earlier: The newest file of an earlier look.
@@ -108,7 +108,7 @@ def begins_again(earlier: str, newest: str) -> bool:
 
 
 def file_after(earlier: str, files: Iterable[str]) -> str | None:
-    """Return the oldest file that began after an earlier one; None if there is none.
+    """Return the oldest binlog file that began after an earlier one; None if there is none.
 
     Args:
         earlier: The earlier file, which may be purged.

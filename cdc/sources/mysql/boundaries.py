@@ -20,7 +20,7 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Return the table's rows by current statistics, and the bytes of its clustered index."""
+    """Return the table's rows by statistics, and the bytes of its clustered index in InnoDB."""
     if session.kind == "mysql":
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))
@@ -36,7 +36,9 @@ def table_size(session: Session, table: SourceTable) -> TableSize:
 def sample_boundaries(
     session: Session, table: SourceTable, key: Sequence[str], chunks: int, size: TableSize
 ) -> Boundaries:
-    """Return about ``chunks - 1`` keys, in the server's order, that cut the table evenly.
+    """Return about ``chunks - 1`` keys of a MySQL or MariaDB table that cut it evenly.
+
+    They are in the server's order.
 
     The function reads the key's index once, and no rows. It takes a boundary after each step of a
     certain number of rows. If the estimate of the table's rows is too low, the step is too small.
@@ -77,7 +79,7 @@ def _next(
     lower: tuple[str, ...] | None,
     step: int,
 ) -> tuple[str, ...] | None:
-    """Return the key of the row that is ``step`` rows after ``lower``; None past the table's end.
+    """Return the key ``step`` rows after ``lower`` in a MySQL or MariaDB table; None past the end.
 
     Without ``lower``, the rows are counted from the table's first row.
     """
@@ -93,7 +95,9 @@ def _next(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the bytes that the largest row in a sample has as text; None if the table is empty.
+    """Return the bytes of a MySQL or MariaDB table's largest row in a sample, as text.
+
+    None if the table is empty.
 
     The sample is the first and the last rows by the primary key; without one, any rows.
     """
@@ -113,7 +117,7 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def zero_dates(session: Session, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-    """Return the problem of a key with dates that no calendar has, and the remedy.
+    """Return the problem of a MySQL or MariaDB key with dates that no calendar has, and the remedy.
 
     A copy has NULL for such a date, but the connectors send another date in its place. So the date
     cannot identify a row of the lake. The result is None if no key column has such a date.

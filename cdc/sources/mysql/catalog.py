@@ -48,7 +48,7 @@ _UNREADABLE = frozenset({"inet4", "inet6", "uuid"})
 
 
 def read_tables(session: Session, source: str, databases: Sequence[str]) -> list[TableStats]:
-    """Return all user tables of the databases that match the patterns."""
+    """Return all user tables of MySQL or MariaDB in the databases that match the patterns."""
     keys: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for row in session.named(_KEYS):
         keys[row["db"], row["name"]].append(row["part"])
@@ -69,7 +69,7 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
 
 
 def read_names(session: Session, databases: Sequence[str]) -> set[tuple[str, str]]:
-    """Return database and name of the tables that the login may see in the matching databases."""
+    """Return database and name of the MySQL or MariaDB tables that the login may see."""
     return {
         (row["db"], row["name"])
         for row in session.named(_NAMES)
@@ -78,7 +78,7 @@ def read_names(session: Session, databases: Sequence[str]) -> set[tuple[str, str
 
 
 def read_table(session: Session, table: TableId) -> SourceTable:
-    """Return one table of the primary with its columns.
+    """Return one table of the MySQL or MariaDB primary with its columns.
 
     Raises:
         MissingTableError: There is no such table, or the login may not see it.
@@ -88,7 +88,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
 
 
 def read_described(session: Session, table: TableId) -> tuple[SourceTable, Fingerprint]:
-    """Return one table of the primary and its fingerprint, read at one moment.
+    """Return one table of the MySQL or MariaDB primary and its fingerprint, read at one moment.
 
     Raises:
         MissingTableError: There is no such table, or the login may not see it.
@@ -98,12 +98,12 @@ def read_described(session: Session, table: TableId) -> tuple[SourceTable, Finge
 
 
 def as_values(session: Session, found: Described) -> tuple[SourceTable, Fingerprint]:
-    """Return a table of the primary and its fingerprint, both made from the table's facts."""
+    """Return a MySQL or MariaDB table and its fingerprint, both made from its facts."""
     return _source_table(found), found.fingerprint(on_replica=False)
 
 
 def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = False) -> Fingerprint:
-    """Return the fingerprint of one table.
+    """Return the fingerprint of one MySQL or MariaDB table.
 
     Args:
         session: A session on the primary or the replica.
@@ -120,7 +120,7 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
 
 
 def read_fingerprints(session: Session, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-    """Return the fingerprint of each table on the primary.
+    """Return the fingerprint of each table on the MySQL or MariaDB primary.
 
     Tables that do not exist, or that change at each reading, are left out.
     """
@@ -129,7 +129,9 @@ def read_fingerprints(session: Session, tables: Collection[TableId]) -> dict[Tab
 
 
 def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
-    """Return a replica's facts together with the primary's `PHYSICAL` facts, for a comparison.
+    """Return the facts of a MySQL or MariaDB replica with the primary's `PHYSICAL` facts.
+
+    The result is for a comparison.
 
     The replica's current state is a state that the primary had between the fence and now. If the
     primary's files are the same now as before the fence, no statement has replaced the replica's
@@ -140,7 +142,10 @@ def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
 
 
 def _source_table(found: Described) -> SourceTable:
-    """Return a table's facts as a `SourceTable`, the class that all kinds of sources share."""
+    """Return the facts of a MySQL or MariaDB table as a `SourceTable`.
+
+    All kinds of sources share that class.
+    """
     table, columns = found.table, found.source_columns()
     return SourceTable(
         table=table,
@@ -157,7 +162,7 @@ def _source_table(found: Described) -> SourceTable:
 
 
 def _hazards(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Return a sentence for each column that can stop the connector for all of its tables."""
+    """Return a sentence for each column that can stop the MySQL or MariaDB connector as a whole."""
     return tuple(
         f"column {column.name} ({column.type}) stops the connector, or arrives garbled"
         for column in columns
@@ -166,7 +171,7 @@ def _hazards(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
 
 
 def _present(found: dict[TableId, Described], table: TableId) -> Described:
-    """Return the facts of a table; raise an error if the table was not found."""
+    """Return the facts of a MySQL or MariaDB table; raise an error if the table was not found."""
     if table not in found:
         raise _missing(table)
     return found[table]
@@ -183,7 +188,10 @@ def _missing(table: TableId) -> MissingTableError:
 
 
 def _kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
-    """Return a table's kind; ``other`` if it cannot be read under a view during writes."""
+    """Return a MySQL or MariaDB table's kind.
+
+    It is ``other`` if the table cannot be read under a view during writes.
+    """
     if engine != "InnoDB" or kind != "BASE TABLE":
         return "other"
     return "partitioned" if partitioned else "table"

@@ -43,7 +43,10 @@ DIRECT = (
 
 
 def run(connections: Connections) -> list[Check]:
-    """Return all lines of ``check`` for this source; a check that cannot run gives its reason."""
+    """Return all lines of ``check`` for a MySQL or MariaDB source.
+
+    A check that cannot run gives its reason.
+    """
     logins, reachable = check_logins(connections.config, partial(_login_check, connections))
     found = list(logins)
     if ("admin", False) in reachable:
@@ -76,7 +79,7 @@ def run(connections: Connections) -> list[Check]:
 
 
 def _login_check(connections: Connections, role: Role, on_replica: bool) -> Check:
-    """Log in, and return the line of ``check`` with the server's version."""
+    """Log in, and return the line of ``check`` with the version of MySQL or MariaDB."""
     name, kind = f"login {role}", connections.config.kind
     where = connections.where(on_replica=on_replica)
     with connections.open(role, on_replica=on_replica) as session:
@@ -129,7 +132,7 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
 
 
 def _set_meanwhile(session: Session, kind: str) -> set[str]:
-    """Return the settings whose former value a session can still use.
+    """Return the settings whose former value a MySQL or MariaDB session can still use.
 
     These are all settings that were changed since the server started, since a session from before
     the change keeps the former value. The servers do not report when a session began. MySQL reports
@@ -168,7 +171,10 @@ def _retention(seconds: int) -> Check:
 
 
 def _may_replicate(session: Session, connections: Connections) -> Check:
-    """Check that the capture login may replicate; warn if a role could grant a missing right."""
+    """Check that the MySQL or MariaDB capture login may replicate.
+
+    Warn if a role could grant a missing right.
+    """
     user = connections.credential("capture").user
     grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]
     held = ",".join(
@@ -282,7 +288,7 @@ def _settings_of_replica(
 
 
 def _errant_check(where: str, errant: str) -> Iterator[Check]:
-    """Yield the line about transactions that the replica executed and the primary did not."""
+    """Yield the line about GTIDs that the replica executed and the primary did not."""
     yield (
         Check(
             "replica transactions",
@@ -343,7 +349,7 @@ def _lag_check(status: dict[str, Any]) -> Check:
 
 
 def _variables(session: Session) -> dict[str, str]:
-    """Return the server's global settings by their names in lower case."""
+    """Return the MySQL or MariaDB server's global settings by their names in lower case."""
     return {str(name).lower(): str(value) for name, value in session.rows("SHOW GLOBAL VARIABLES")}
 
 

@@ -20,7 +20,7 @@ _NAMED = 10
 
 
 def obstacle(session: Session) -> tuple[str, str] | None:
-    """Return why the connector of this server would stop, and the remedy; None if it would run.
+    """Return why a MySQL or MariaDB connector would stop here, and the remedy, or None.
 
     Args:
         session: A session of the admin login on the primary.

@@ -49,7 +49,7 @@ _AWAY = frozenset({CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_
 
 
 class Session:
-    """One open session in autocommit mode.
+    """One open session of MySQL or MariaDB in autocommit mode.
 
     Args:
         connection: The driver's connection.
@@ -64,26 +64,29 @@ class Session:
         self.kind = kind
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
-        """Run a statement, with values in place of each ``%s``, and return its rows."""
+        """Run a statement in MySQL or MariaDB, and return its rows.
+
+        Values take the place of each ``%s``.
+        """
         with self._connection.cursor() as cursor:
             # Without values the driver leaves percent signs alone.
             cursor.execute(statement, tuple(values) or None)
             return list(cursor.fetchall())
 
     def named(self, statement: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
-        """Run a statement like `rows`, and return each row as a dictionary by column name."""
+        """Run a statement like `rows`, and return each row of MySQL or MariaDB as a dictionary."""
         with self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(statement, tuple(values) or None)
             return list(cursor.fetchall())
 
     def value(self, statement: str, values: Sequence[object] = ()) -> Any:
-        """Return the first column of the first row, or None without rows."""
+        """Return the first column of the first row from MySQL or MariaDB; None without rows."""
         rows = self.rows(statement, values)
         return rows[0][0] if rows else None
 
 
 class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
-    """Opens sessions on one source's servers; safe to use from any thread."""
+    """Opens sessions on one source's MySQL or MariaDB servers; safe to use from any thread."""
 
     @contextmanager
     def open(
@@ -95,7 +98,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
         lock_timeout_s: float = 10.0,
         several: bool = False,
     ) -> Iterator[Session]:
-        """Open a session in autocommit mode, which is closed at the end of the block.
+        """Open a MySQL or MariaDB session in autocommit mode, which closes at the block's end.
 
         Args:
             role: The role whose login is used.
@@ -155,7 +158,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
     def _apply_settings(
         self, session: Session, on_replica: bool, statement_timeout_s: float, lock_timeout_s: float
     ) -> None:
-        """Refuse a server of the other kind; then override the server's defaults."""
+        """Refuse MySQL for a MariaDB source and vice versa; then override the server's defaults."""
         version = str(session.value("SELECT version()"))
         found = "mariadb" if "mariadb" in version.lower() else "mysql"
         if found != session.kind:
@@ -182,7 +185,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
     def explain(
         self, error: pymysql.MySQLError, role: Role, *, on_replica: bool = False
     ) -> SourceError:
-        """Return the typed error of a failed statement, with its remedy."""
+        """Return the error of a statement that failed in MySQL or MariaDB, with its remedy."""
         user, code = self.credential(role).user, _code(error)
         if code in DENIED:
             remedy = f"Grant {user} what it lacks: docs/mysql.md lists the rights of each login."
@@ -209,7 +212,7 @@ def quoted(name: str) -> str:
 
 
 def _tls(endpoint: MysqlEndpoint) -> dict[str, Any]:
-    """Return the driver's arguments for the endpoint's ``ssl_mode``."""
+    """Return the PyMySQL's arguments for the endpoint's ``ssl_mode``."""
     if endpoint.ssl_mode == "disabled":
         return {"ssl_disabled": True}
     if endpoint.ssl_mode == "preferred" and not (endpoint.ssl_ca or endpoint.ssl_cert):
@@ -226,12 +229,12 @@ def _tls(endpoint: MysqlEndpoint) -> dict[str, Any]:
 
 
 def _code(error: BaseException) -> int | None:
-    """Return the error's number; None if the driver gave none."""
+    """Return the number of a MySQL or MariaDB error; None if PyMySQL gave none."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else None
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether a failed attempt to connect can soon succeed."""
+    """Whether a failed attempt to connect to MySQL or MariaDB can soon succeed."""
     return isinstance(error, pymysql.OperationalError) and _code(error) in _PASSING
 
 

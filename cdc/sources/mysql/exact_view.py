@@ -59,7 +59,10 @@ _TURN = threading.Lock()
 
 
 def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
-    """Return why a view at a known position cannot be opened, and the remedy; None if it can."""
+    """Return why MySQL or MariaDB cannot open a view at a known position, and the remedy.
+
+    None if it can.
+    """
     kind = connections.config.kind
     if not on_replica:
         return (
@@ -97,7 +100,7 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
 
 @dataclass(frozen=True)
 class Fenced:
-    """A replica that has already replicated a marker.
+    """A MySQL or MariaDB replica that has already replicated a marker.
 
     Args:
         marker: The marker.
@@ -118,7 +121,9 @@ def replica_view(
     timeout_s: float,
     progress: Progress,
 ) -> Iterator[View]:
-    """Open a view of the replica at one position, known once all sessions have opened their views.
+    """Open a view of a MySQL or MariaDB replica at one position.
+
+    The position is known once all sessions have opened their views.
 
     Args:
         connections: The source's servers.
@@ -155,7 +160,7 @@ def replica_view(
 
 @contextmanager
 def _turn(timeout_s: float) -> Iterator[None]:
-    """Let no other copy of this process open its sessions while the block runs."""
+    """Let no other copy of this process open its MySQL or MariaDB sessions while the block runs."""
     if not _TURN.acquire(timeout=timeout_s):
         raise ReplicaError(
             f"another copy in this process has waited for {timeout_s:.0f} s for its sessions on a"
@@ -169,7 +174,7 @@ def _turn(timeout_s: float) -> Iterator[None]:
 
 
 class _Opening(threading.Thread):
-    """A thread that opens all sessions' views at one position, and the `Split` at this position."""
+    """A thread that opens all MySQL or MariaDB sessions' views at one position, and its `Split`."""
 
     def __init__(
         self,
@@ -192,12 +197,15 @@ class _Opening(threading.Thread):
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Start the thread; return once the gate is closed or the thread has failed."""
+        """Start the thread that opens MySQL or MariaDB views.
+
+        Return once the gate is closed or the thread has failed.
+        """
         super().start()
         self._closed.wait()
 
     def known(self) -> GtidSet:
-        """Wait until all sessions have opened their views, and return S.
+        """Wait until all MySQL or MariaDB sessions have opened their views, and return S.
 
         Raises:
             TributaryError: The sessions could not be opened, or not all of them arrived.
@@ -208,7 +216,7 @@ class _Opening(threading.Thread):
         raise self.failure() or self._sessions_missing(0)
 
     def failure(self) -> TributaryError | None:
-        """Return the error due to which S will never be known; None if there is no error so far."""
+        """Return the error of the opened MySQL or MariaDB views; None if there is none so far."""
         if isinstance(self._error, TributaryError):
             return self._error
         if self._error is not None:
@@ -219,12 +227,15 @@ class _Opening(threading.Thread):
         return None
 
     def end(self) -> None:
-        """Give up the sessions that have not arrived, and wait for the end of the thread."""
+        """Give up the MySQL or MariaDB sessions that have not arrived, and end the thread."""
         self._given_up.set()
         self.join(2 * replica_applier.PAUSE_LIMIT_S)
 
     def run(self) -> None:
-        """Run the thread: it keeps S, or the error that `known` then raises."""
+        """Run the thread that opens MySQL or MariaDB views.
+
+        It keeps S, or the error that `known` then raises.
+        """
         try:
             with _turn(self._turn_timeout_s):
                 self._split = self._open_all_views()
@@ -260,7 +271,7 @@ class _Opening(threading.Thread):
             return split
 
     def _wait_for_sessions(self, session: Session) -> None:
-        """Wait until all sessions have arrived at the gate."""
+        """Wait until all MySQL or MariaDB sessions have arrived at the gate."""
         come = 0
 
         def absent() -> bool:
@@ -282,7 +293,7 @@ class _Opening(threading.Thread):
         return split
 
     def _require_whole(self, split: GtidSet) -> None:
-        """Check that the replica has executed the primary's transactions without a gap.
+        """Check that the MySQL or MariaDB replica has executed transactions without a gap.
 
         Raises:
             ReplicaError: The replica lacks a transaction, and has a later one of the same server.
@@ -305,11 +316,11 @@ class _Opening(threading.Thread):
                 )
 
     def _has_applied(self, session: Session, split: GtidSet) -> bool:
-        """Whether the replica has executed no transaction beyond ``split``."""
+        """Whether the MySQL or MariaDB replica has executed no transaction beyond ``split``."""
         return split.reaches(applied(session, self._connections.config.kind))
 
     def _wait_until_all_have_views(self, session: Session) -> None:
-        """Wait until all sessions have signalled that they have their views."""
+        """Wait until all MySQL or MariaDB sessions have signalled that they have their views."""
         limit_s = replica_applier.PAUSE_LIMIT_S / 2
         if absent := wait_while(
             lambda: max(self._sessions - self.gate.passed(session), 0),
@@ -323,7 +334,7 @@ class _Opening(threading.Thread):
             )
 
     def _sessions_missing(self, come: int) -> ReplicaError:
-        """Return the error for sessions that did not arrive in time."""
+        """Return the error for MySQL or MariaDB sessions that did not arrive in time."""
         return ReplicaError(
             f"only {come} of the {self._sessions} sessions that read at the same time have"
             f" connected to the {self._where}",
@@ -338,7 +349,7 @@ class _Opening(threading.Thread):
 
 
 def _has_right(session: Session, right: str) -> bool:
-    """Whether the session's own account has a right; the rights of its roles do not count."""
+    """Whether the session's own MySQL or MariaDB account has a right, not only one of its roles."""
     name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     held = session.rows(
         "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s"

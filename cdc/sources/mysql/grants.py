@@ -29,12 +29,12 @@ ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
 
 
 def own_rights(kind: str) -> tuple[tuple[Role, str, tuple[str, ...]], ...]:
-    """Return the needed rights on Tributary's tables: role, table, and the role's rights on it."""
+    """Return the needed MySQL or MariaDB rights on Tributary's tables: role, table, rights."""
     return _OWN_RIGHTS + _IDENTITY_RIGHTS if kind == "mariadb" else _OWN_RIGHTS
 
 
 def accounts(connections: Connections) -> dict[Role, Account]:
-    """Return the account on the primary that each role logs in to.
+    """Return the account on the MySQL or MariaDB primary that each role logs in to.
 
     Raises:
         SourceError: A login cannot log in.
@@ -48,7 +48,10 @@ def accounts(connections: Connections) -> dict[Role, Account]:
 
 
 def configured_accounts(config: MysqlSourceConfig) -> dict[Role, Account]:
-    """Return each role's account, existing or not: the configured user at any host."""
+    """Return each role's MySQL or MariaDB account: the configured user at any host.
+
+    The account need not exist.
+    """
     users = config.credentials
     return {
         "admin": (users.admin.user, "%"),
@@ -63,7 +66,9 @@ def grants_sql(
     tables: Sequence[SourceTable] = (),
     known: Mapping[Role, Account] | None = None,
 ) -> list[str]:
-    """Return the statements, for a superuser, that give each login exactly the rights it needs.
+    """Return the MySQL or MariaDB statements that give each login exactly the rights it needs.
+
+    They are for a superuser.
 
     Args:
         config: The source.
@@ -96,7 +101,7 @@ def watch(kind: str) -> tuple[str, ...]:
 
 
 def audit(kind: str) -> tuple[str, ...]:
-    """Return the server-wide rights that the admin login needs.
+    """Return the rights on the whole MySQL or MariaDB server that the admin login needs.
 
     On MySQL, a login needs XA_RECOVER_ADMIN to see the prepared branches of XA transactions.
     MariaDB shows them to every login.
@@ -105,7 +110,10 @@ def audit(kind: str) -> tuple[str, ...]:
 
 
 def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
-    """Return the GRANTs of `own_rights`; the admin's account already has all rights there."""
+    """Return MySQL's or MariaDB's GRANTs of `own_rights`.
+
+    The admin's account already has all rights there.
+    """
     return [
         grant(", ".join(rights), f"{quoted(OWN)}.{quoted(table)}", users[role])
         for role, table, rights in own_rights(kind)
@@ -114,18 +122,18 @@ def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
 
 
 def grant(rights: str, place: str, account: Account) -> str:
-    """Return one GRANT statement, without a semicolon."""
+    """Return one GRANT statement of MySQL or MariaDB, without a semicolon."""
     return f"GRANT {rights} ON {place} TO {account_sql(account)}"
 
 
 def account_sql(account: Account) -> str:
-    """Return an account in the form that statements need."""
+    """Return an account of MySQL or MariaDB in the form that statements need."""
     name, host = (part.replace("'", "''") for part in account)
     return f"'{name}'@'{host}'"
 
 
 def _pattern(database: str) -> str:
-    """Convert a database pattern of the configuration to the syntax of GRANT."""
+    """Convert a pattern of databases in the configuration to the syntax of MySQL's GRANT."""
     if database == "*":
         return "*"
     escaped = database.replace("_", r"\_").replace("%", r"\%")

@@ -30,7 +30,7 @@ _SHORT = ((0xC0, 0x5FF), (0x1E00, 0x1FFF), (0x2160, 0x217F), (0x24B0, 0x24EF), (
 
 @dataclass(frozen=True)
 class Stored:
-    """The files of a table's rows.
+    """The files of a MySQL or MariaDB table's rows.
 
     Args:
         ids: InnoDB's ids by partition, under the empty name for a table without partitions. A
@@ -44,12 +44,12 @@ class Stored:
 
     @property
     def shown(self) -> str:
-        """The ids as text."""
+        """The ids of InnoDB's tablespaces as text."""
         return _text(self.ids)
 
     @property
     def shown_versions(self) -> str | None:
-        """The counts of `versions` as text."""
+        """The counts of InnoDB's of `versions` as text."""
         return None if self.versions is None else _text(self.versions)
 
 
@@ -90,7 +90,7 @@ def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dic
 
 
 def read_cascades(session: Session, kind: str, table: TableId) -> list[tuple[str, str, str]]:
-    """Return the foreign keys through which changes of another table change rows of this table.
+    """Return the InnoDB foreign keys by which changes of another table change this table.
 
     Returns:
         For each foreign key, its name, its ON DELETE action and its ON UPDATE action.
@@ -153,7 +153,7 @@ def _pattern(name: str) -> str:
 
 
 def _like(name: str) -> str:
-    """Return the encoded name as a pattern of LIKE, which can also match other names."""
+    """Return a name, as InnoDB encodes it, as a LIKE pattern, which can also match other names."""
     return "".join("@%" if _is_short(sign) else _encoded(sign) for sign in name)
 
 
@@ -169,12 +169,12 @@ def _is_short(sign: str) -> bool:
 
 
 def _text(numbers: dict[str, int]) -> str:
-    """Return numbers by partition as text, for a comparison."""
+    """Return InnoDB's numbers by partition as text, for a comparison."""
     return ",".join(f"{part}:{n}" if part else str(n) for part, n in sorted(numbers.items()))
 
 
 def _no_process(session: Session) -> SourceError:
-    """Return the error for a login that lacks PROCESS."""
+    """Return the error for a MySQL or MariaDB login that lacks PROCESS."""
     user = str(session.value("SELECT current_user()"))
     name, _, host = user.rpartition("@")
     return SourceError(

@@ -29,7 +29,7 @@ _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
 
 def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
-    """Return the types of the key's columns.
+    """Return the types of a MySQL or MariaDB key's columns.
 
     Raises:
         SourceError: There is no key, or its type does not allow ranges.
@@ -45,7 +45,7 @@ def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
 
 
 def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns by which ranges are read.
+    """Return the columns by which ranges of a MySQL or MariaDB table are read.
 
     These are the key in the lake, or the source's primary key for a table of ``mode: append``.
 
@@ -66,7 +66,7 @@ def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
 
 
 def _mysql_type(kind: object, table: SourceTable, name: str) -> MysqlType:
-    """Return the type of a key's column; refuse a type that allows no ranges."""
+    """Return the type of a key's column in MySQL or MariaDB; refuse one that allows no ranges."""
     known = {*_INTEGERS, *_BY_NUMBER, *_REAL, *_TEXT, *_BYTES, *_MOMENTS, "decimal"}
     if not isinstance(kind, MysqlType) or kind.name not in known:
         raise SourceError(
@@ -80,7 +80,7 @@ def _mysql_type(kind: object, table: SourceTable, name: str) -> MysqlType:
 
 
 def printed(kind: MysqlType, column: str) -> str:
-    """Return SQL that prints a quoted column of a key as the text that :func:`literal` reads."""
+    """Return MySQL's or MariaDB's SQL that prints a key's column as :func:`literal` reads it."""
     if kind.name in _BYTES:
         return f"HEX({column})"
     if kind.name in _BY_NUMBER:
@@ -94,7 +94,7 @@ def printed(kind: MysqlType, column: str) -> str:
 
 
 def literal(kind: MysqlType, text: str) -> str:
-    """Return the SQL constant of a value; the server compares it like a value of the column.
+    """Return the MySQL or MariaDB constant of a value, which compares like the column's values.
 
     A text gets no explicit collation, so the server compares it in the column's collation. The text
     is written as bytes, so that none of its characters can end the constant.
@@ -121,7 +121,7 @@ def literal(kind: MysqlType, text: str) -> str:
 
 
 def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[MysqlType]) -> str:
-    """Return the SQL condition of a range over the key's columns.
+    """Return the MySQL or MariaDB condition of a range over the key's columns.
 
     Row comparisons are spelled out column by column, since the servers can use the index for these.
     A further condition bounds the first column alone. With it, a server can use the index even if
@@ -144,7 +144,7 @@ def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[Mysql
 
 
 def _after_key(parts: Sequence[tuple[str, str]], strictly: str, at_end: str) -> str:
-    """Return the comparison of a key with a bound, spelled out column by column."""
+    """Return the MySQL or MariaDB comparison of a key with a bound, column by column."""
     (column, end), *rest = parts
     if not rest:
         return f"{column} {at_end} {end}"
@@ -153,17 +153,20 @@ def _after_key(parts: Sequence[tuple[str, str]], strictly: str, at_end: str) -> 
 
 
 def relation(table: SourceTable) -> str:
-    """Return the table as a quoted, qualified name."""
+    """Return the MySQL or MariaDB table as a quoted, qualified name."""
     return relation_of(table.table)
 
 
 def relation_of(table: TableId) -> str:
-    """Return a table's quoted, qualified name from its id."""
+    """Return a MySQL or MariaDB table's quoted, qualified name from its id."""
     return f"{quoted(table.schema)}.{quoted(table.name)}"
 
 
 def zero_date(where: str) -> tuple[str, str]:
-    """Return the problem of a key with a date that no calendar has, and the remedy."""
+    """Return the problem of a MySQL or MariaDB key with an impossible date, and the remedy.
+
+    No calendar has such a date.
+    """
     return (
         f"a row has a zero or partial date {where}, which the lake cannot hold",
         "Give such rows real dates, or name other columns in key_columns; NO_ZERO_DATE and"

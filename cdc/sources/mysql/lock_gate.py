@@ -18,7 +18,7 @@ BEGIN = (
 
 @dataclass(frozen=True)
 class Gate:
-    """The locks of one view.
+    """The locks of one exact view in MySQL or MariaDB.
 
     Args:
         name: The prefix of the locks' names, which only this view uses.
@@ -27,27 +27,30 @@ class Gate:
     name: str
 
     def close(self, session: Session) -> None:
-        """Close the gate and the exit; both open at the latest when the session ends."""
+        """Close the gate and the exit, two locks in MySQL or MariaDB.
+
+        Both open at the latest when the session ends.
+        """
         session.rows(f"DO GET_LOCK('{self._gate}', 0), GET_LOCK('{self._exit}', 0)")
 
     def open(self, session: Session) -> None:
-        """Begin the pause, in which sessions may take their views, and let them pass the gate."""
+        """Begin the pause in which MySQL or MariaDB sessions may take views, and open the gate."""
         session.rows(f"DO GET_LOCK('{self._pause}', 0), RELEASE_LOCK('{self._gate}')")
 
     def end_pause(self, session: Session) -> None:
-        """End the pause: sessions with a view may now read, and sessions without one fail."""
+        """End the pause: MySQL or MariaDB sessions with a view may read, those without one fail."""
         session.rows(f"DO RELEASE_LOCK('{self._pause}'), RELEASE_LOCK('{self._exit}')")
 
     def waiting(self, session: Session) -> int:
-        """Return the number of sessions that wait at the gate."""
+        """Return the number of MySQL or MariaDB sessions that wait at the gate."""
         return self._count(session, "come")
 
     def passed(self, session: Session) -> int:
-        """Return the number of sessions that have opened their views."""
+        """Return the number of MySQL or MariaDB sessions that have opened their views."""
         return self._count(session, "open")
 
     def _count(self, session: Session, sign: str) -> int:
-        """Count the sessions that have given a signal, which is a lock that the session holds.
+        """Count the MySQL or MariaDB sessions that have given a signal, which is a lock.
 
         A login needs no right to see its own sessions.
         """
@@ -57,7 +60,7 @@ class Gate:
 
     @property
     def take_view(self) -> str:
-        """Statements by which a session signals its arrival, waits at the gate, and takes its view.
+        """MySQL or MariaDB statements by which a session arrives, waits and takes its view.
 
         Before and after it takes the view, the session checks that the pause has begun and not
         ended. So the view is taken during the pause. The session then signals that it has its view,
@@ -83,15 +86,15 @@ class Gate:
 
     @property
     def _gate(self) -> str:
-        """Name of the lock at which sessions wait before they take their views."""
+        """Name of the MySQL or MariaDB lock at which sessions wait before they take their views."""
         return f"{self.name}.gate"
 
     @property
     def _exit(self) -> str:
-        """Name of the lock at which sessions wait after they have taken their views."""
+        """Name of the MySQL or MariaDB lock at which sessions wait after they have views."""
         return f"{self.name}.exit"
 
     @property
     def _pause(self) -> str:
-        """Name of the lock that is held while sessions may take their views."""
+        """Name of the lock that MySQL or MariaDB holds while sessions may take their views."""
         return f"{self.name}.pause"

@@ -30,7 +30,7 @@ def fetch_by_key(
     keys: Sequence[Sequence[object]],
     columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Return the rows with the given keys, each as a dictionary of key columns and ``columns``.
+    """Return the MySQL or MariaDB rows with the given keys, as dictionaries of key and ``columns``.
 
     A column's collation can treat ``a`` and ``A`` as one key. The lake does not. So a row is left
     out if the text of its key differs from each given key.
@@ -77,7 +77,7 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column
 ) -> tuple[str | None, TypeRule]:
-    """Return a column's current default, for rows older than the column, and the type rule.
+    """Return the default of a MySQL or MariaDB column, for older rows, and the type rule.
 
     The default is text; None if it is NULL, or if the table has no row. Older rows have the default
     with which the column was added, and the server does not show that default. So the result is
@@ -119,7 +119,10 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """Return a value, selected by the rule's ``read_sql``, as a Python value of the lake's type."""
+    """Return a value that MySQL or MariaDB printed as Python's value of the lake's type.
+
+    The rule's ``read_sql`` selects the value.
+    """
     if value is None:
         return None
     if rule.looked_up is not None:
@@ -140,7 +143,7 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
 
 
 def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> str:
-    """Return a key value of the lake as an SQL constant that equals the column's value.
+    """Return a lake's key value as a MySQL or MariaDB constant that equals the column's value.
 
     Raises:
         SchemaError: The value is NULL.
@@ -170,7 +173,7 @@ def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> s
 
 
 def _time_text(micros: int) -> str:
-    """Return a duration in microseconds as the server writes a TIME."""
+    """Return a duration in microseconds as the MySQL or MariaDB server writes a TIME."""
     seconds, rest = divmod(abs(micros), _SECOND)
     hours, seconds = divmod(seconds, 3600)
     sign = "-" if micros < 0 else ""
@@ -183,5 +186,5 @@ def _key_batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence
 
 
 def count(session: Session, table: SourceTable) -> int:
-    """Count the rows of the table."""
+    """Count the rows of the MySQL or MariaDB table."""
     return int(session.value(f"SELECT count(*) FROM {relation(table)}"))  # noqa: S608 - quoted

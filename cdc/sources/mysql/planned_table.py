@@ -62,7 +62,7 @@ _OURS = frozenset(
 
 @dataclass(frozen=True)
 class Lookups:
-    """Facts that only the server knows.
+    """Facts that only the MySQL or MariaDB server knows.
 
     Args:
         define: Returns the catalog's row of a column's definition, with ``shown``, ``nullable``,
@@ -80,7 +80,7 @@ class Lookups:
 def after_statements(
     session: Session, table: TableId, fingerprint: Fingerprint, statements: Sequence[Statement]
 ) -> Planned:
-    """Return the table as the statements would leave it.
+    """Return the MySQL or MariaDB table as the statements would leave it.
 
     Args:
         session: The admin's, on the primary.
@@ -111,7 +111,7 @@ def after_statements(
 
 @contextmanager
 def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
-    """Yield the lookups of a table; afterwards, the session has another ``sql_mode``."""
+    """Yield MySQL's or MariaDB's lookups of a table; then the session has another ``sql_mode``."""
     names = (table.schema, table.name)
     _require_row_format(session, table)
     collation = str(session.value(_COLLATION, names))
@@ -178,7 +178,7 @@ def _as_catalog(row: Row) -> Row:
 def after_definitions(
     found: Described, statements: Sequence[Statement], lookups: Lookups
 ) -> Described:
-    """Return a table's description after the statements.
+    """Return a MySQL or MariaDB table's description after the statements.
 
     Raises:
         DdlError: A statement does not fit the table.
@@ -192,7 +192,7 @@ def after_definitions(
 
 
 class _Draft:
-    """The description of a table, to which the planned statements are applied one by one."""
+    """The description of a MySQL or MariaDB table, to which planned statements are applied."""
 
     def __init__(self, found: Described, lookups: Lookups) -> None:
         self._found, self._lookups = found, lookups
@@ -204,7 +204,7 @@ class _Draft:
         self._indexes = {name.lower(): parts for name, parts in lookups.indexes.items()}
 
     def result(self) -> Described:
-        """Return the table's description after the statements that were applied."""
+        """Return the MySQL or MariaDB table's description after the applied statements."""
         key = (self._key,) if self._key else ()
         return replace(
             self._found,
@@ -214,7 +214,7 @@ class _Draft:
         )
 
     def apply(self, clauses: Sequence[Clause]) -> None:
-        """Apply one statement, whose clauses all name columns as they are before the statement."""
+        """Apply one MySQL or MariaDB statement, whose clauses use the names from before it."""
         before = {row["name"]: row for row in self._rows}
         after: dict[str, Row | None] = dict(before)
         added: list[Row] = []
@@ -254,7 +254,10 @@ class _Draft:
             ]
 
     def _defined(self, column: Definition, old: Row | None = None) -> Row:
-        """Return the catalog's row of a column's new definition; ``old`` is its former row."""
+        """Return MySQL's catalog row of a column's new definition; ``old`` is its former row.
+
+        MariaDB's has the same form.
+        """
         row = {**self._lookups.define(column.sql), "name": column.name}
         if column.not_null:
             row["nullable"] = "NO"
@@ -272,7 +275,7 @@ class _Draft:
         return row
 
     def _defaulted(self, row: Row, default: str | None) -> Row:
-        """Return a column's row with another default; None drops the default."""
+        """Return a MySQL or MariaDB column's row with another default; None drops the default."""
         if default is None:
             self._defaults[row["name"]] = None
             return {**row, "value": None}
@@ -285,7 +288,7 @@ class _Draft:
         return {**row, "value": value}
 
     def _index(self, clause: Clause) -> None:
-        """Apply a clause to the primary key and the unique indexes."""
+        """Apply a clause of MySQL or MariaDB to the primary key and the unique indexes."""
         if isinstance(clause, AddUnique):
             for name in clause.columns:
                 self._row(name)
@@ -304,7 +307,10 @@ class _Draft:
                 self._indexes[clause.column.name.lower()] = (clause.column.name,)
 
     def _rename_in_indexes(self, names: Mapping[str, str | None]) -> None:
-        """Rename the indexes' columns; take dropped columns out, which can leave an index empty."""
+        """Rename columns of MySQL or MariaDB indexes; take dropped columns out.
+
+        That can leave an index empty.
+        """
 
         def renamed(parts: Sequence[str]) -> tuple[str, ...]:
             now = (names.get(part, part) for part in parts)
@@ -314,11 +320,11 @@ class _Draft:
         self._indexes = {name: renamed(parts) for name, parts in self._indexes.items()}
 
     def _unique(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the name and the columns of each unique index that still has columns."""
+        """Yield name and columns of each MySQL or MariaDB unique index that has columns left."""
         return ((name, parts) for name, parts in self._indexes.items() if parts)
 
     def _move(self, name: str, place: str) -> None:
-        """Move a column behind the column ``place``, or to the front if ``place`` is empty."""
+        """Move a MySQL or MariaDB column behind ``place``, or to the front if that is empty."""
         row = self._row(name)
         self._rows.remove(row)
         after = 0 if place == "" else self._rows.index(self._row(place)) + 1
@@ -328,7 +334,7 @@ class _Draft:
         return any(row["name"].lower() == name.lower() for row in self._rows)
 
     def _row(self, name: str) -> Row:
-        """Return a column's row; refuse a name that is missing or differs in case."""
+        """Return the row of a MySQL or MariaDB column; refuse a name in another case."""
         for row in self._rows:
             if row["name"] == name:
                 return row
@@ -338,14 +344,17 @@ class _Draft:
         raise _refused(self._table, f"there is no column {name!r}")
 
     def _require_once(self) -> None:
-        """Refuse two columns with the same name."""
+        """Refuse two columns of a MySQL or MariaDB table with the same name."""
         names = [row["name"].lower() for row in self._rows]
         if doubled := next((name for name in names if names.count(name) > 1), None):
             raise _refused(self._table, f"two columns would have the name {doubled!r}")
 
 
 def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
-    """Add a column with its new place to ``placed``; empty is FIRST, and None adds nothing."""
+    """Add a MySQL or MariaDB column with its new place to ``placed``.
+
+    Empty is FIRST, and None adds nothing.
+    """
     if place is not None:
         placed.append((name, place))
 

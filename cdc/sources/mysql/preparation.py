@@ -63,7 +63,7 @@ _READ = (
 
 
 def prepare(connections: Connections) -> None:
-    """Create the missing parts: database ``tributary``, its tables and grants."""
+    """Create what MySQL or MariaDB lacks: database ``tributary``, its tables and grants."""
     statements = planned(connections)
     if statements:
         with connections.open("admin") as session:
@@ -72,7 +72,9 @@ def prepare(connections: Connections) -> None:
 
 
 def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[str]:
-    """Return the statements that would capture these tables; no statement is executed.
+    """Return the statements that would capture these tables of MySQL or MariaDB.
+
+    No statement is executed.
 
     No table needs a statement of its own, since the binlog contains all tables.
     """
@@ -100,7 +102,7 @@ def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[st
 
 
 def _grants(connections: Connections, role: Role, known: dict[Role, Account]) -> list[str]:
-    """Return the statements that grant a login its missing rights on Tributary's own tables.
+    """Return the MySQL or MariaDB statements that grant a login its rights on Tributary's tables.
 
     A right that the login has by a role alone is granted again.
     """
@@ -168,7 +170,7 @@ def audit_server(session: Session, *, append: bool) -> list[str]:
 
 
 def _cascades(session: Session, table: SourceTable) -> list[str]:
-    """Return the foreign keys with which the engine changes the table's rows without an event."""
+    """Return the foreign keys with which InnoDB changes the table's rows without an event."""
     if not cascades_unseen(session):
         return []
     return [
@@ -179,7 +181,7 @@ def _cascades(session: Session, table: SourceTable) -> list[str]:
 
 
 def cascades_unseen(session: Session) -> bool:
-    """Whether the engine changes rows through foreign keys without an event.
+    """Whether InnoDB changes rows through foreign keys without an event.
 
     Since MySQL 9.6 the server itself makes these changes and logs them, unless
     ``innodb_native_foreign_keys`` leaves them to the engine.

@@ -61,7 +61,7 @@ def gtid_mode(session: Session) -> str:
 
 
 def executed_position(session: Session, kind: str) -> LogPosition:
-    """Return the position up to which the server has executed transactions.
+    """Return the position up to which the MySQL or MariaDB server has executed transactions.
 
     For MariaDB this is ``gtid_binlog_pos``, which has the transactions that the server has logged.
     On the primary, exactly these can be captured and reach replicas. ``gtid_current_pos`` leaves
@@ -78,7 +78,7 @@ def executed_position(session: Session, kind: str) -> LogPosition:
 
 
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
-    """Return a position up to which the catalog shows every statement on the table.
+    """Return a binlog position up to which the catalog shows every statement on the table.
 
     The binlog can contain a statement whose change of the catalog is not committed yet. So a
     position that is a file and an offset can be after such a statement; a GTID set cannot. The
@@ -131,7 +131,7 @@ def binlog_status(session: Session, kind: str) -> list[tuple[object, ...]]:
 
 @dataclass(frozen=True)
 class BinlogFilter:
-    """The databases whose changes the server logs.
+    """The databases whose changes the MySQL or MariaDB server logs.
 
     Args:
         only: If not empty, no other databases than these are logged.
@@ -142,7 +142,7 @@ class BinlogFilter:
     ignored: frozenset[str]
 
     def leaves_out(self, database: str) -> str | None:
-        """Return why changes of a database are not logged; None if they are logged."""
+        """Return why changes of a database are not in the binlog; None if they are logged."""
         if self.only and database not in self.only:
             return f"binlog_do_db leaves out database {database}"
         if database in self.ignored:
@@ -184,7 +184,7 @@ def binlog_bytes(session: Session) -> int:
 
 
 def identity(session: Session, kind: str) -> tuple[str, bool]:
-    """Return the id that distinguishes a server from all others, and whether it is read-only.
+    """Return a MySQL or MariaDB server's own id, unlike all others, and whether it is read-only.
 
     On MariaDB the id begins with `UNKNOWN` if the row with the id is missing: before the first
     capture, or after the row was deleted.
@@ -200,23 +200,26 @@ def identity(session: Session, kind: str) -> tuple[str, bool]:
 
 
 def own_id(session: Session, kind: str) -> str:
-    """Return the id that distinguishes a server from those that it replicates from or to."""
+    """Return a MySQL or MariaDB server's id, unlike those that it replicates from or to."""
     return str(session.value(f"SELECT {_OWN_ID[kind]}"))
 
 
 def identity_test(kind: str, server: str) -> str:
-    """Return an SQL condition that is true only on the server with this id of :func:`identity`."""
+    """Return a condition that is true only on the MySQL or MariaDB server with this id.
+
+    The id is that of :func:`identity`.
+    """
     # The ids are compared as hex digits: none can end the SQL text, and no collation is involved.
     return f"hex({_identity_sql(kind)}) = '{server.encode().hex().upper()}'"
 
 
 def _identity_sql(kind: str) -> str:
-    """Return the SQL expression of the id by which :func:`identity` distinguishes servers."""
+    """Return the SQL of the id by which :func:`identity` distinguishes MySQL or MariaDB servers."""
     return _OWN_ID[kind] if kind == "mysql" else _NAMED
 
 
 def write_marker(connections: Connections) -> Marker:
-    """Write a new marker row, and read the server's position after the row's commit.
+    """Write a new marker row, and read MySQL's or MariaDB's position after the row's commit.
 
     Raises:
         SourceError: The marker was written on one server, and the position read from another.

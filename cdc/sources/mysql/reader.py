@@ -49,7 +49,7 @@ def snapshot_query(
     view: View | None,
     fetch_size: int,
 ) -> SnapshotQuery:
-    """Return the query with which Spark reads the ranges, one JDBC partition each.
+    """Return the query with which Spark reads MySQL's or MariaDB's ranges, one partition each.
 
     Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
     their own names. The servers merge the subquery, so predicates use the key's index. An append
@@ -96,7 +96,10 @@ def snapshot_query(
 
 
 def _checked(rule: TypeRule, number: int, name: str, key: Sequence[str]) -> str:
-    """Return a column in Spark SQL; a key's date that no calendar has makes the query fail."""
+    """Return a MySQL or MariaDB column in Spark SQL.
+
+    A key's date that no calendar has makes the query fail.
+    """
     value = rule.from_jdbc(f"c{number}")
     if name not in key or rule.lake_type not in ("date", "timestamp", "timestamp_ntz"):
         return value
@@ -104,7 +107,9 @@ def _checked(rule: TypeRule, number: int, name: str, key: Sequence[str]) -> str:
 
 
 def session_init(view: View | None, kind: str) -> str:
-    """Return the statements that each JDBC session runs first, in the transaction that reads.
+    """Return the statements that each JDBC session of MySQL or MariaDB runs first.
+
+    It runs them in the transaction that reads.
 
     A session cannot take over another session's view here, so each session opens its own. A view
     that shows the marker was opened after the fence. If a load balancer sent the session to another
@@ -124,13 +129,13 @@ def session_init(view: View | None, kind: str) -> str:
 
 
 def is_from_server(text: str) -> bool:
-    """Whether the text of a failed Spark job shows an error of the driver, or a key's zero date."""
+    """Whether a failed Spark job's text shows MariaDB's driver, or a zero date in a key."""
     known = "org.mariadb.jdbc" in text or _ZERO_DATE in text
     return known or bool(_FROM_SERVER.search(text))
 
 
 def explain_failure(table: TableId, text: str, *, together: bool = False) -> SourceError:
-    """Return the typed error of a Spark task that failed to read the table.
+    """Return the typed error of a Spark task that failed to read the MySQL or MariaDB table.
 
     Args:
         table: The table.
@@ -191,7 +196,7 @@ def jdbc_url(endpoint: MysqlEndpoint) -> str:
 
 
 def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, str]:
-    """Return the driver's properties: the login to a server, and the settings of a session.
+    """Return MariaDB Connector/J's properties: the login to a server, and a session's settings.
 
     Raises:
         SecretError: The password's reference does not resolve.
@@ -245,7 +250,7 @@ def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, 
 
 
 def _ssl_mode(connections: Connections, endpoint: MysqlEndpoint, *, on_replica: bool) -> str:
-    """Return the driver's value for ``ssl_mode``.
+    """Return MariaDB Connector/J's value for ``ssl_mode``.
 
     The driver has no value for "TLS if the server offers it". So a session finds out whether the
     server offers TLS.
@@ -258,5 +263,5 @@ def _ssl_mode(connections: Connections, endpoint: MysqlEndpoint, *, on_replica: 
 
 
 def _spark_name(name: str) -> str:
-    """Return a name quoted for Spark SQL."""
+    """Return a MySQL or MariaDB name quoted for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"

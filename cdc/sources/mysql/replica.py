@@ -20,7 +20,7 @@ _POLL_S = (0.02, 0.5)
 
 @dataclass(frozen=True)
 class Position:
-    """The position and state of a replica.
+    """The position and state of a MySQL or MariaDB replica.
 
     Args:
         executed: The primary's transactions that the replica has executed; without GTIDs, a place
@@ -40,7 +40,7 @@ class Position:
 
     @property
     def described(self) -> str:
-        """The state as messages show it."""
+        """The state of a MySQL or MariaDB replica as messages show it."""
         parts = [
             "lag unknown" if self.lag_seconds is None else f"{self.lag_seconds:.0f} s behind",
             f"has executed {self.executed or 'nothing'}",
@@ -55,7 +55,7 @@ class Position:
 
 
 def position(connections: Connections) -> Position:
-    """Return the position of the replica.
+    """Return the position of the MySQL or MariaDB replica.
 
     Raises:
         ReplicaError: The server does not replicate, or the login lacks the right to see this.
@@ -68,7 +68,7 @@ def position(connections: Connections) -> Position:
 def wait_for_position(
     connections: Connections, upto: LogPosition, *, timeout_s: float, progress: Progress
 ) -> LogPosition:
-    """Wait until the replica has executed ``upto``; return the replica's position then.
+    """Wait until the MySQL or MariaDB replica has executed ``upto``; return its position then.
 
     Raises:
         ReplicaError: The wait reached its bound; the error has the lag and the replica's own error.
@@ -108,7 +108,7 @@ def wait_for_position(
 
 
 def require_rows_of_primary(connections: Connections) -> None:
-    """Refuse a replica whose rows may differ from the primary's.
+    """Refuse a MySQL or MariaDB replica whose rows may differ from the primary's.
 
     Without GTIDs, transactions that only the replica has are not detected.
 
@@ -133,7 +133,7 @@ class _Primary:
 
 
 def _require_other_server(connections: Connections) -> _Primary:
-    """Return the primary's facts; refuse a replica that is the primary itself.
+    """Return the MySQL or MariaDB primary's facts; refuse a replica that is the primary itself.
 
     Such a replica's position would prove nothing.
     """
@@ -152,7 +152,7 @@ def _require_other_server(connections: Connections) -> _Primary:
 
 
 def _replica_look(connections: Connections, primary: _Primary) -> Position:
-    """Return the replica's position; refuse a replica that could lack changes."""
+    """Return the MySQL or MariaDB replica's position; refuse a replica that could lack changes."""
     with connections.open("snapshot", on_replica=True) as session:
         status = _replica_status(connections, session)
         _require_all_changes(connections, session)
@@ -160,7 +160,7 @@ def _replica_look(connections: Connections, primary: _Primary) -> Position:
 
 
 def _require_all_changes(connections: Connections, session: Session) -> None:
-    """Refuse a replica that could lack changes which it counts as executed."""
+    """Refuse a MySQL or MariaDB replica that could lack changes which it counts as executed."""
     where = connections.where(on_replica=True)
     found = replica_faults.applying(session, connections.config.kind)
     if filters := replica_faults.filters(found):
@@ -176,7 +176,7 @@ def _require_all_changes(connections: Connections, session: Session) -> None:
 
 
 def _require_no_errant(connections: Connections) -> None:
-    """Refuse a replica that has executed transactions that the primary lacks.
+    """Refuse a replica that has executed transactions that the MySQL or MariaDB primary lacks.
 
     A copy from such a replica would have rows that the primary never had.
     """
@@ -189,7 +189,7 @@ def _require_no_errant(connections: Connections) -> None:
 
 
 def _replica_status(connections: Connections, session: Session) -> dict[str, Any]:
-    """Return the state of replication; refuse a server that does not replicate."""
+    """Return the state of replication; refuse a MySQL or MariaDB server that does not replicate."""
     status = replication_status(session)
     if status is None:
         kind = connections.config.kind
@@ -205,7 +205,7 @@ def _replica_status(connections: Connections, session: Session) -> dict[str, Any
 def _position(
     connections: Connections, session: Session, status: dict[str, Any], primary: _Primary
 ) -> Position:
-    """Return the replica's position from its state of replication."""
+    """Return the MySQL or MariaDB replica's position from its state of replication."""
     seconds = status.get("seconds_behind_source")
     error = str(status.get("last_sql_error") or status.get("last_io_error") or "")
     return Position(
@@ -239,7 +239,10 @@ def _place(connections: Connections, status: dict[str, Any], primary: str) -> Bi
 
 
 def _too_late(where: str, found: Position, upto: LogPosition, timeout_s: float) -> ReplicaError:
-    """Return the error for a replica that is still behind; the remedy depends on its state."""
+    """Return the error for a MySQL or MariaDB replica that is still behind.
+
+    The remedy depends on its state.
+    """
     if found.stopped:
         remedy = "Correct the applier's error, run START REPLICA there, then run the command again."
     elif not found.receiving:

@@ -127,7 +127,7 @@ def _goes_on(connections: Connections) -> bool:
 
 
 def _end(connections: Connections, number: int) -> None:
-    """Kill the session of a countdown."""
+    """Kill the session of a countdown in MySQL or MariaDB."""
     try:
         with connections.open("snapshot", on_replica=True) as control:
             control.rows(f"KILL {number}")
@@ -137,7 +137,7 @@ def _end(connections: Connections, number: int) -> None:
 
 
 def _quietly(session: Session, statements: str) -> None:
-    """Run statements in a session that another session can kill; ignore all errors."""
+    """Run statements in a MySQL or MariaDB session that can be killed; ignore all errors."""
     try:
         session.rows(statements)
     except Exception:  # noqa: BLE001 - the session was ended on purpose

@@ -53,7 +53,7 @@ _POLL_S = (0.02, 0.5)
 
 @dataclass(frozen=True)
 class Applying:
-    """The settings and the state with which a replica applies the primary's changes.
+    """The settings and the state with which a MySQL or MariaDB replica applies changes.
 
     Args:
         channels: The state of each channel, by MySQL's current names.
@@ -66,7 +66,7 @@ class Applying:
 
 @dataclass(frozen=True)
 class Executed:
-    """The transactions that a server has executed, as its variables show them.
+    """The transactions that a MySQL or MariaDB server has executed, as its variables show them.
 
     Args:
         logged: MySQL's ``gtid_executed``, MariaDB's ``gtid_binlog_state``.
@@ -80,7 +80,7 @@ class Executed:
 
 
 def applying(session: Session, kind: str) -> Applying:
-    """Read how a replica applies changes."""
+    """Read how a MySQL or MariaDB replica applies changes."""
     names = ", ".join(f"'{name}'" for name in _SETTINGS)
     settings = session.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     return Applying(
@@ -120,7 +120,7 @@ def filters(found: Applying) -> list[str]:
 
 
 def _of_others(name: str, value: str) -> bool:
-    """Whether a filter's value concerns more than tables of the system databases."""
+    """Whether a MySQL or MariaDB filter's value concerns more than tables of system databases."""
     if name not in _IGNORED_TABLES:
         return bool(value)
     listed = (one.strip() for one in value.split(",") if one.strip())
@@ -128,7 +128,7 @@ def _of_others(name: str, value: str) -> bool:
 
 
 def lenient(found: Applying) -> list[str]:
-    """Return the settings with which the replica's rows could differ from the primary's.
+    """Return the settings with which a MySQL or MariaDB replica's rows could differ.
 
     With such a setting, the applier continues after a change that it cannot apply, or it runs
     triggers, which change further rows.
@@ -143,7 +143,7 @@ def lenient(found: Applying) -> list[str]:
 
 
 def executed(session: Session, kind: str) -> Executed:
-    """Read the transactions that a server has executed."""
+    """Read the transactions that a MySQL or MariaDB server has executed."""
     if kind == "mysql":
         return Executed(str(session.value("SELECT @@global.gtid_executed") or ""))
     ((logged, replicated, server),) = session.rows(
@@ -205,7 +205,7 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
 
 
 def _highest(found: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int], int]:
-    """Return the highest number of each domain and server."""
+    """Return the highest GTID number of each domain and server."""
     result: dict[tuple[int, int], int] = {}
     for domain, server, number in found:
         result[domain, server] = max(number, result.get((domain, server), 0))

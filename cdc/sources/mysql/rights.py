@@ -39,7 +39,9 @@ _NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 
 
 def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
-    """Return the logins that may not read all columns of a table, and the remedy; None if all may.
+    """Return the MySQL or MariaDB logins that may not read all columns of a table, and the remedy.
+
+    None if all may read them.
 
     The catalog leaves out columns and tables that a login may not read, without an error. If the
     capture login could not read a table when the connector first started, the connector never gets
@@ -61,7 +63,7 @@ def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
 
 
 def of_server(connections: Connections) -> Iterator[Check]:
-    """Yield the server-wide rights that the admin and snapshot logins lack, one check each."""
+    """Yield a check for each MySQL or MariaDB right that the admin and snapshot logins lack."""
     binlog, *replica = watch(connections.config.kind)
     probes: list[tuple[Role, bool, str, str]] = [
         ("admin", False, "SELECT 1 FROM information_schema.INNODB_METRICS LIMIT 1", "PROCESS"),
@@ -85,7 +87,7 @@ def of_server(connections: Connections) -> Iterator[Check]:
 
 
 def of_tables(connections: Connections) -> Iterator[Check]:
-    """Yield, for each login, the tables that the admin login sees and this login does not."""
+    """Yield, for each MySQL or MariaDB login, the tables that only the admin login sees."""
     patterns = connections.config.databases
     with connections.open("admin") as session:
         known = catalog.read_names(session, patterns)
@@ -138,7 +140,7 @@ def prepared_branches(session: Session) -> list[str]:
 
 
 def _branch(form: object, length: object, _: object, data: object) -> str:
-    """Return the identifier of a branch from a row of the server.
+    """Return the identifier of a branch from a row of the MySQL or MariaDB server.
 
     MariaDB prints the identifier itself, MySQL the bytes of its two parts.
     """
@@ -150,13 +152,16 @@ def _branch(form: object, length: object, _: object, data: object) -> str:
 
 
 def _logins(connections: Connections) -> Iterator[tuple[Role, bool]]:
-    """Yield each role that reads tables, and whether it reads them on the replica."""
+    """Yield each MySQL or MariaDB role that reads tables, and whether it reads on the replica."""
     has_replica = connections.config.replica is not None
     return ((role, on_replica) for role, on_replica in _READERS if has_replica or not on_replica)
 
 
 def _allowed(session: Session, statement: str) -> bool:
-    """Whether a login may run a statement; also true if the object of the statement is missing."""
+    """Whether a MySQL or MariaDB login may run a statement.
+
+    Also true if the object of the statement is missing.
+    """
     try:
         session.rows(statement)
     except pymysql.MySQLError as error:
@@ -169,6 +174,6 @@ def _allowed(session: Session, statement: str) -> bool:
 
 
 def _account(session: Session) -> Account:
-    """Return the account by which the server authenticated the session."""
+    """Return the account by which the MySQL or MariaDB server authenticated the session."""
     name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     return name, host

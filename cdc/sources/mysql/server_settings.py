@@ -18,7 +18,7 @@ _AT_CRASH = (
 
 @dataclass(frozen=True)
 class RequiredSetting:
-    """The value that one setting must have.
+    """The value that one setting of MySQL or MariaDB must have.
 
     Args:
         value: The value, as the server shows it.
@@ -102,7 +102,7 @@ WANTED: Mapping[str, RequiredSetting] = {
 
 
 def losing_settings(variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield a message for each setting because of which changes are lost or unusable.
+    """Yield a message for each MySQL or MariaDB setting that loses changes or makes them unusable.
 
     Args:
         variables: The server's settings by name.

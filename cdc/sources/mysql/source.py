@@ -70,12 +70,12 @@ class MysqlSource:
 
     @property
     def name(self) -> str:
-        """Key of the source in ``tributary.yaml``."""
+        """Key of the MySQL or MariaDB source in ``tributary.yaml``."""
         return self._name
 
     @property
     def has_replica(self) -> bool:
-        """Whether snapshots are read from a replica."""
+        """Whether snapshots are read from a MySQL or MariaDB replica."""
         return self._config.replica is not None
 
     shares_views = False
@@ -83,40 +83,43 @@ class MysqlSource:
     """None, since the log contains the statements that add and drop partitions."""
 
     def tables(self) -> list[TableStats]:
-        """Return all tables of the source's databases except Tributary's own, sorted by name."""
+        """Return all tables of a MySQL or MariaDB source except Tributary's own, sorted by name."""
         with self._connections.open("admin") as session:
             return catalog.read_tables(session, self._name, self._config.databases)
 
     def checks(self) -> list[Check]:
-        """Check the connections, versions, settings, privileges and the replica."""
+        """Check a MySQL or MariaDB source: connections, versions, settings, rights, replica."""
         return checks.run(self._connections)
 
     def table(self, table: TableId) -> SourceTable:
-        """Return the table as the primary's catalog describes it."""
+        """Return the table as the catalog of the MySQL or MariaDB primary describes it."""
         with self._connections.open("admin") as session:
             return catalog.read_table(session, table)
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """Return the columns that are replicated, whether or not the table has a usable key."""
+        """Return the MySQL or MariaDB columns that are replicated, with or without a usable key."""
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """Return the table as it would be after DDL statements; no statement is executed."""
+        """Return the MySQL or MariaDB table as DDL statements would leave it.
+
+        No statement is executed.
+        """
         statements = read_planned(ddl, table.table)
         with self._connections.open("admin") as session:
             return planned_table.after_statements(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return a new column's value in older rows, and the type rule that reads the value."""
+        """Return a new MySQL or MariaDB column's value in older rows, and its type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
-        """Return the columns and the record key of the lake table, by the settings."""
+        """Return the lake's columns and record key of a MySQL or MariaDB table, by the settings."""
         return selection.lake_schema(table, settings)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
-        """Return the identity of the primary or, if asked, of the replica."""
+        """Return the identity of the MySQL or MariaDB primary or, if asked, of the replica."""
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
             server, reads_only = primary.identity(session, self._config.kind)
@@ -124,11 +127,11 @@ class MysqlSource:
         return ServerIdentity(server, None, in_recovery=reads_only, unknown=unknown)
 
     def capture(self, names: CaptureNames) -> BinlogCapture:
-        """Return the capture with these names, whether or not it exists."""
+        """Return the MySQL or MariaDB capture with these names, whether or not it exists."""
         return BinlogCapture(self._connections, names)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why the server's connector would stop, and the remedy; None if it would run."""
+        """Return why a MySQL or MariaDB connector would stop, and the remedy; else None."""
         with self._connections.open("admin") as session:
             return compressed_columns.obstacle(session)
 
@@ -142,11 +145,11 @@ class MysqlSource:
         return primary.position(text, self._config.kind)
 
     def commit_position(self, last: str) -> str | None:
-        """Return None, since an event does not show where its transaction ends."""
+        """Return None, since a MySQL or MariaDB event does not show where its transaction ends."""
         return None
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Write a marker; no transaction after the marker is captured in part.
+        """Write a marker in MySQL or MariaDB; no later transaction is captured in part.
 
         If tables are added to the connector in the middle of a transaction, the connector can miss
         the earlier changes of this transaction. The transaction is before the marker in the log, so
@@ -158,7 +161,7 @@ class MysqlSource:
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Write a marker, whose commit makes all earlier transactions visible; return no id.
+        """Write a marker in MySQL or MariaDB, whose commit shows all earlier ones; return no id.
 
         Commits become visible in the order of the log. So queries see every transaction that the
         log has before the marker.
@@ -167,17 +170,17 @@ class MysqlSource:
         return ()
 
     def nudge(self) -> None:
-        """Write a marker, since Connect stores a position only when a later transaction begins."""
+        """Write a marker, since Connect stores a binlog position only with the next transaction."""
         self.write_marker()
 
     def write_marker(self) -> Marker:
-        """Write a new marker row on the primary."""
+        """Write a new marker row on the MySQL or MariaDB primary."""
         return primary.write_marker(self._connections)
 
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> None:
-        """Wait until the replica has executed all transactions up to the marker's position."""
+        """Wait until the MySQL or MariaDB replica has executed all up to the marker."""
         if self.has_replica:
             replica.wait_for_position(
                 self._connections,
@@ -188,7 +191,7 @@ class MysqlSource:
 
     @contextmanager
     def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
-        """Open a view whose sessions each read at a moment of their own after the marker.
+        """Open a MySQL or MariaDB view whose sessions read at different moments after the marker.
 
         Each session proves by the marker row that its moment is after the marker. The records from
         O on contain every change that some sessions see and others do not, so they make the copy
@@ -219,7 +222,7 @@ class MysqlSource:
         timeout_s: float,
         progress: Progress,
     ) -> Iterator[View]:
-        """Open a view on the replica that has the same position in every session.
+        """Open a view on the MySQL or MariaDB replica at one position for all sessions.
 
         The replica's applier is stopped until every session has opened its view.
         """
@@ -239,7 +242,10 @@ class MysqlSource:
             yield view
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Return why `open_exact_view` cannot open a view, and the remedy; None if it can."""
+        """Return why `open_exact_view` cannot open a MySQL or MariaDB view, and the remedy.
+
+        None if it can.
+        """
         on_replica = self.has_replica and not from_primary
         return exact_view.obstacle(self._connections, on_replica=on_replica)
 
@@ -253,7 +259,7 @@ class MysqlSource:
             replica_applier.resume(self._connections)
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that the replica is still the same server, and that it has the primary's rows."""
+        """Check that the MySQL or MariaDB replica is the same, and has the primary's rows."""
         now = self.identity(on_replica=True)
         if now.system_identifier != view.identity.system_identifier:
             raise SnapshotLostError(
@@ -266,12 +272,12 @@ class MysqlSource:
         self.assert_rows_of_primary(view)
 
     def assert_rows_of_primary(self, view: View) -> None:
-        """Check that the replica skips no change of the primary, and has executed no other."""
+        """Check that the MySQL or MariaDB replica skips no change and has executed no other."""
         if view.on_replica:
             replica.require_rows_of_primary(self._connections)
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """Return the typed error of a failed read by Spark, from the text of its exception."""
+        """Return the error of Spark's failed read of MySQL or MariaDB, by the exception's text."""
         if view is not None and view.split is not None and (found := view.split.failure()):
             return found  # the sessions themselves do not know this cause
         together = view is not None and bool(view.snapshot_id)
@@ -284,25 +290,28 @@ class MysqlSource:
             return primary.executed_position(session, self._config.kind)
 
     def replica_position(self) -> ReplicaPosition | None:
-        """Return the replica's position and lag; None without a replica."""
+        """Return the MySQL or MariaDB replica's position and lag; None without a replica."""
         if not self.has_replica:
             return None
         now = replica.position(self._connections)
         return ReplicaPosition(now.executed, None, None, now.lag_seconds, now.stopped)
 
     def size(self, table: SourceTable) -> TableSize:
-        """Return an estimate of the table's rows and bytes, from its current size."""
+        """Return an estimate of a MySQL or MariaDB table's rows and bytes, from its size."""
         with self._connections.open("snapshot", on_replica=True) as session:
             return boundaries.table_size(session, table)
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the size in bytes of the largest row in a sample; None if the table is empty."""
+        """Return the bytes of a MySQL or MariaDB table's largest row in a sample; None if empty."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return the problem of zero or partial dates in the key, and the remedy; else None."""
+        """Return the problem of zero or partial dates in a MySQL or MariaDB key, and the remedy.
+
+        None if there is none.
+        """
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.zero_dates(session, table, key)
@@ -315,7 +324,7 @@ class MysqlSource:
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Return boundaries that cut the key into ranges of about equal numbers of rows."""
+        """Return boundaries that cut a MySQL or MariaDB key into ranges of about equal size."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
         with opened as session:
             known = size or boundaries.table_size(session, table)
@@ -330,7 +339,7 @@ class MysqlSource:
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return the query by which Spark reads the ranges."""
+        """Return the query by which Spark reads the ranges of a MySQL or MariaDB table."""
         return reader.snapshot_query(
             self._connections, table, schema, ranges, view=view, fetch_size=fetch_size
         )
@@ -344,7 +353,7 @@ class MysqlSource:
         *,
         on_replica: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return the rows with the given keys, as Python values of the lake types."""
+        """Return the MySQL or MariaDB rows with the given keys, as values of the lake types."""
         with self._connections.open("snapshot", on_replica=on_replica) as session:
             return lookup.fetch_by_key(session, table, schema, keys, columns)
 
@@ -355,7 +364,7 @@ class MysqlSource:
         return NextInserted(known=True)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
-        """Count the rows of the table."""
+        """Count the rows of the MySQL or MariaDB table."""
         opened = self._connections.open(
             "snapshot", on_replica=on_replica, statement_timeout_s=_SAMPLE_S
         )

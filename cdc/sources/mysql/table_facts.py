@@ -52,7 +52,7 @@ FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW' AND ({where})
 
 @dataclass(frozen=True)
 class Described:
-    """The facts of one table in the catalog.
+    """The facts of one table in the catalog of MySQL or MariaDB.
 
     Args:
         table: The table.
@@ -96,7 +96,7 @@ class Described:
         )
 
     def fingerprint(self, *, on_replica: bool) -> Fingerprint:
-        """Return the facts in the form that `schemas.catalog.Catalog` reads."""
+        """Return a MySQL or MariaDB table's facts as `schemas.catalog.Catalog` reads them."""
         facts: dict[str, Any] = {
             "engine": self.engine,
             "kind": self.kind,
@@ -129,7 +129,7 @@ class Described:
         return Fingerprint(facts)
 
     def _column(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the facts of one column for the fingerprint."""
+        """Return the facts of one MySQL or MariaDB column for the fingerprint."""
         return {
             "name": row["name"],
             "shown": row["shown"],
@@ -145,7 +145,7 @@ class Described:
         }
 
     def _default(self, row: Mapping[str, Any]) -> str | None:
-        """Return a column's default as the server prints it; None if it is NULL or missing."""
+        """Return a column's default as MySQL or MariaDB prints it; None if NULL or missing."""
         value = row["value"]
         # MariaDB prints a default as an expression: a text is in quotes, and NULL is a word.
         return None if value is None or (self.of_mariadb and value == "NULL") else str(value)
@@ -159,7 +159,9 @@ def number(name: str) -> int:
 def describe(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> dict[TableId, Described]:
-    """Return the tables' facts, each table's at one moment; tables that do not exist are left out.
+    """Return the facts of MySQL or MariaDB tables, each table's at one moment.
+
+    Tables that do not exist are left out.
 
     Raises:
         SourceError: A table changed at each reading, or the login lacks PROCESS.
@@ -178,7 +180,9 @@ def describe(
 def describe_steady(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> tuple[dict[TableId, Described], set[TableId]]:
-    """Return the tables' facts, each table's at one moment, and the tables that kept changing.
+    """Return the facts of MySQL or MariaDB tables, and the tables that kept changing.
+
+    Each table's facts are of one moment.
 
     Several statements cannot read the catalog at one moment. So a table is read until two
     successive results are equal.
@@ -200,7 +204,7 @@ def describe_steady(
 def read_steady(
     read: Callable[[Collection[TableId]], Mapping[TableId, Facts]], tables: Collection[TableId]
 ) -> tuple[dict[TableId, Facts], set[TableId]]:
-    """Read tables until two successive results of each are equal.
+    """Read MySQL or MariaDB tables until two successive results of each are equal.
 
     Args:
         read: Reads the facts of tables, without those that do not exist.
@@ -223,7 +227,7 @@ def read_steady(
 
 
 def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, str]:
-    """Return the text of `Described.unlogged` for each table."""
+    """Return the text of `Described.unlogged` for each MySQL or MariaDB table."""
     kind = session.kind
     replicated, filtered = applied(session, kind), binlog_filter(session, kind)
     return {
@@ -235,7 +239,7 @@ def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, st
 def _read(
     session: Session, tables: Collection[TableId], *, on_replica: bool
 ) -> dict[TableId, Described]:
-    """Read the tables' facts by several statements, between which the facts can change."""
+    """Read MySQL's or MariaDB's tables by several statements, between which facts can change."""
     kind = session.kind
     if kind == "mysql":  # by default, times and sizes can be a day old
         session.rows("SET SESSION information_schema_stats_expiry = 0")
@@ -251,7 +255,10 @@ def _read(
 def _read_part(
     session: Session, tables: Sequence[TableId], stored: Mapping[TableId, Stored]
 ) -> Iterator[tuple[TableId, Described]]:
-    """Yield the facts of at most `_PART` tables: the server is slow with thousands of names."""
+    """Yield the facts of at most `_PART` MySQL or MariaDB tables.
+
+    The server is slow with thousands of names.
+    """
     by_name = {(table.schema, table.name): table for table in tables}
     where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))
     names = [part for name in by_name for part in name]

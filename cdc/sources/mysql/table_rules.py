@@ -13,7 +13,7 @@ class MysqlTableRules:
     """The rules of MySQL and MariaDB; see `cdc.sources.table_rules.TableRules`."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why a copy cannot read the table while it is written to; None if it can."""
+        """Return why a copy cannot read a MySQL or MariaDB table during writes; None if it can."""
         if table.kind in ("table", "partitioned"):
             return None
         return (
@@ -22,7 +22,7 @@ class MysqlTableRules:
         )
 
     def without_key(self, table: SourceTable) -> Obstacle:
-        """Return the problem of a table that has no key, and the choices that solve it."""
+        """Return the problem of a MySQL or MariaDB table without a key, and the choices."""
         usable = usable_keys(table)
         return (
             "has no key, so a change cannot be applied to exactly one row",
@@ -36,22 +36,22 @@ class MysqlTableRules:
         return None
 
     def unique_index(self, table: SourceTable, columns: str) -> str:
-        """Return the statement that creates a unique index while the table is written to."""
+        """Return MySQL's or MariaDB's statement that creates a unique index during writes."""
         return f"CREATE UNIQUE INDEX <name> ON {_named(table)} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return two alternatives: a statement that forbids NULL, and one that drops a default."""
+        """Return MySQL's or MariaDB's two alternatives: forbid NULL, or drop a default."""
         return f"ALTER TABLE {_named(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP DEFAULT"
 
     def log_note(self, table: SourceTable) -> str:
-        """Return a note for operators: no update and no delete reaches an append table."""
+        """Return a note for operators: an append table gets no update or delete of the binlog."""
         return "mode append: updates and deletes are not captured"
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
-        """Return no notes."""
+        """Return no notes on a MySQL or MariaDB table."""
         return ()
 
 
 def _named(table: SourceTable) -> str:
-    """Return the table's name as in a statement, whatever characters it has."""
+    """Return the MySQL or MariaDB table's name as in a statement, whatever characters it has."""
     return f"{quoted(table.table.schema)}.{quoted(table.table.name)}"

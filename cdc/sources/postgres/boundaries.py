@@ -38,7 +38,7 @@ WHERE c.oid = %(oid)s AND c.relkind <> 'p'
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Return the table's bytes, and the planner's estimate of its rows from its current pages."""
+    """Return the bytes of a PostgreSQL table, and the planner's estimate of its rows."""
     heap, _ = _byte_totals(session, table)
     plan = session.execute(
         sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {}").format(relation(table))
@@ -55,7 +55,7 @@ def sample(
     chunks: int,
     size: TableSize,
 ) -> Boundaries:
-    """Return up to ``chunks - 1`` keys that cut the table evenly, in the key's order.
+    """Return up to ``chunks - 1`` keys that cut the PostgreSQL table evenly, in the key's order.
 
     From a small table, all keys are read. From a large table, whole pages are sampled, up to a
     maximum. The server sorts the keys that are read.
@@ -102,7 +102,7 @@ def sample(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return how many bytes the largest row in a sample has as text; None without rows.
+    """Return the bytes of a PostgreSQL table's largest row in a sample, as text; None if empty.
 
     A measurement decompresses the row. So it is limited to the few sampled rows with the largest
     stored size.
@@ -137,13 +137,16 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def pages(count: int, chunks: int) -> tuple[tuple[str, ...], ...]:
-    """Return the ``ctid`` values that cut ``count`` pages into about equal, non-empty ranges."""
+    """Return the ``ctid`` values that cut PostgreSQL's pages into about equal ranges.
+
+    No range is empty.
+    """
     cuts = sorted({count * number // chunks for number in range(1, chunks)} - {0})
     return tuple((f"({page},0)",) for page in cuts)
 
 
 def sampled_share(main_bytes: int, chunks: int) -> float | None:
-    """Return the share of pages to sample, from 0 to 1; None to read every row."""
+    """Return the share of PostgreSQL's pages to sample, from 0 to 1; None to read every row."""
     pages = main_bytes // PAGE_BYTES
     if pages <= WHOLE_PAGES:
         return None
@@ -151,7 +154,7 @@ def sampled_share(main_bytes: int, chunks: int) -> float | None:
 
 
 def _largest(session: Session, table: SourceTable) -> int:
-    """Return the number of pages of the table, or of its largest partition."""
+    """Return the number of pages of the PostgreSQL table, or of its largest partition."""
     row = session.execute(_PAGES, {"oid": table.number}).fetchone()
     return int(row[0]) if row else 0
 

@@ -46,7 +46,7 @@ ALLOWS_NULL = """(NOT a.attnotnull OR EXISTS (
 
 
 def leaves(root: str) -> str:
-    """Return SQL of the object ids of a table's leaf partitions; none if it is not partitioned.
+    """Return SQL of the PostgreSQL object ids of a table's leaf partitions; none without any.
 
     The SQL does not use ``pg_partition_tree``, which locks each partition and so waits for sessions
     that rewrite one.
@@ -162,7 +162,7 @@ WHERE t.oid = ANY(%s)
 
 
 def read_tables(session: Session, source: str) -> list[TableStats]:
-    """Return all user tables of the database except Tributary's own."""
+    """Return all user tables of the PostgreSQL database except Tributary's own."""
     names = {field.name for field in dataclasses.fields(TableStats)}
     return [
         TableStats(**{name: value for name, value in facts.items() if name in names})
@@ -171,7 +171,9 @@ def read_tables(session: Session, source: str) -> list[TableStats]:
 
 
 def read_table(session: Session, table: TableId) -> SourceTable:
-    """Return one table with its columns, without a wait for locks on partitions or indexes.
+    """Return one PostgreSQL table with its columns.
+
+    It does not wait for locks on partitions or indexes.
 
     Raises:
         SourceError: There is no such table, or the role may not see it.
@@ -216,7 +218,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
 
 
 def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Return the generated columns due to which the server can refuse changes of the table.
+    """Return the generated columns due to which PostgreSQL can refuse changes of the table.
 
     The server does not publish these columns. With replica identity FULL, PostgreSQL 18 and later
     nevertheless requires them in the old row, and so refuses UPDATE and DELETE.
@@ -227,7 +229,7 @@ def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, .
 
 
 def _described(session: Session, source: str, only: TableId | None) -> Iterable[dict[str, Any]]:
-    """Yield the catalog's facts of one table, or of all user tables, by field name."""
+    """Yield the facts in PostgreSQL's catalog of one user table, or of all, by field name."""
     parameters = {"schema": only.schema if only else None, "name": only.name if only else None}
     hypertables = _hypertables(session)
     for row in session.execute(_TABLES, parameters).fetchall():
@@ -255,7 +257,7 @@ def _described(session: Session, source: str, only: TableId | None) -> Iterable[
 
 
 def _hypertables(session: Session) -> set[tuple[str, str]]:
-    """Return the hypertables of TimescaleDB, whose rows are in chunks that inherit from them."""
+    """Return the hypertables of TimescaleDB (PostgreSQL), whose rows are in inheriting chunks."""
     there = session.execute("SELECT to_regclass('_timescaledb_catalog.hypertable')").fetchone()
     if there is None or there[0] is None:
         return set()
@@ -264,7 +266,7 @@ def _hypertables(session: Session) -> set[tuple[str, str]]:
 
 
 def _kind_of(kind: str, persistence: str) -> TableKind:
-    """Return a table's kind by its ``relkind`` and its ``relpersistence``."""
+    """Return a PostgreSQL table's kind by its ``relkind`` and its ``relpersistence``."""
     return "unlogged" if persistence == "u" else _KIND.get(kind, "other")
 
 
@@ -299,14 +301,14 @@ def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
 
 
 def read_type(session: Session, oid: int, modifier: int) -> PostgresType:
-    """Return one parsed type by its object id and its type modifier."""
+    """Return one parsed PostgreSQL type by its object id and its type modifier."""
     with session.transaction():
         qualify_names(session)
         return _Types(session, {oid}).describe(oid, modifier)
 
 
 class _Types:
-    """The needed types, with their element types and base types."""
+    """The needed PostgreSQL types, with their element types and base types."""
 
     def __init__(self, session: Session, oids: set[int]) -> None:
         self._session = session
@@ -335,7 +337,7 @@ class _Types:
 
 
 def _money_digits(session: Session) -> int:
-    """Return how many digits money has after the point; -1 stands for two, the usual number.
+    """Return how many digits PostgreSQL's money has after the point; -1 stands for the usual two.
 
     The server stores money as a whole number of the smallest unit. Its setting ``lc_monetary``
     determines the place of the point.
@@ -361,7 +363,7 @@ def qualify_names(session: Session) -> None:
 
 
 def missing(table: TableId) -> MissingTableError:
-    """Return the error for a table that does not exist."""
+    """Return the error for a PostgreSQL table that does not exist."""
     return MissingTableError(
         f"source {table.source} has no table {table.relation}",
         remedy="List the tables with `tributary discover`; names are case-sensitive. If the table"

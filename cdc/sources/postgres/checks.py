@@ -49,7 +49,10 @@ _LACKING: dict[Role, sql.Composed] = {
 
 
 def run(connections: Connections) -> list[Check]:
-    """Return all lines of ``check`` for this source; a check that cannot run gives its reason."""
+    """Return all lines of ``check`` for a PostgreSQL source.
+
+    A check that cannot run gives its reason.
+    """
     found, reachable = check_logins(connections.config, partial(_login_check, connections))
     if ("admin", False) in reachable:
         with connections.open("admin") as session:
@@ -122,7 +125,7 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
 
 
 def _missing_on_tables(session: Session, connections: Connections, role: Role) -> Iterator[Check]:
-    """Yield a note with the tables for which the role lacks rights.
+    """Yield a note with the tables for which the PostgreSQL role lacks rights.
 
     The line is a note and no error, since not every table is to be replicated.
     """
@@ -151,13 +154,13 @@ def _missing_on_tables(session: Session, connections: Connections, role: Role) -
 
 
 def _first_names(names: list[str]) -> str:
-    """Return the first names and the number of the others, for a message."""
+    """Return the first names of PostgreSQL tables and the number of the others, for a message."""
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _as_superuser(statement: sql.SQL, *names: str) -> str:
-    """Return a remedy for a superuser: the statement with the given names in it.
+    """Return a remedy for a PostgreSQL superuser: the statement with the given names in it.
 
     The rights on schema ``tributary`` need no such remedy: onboarding itself grants them.
     """
@@ -195,7 +198,7 @@ def _log_settings(settings: tuple[Any, ...]) -> Iterator[Check]:
 
 
 def _identity_readable(session: Session) -> Check:
-    """Check that the login may read the server's system identifier and timeline."""
+    """Check that the login may read the PostgreSQL server's system identifier and timeline."""
     found = identity(session)
     if found.system_identifier is not None and found.timeline is not None:
         detail = f"system {found.system_identifier}, timeline {found.timeline}"
@@ -211,7 +214,7 @@ def _identity_readable(session: Session) -> Check:
 
 
 def _may_replicate(session: Session, connections: Connections) -> Check:
-    """Check that the capture login has the right to replicate."""
+    """Check that the capture login has PostgreSQL's right to replicate."""
     user = connections.credential("capture").user
     row = session.execute(
         "SELECT bool_or(rolname = current_user AND (rolreplication OR rolsuper) "

@@ -9,5 +9,5 @@ from schemas.types_postgres import PostgresType
 
 
 def type_of(column: SourceColumn) -> PostgresType:
-    """Return the column's type, which is always a `PostgresType` in this kind of source."""
+    """Return the type of a PostgreSQL source's column, which is always a `PostgresType`."""
     return cast("PostgresType", column.type)

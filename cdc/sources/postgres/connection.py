@@ -49,7 +49,7 @@ NOT_OFFERED = (
 
 
 def connection_parameters(endpoint: Endpoint, credential: Credential) -> dict[str, Any]:
-    """Return libpq's parameters for a server and a login.
+    """Return libpq's parameters for a PostgreSQL server and a login.
 
     The endpoint's options can override the time-outs, but not the parameters that are set by other
     fields of the endpoint or by the login.
@@ -76,10 +76,10 @@ def connection_parameters(endpoint: Endpoint, credential: Credential) -> dict[st
 
 
 class Connections(Servers[PostgresSourceConfig, Endpoint]):
-    """Opens sessions on one source's servers; safe to use from any thread."""
+    """Opens sessions on one source's PostgreSQL servers; safe to use from any thread."""
 
     def where(self, *, on_replica: bool) -> str:
-        """Return the server's name in messages, with the database."""
+        """Return the PostgreSQL server's name in messages, with the database."""
         database = self.endpoint(on_replica=on_replica).database
         return f"{super().where(on_replica=on_replica)}/{database}"
 
@@ -92,7 +92,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         statement_timeout_s: float = 60.0,
         lock_timeout_s: float = 10.0,
     ) -> Iterator[Session]:
-        """Open a session in autocommit mode, which is closed at the end of the block.
+        """Open a PostgreSQL session in autocommit mode, which closes at the block's end.
 
         Args:
             role: The role whose login is used.
@@ -114,7 +114,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
 
     @contextmanager
     def open_replication(self) -> Iterator[Session]:
-        """Open a session of the capture role on the primary, in the replication protocol.
+        """Open a session of the capture role on the primary, in PostgreSQL's replication protocol.
 
         Raises:
             SourceError: The server cannot be reached, or a command in the block failed.
@@ -144,7 +144,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             ) from None
 
     def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
-        """Return the typed error of a failed statement, with its remedy."""
+        """Return the typed error of a statement that failed in PostgreSQL, with its remedy."""
         kind: type[SourceError] = SourceError
         if is_recovery_conflict(str(error)):
             kind = SnapshotLostError
@@ -186,7 +186,7 @@ def is_recovery_conflict(text: str) -> bool:
 
 
 def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
-    """Return the first row of a query; None if the server lacks or forbids what the query uses.
+    """Return the first row of a query; None if PostgreSQL lacks or forbids what it uses.
 
     A savepoint keeps an open transaction usable after the failure.
     """
@@ -199,7 +199,7 @@ def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
 
 @contextmanager
 def reading(session: Session) -> Iterator[None]:
-    """Open a transaction with the session settings for reading values.
+    """Open a PostgreSQL transaction with the session settings for reading values.
 
     A pooler can run each transaction in another session of the server, without earlier settings.
     """
@@ -209,7 +209,7 @@ def reading(session: Session) -> Iterator[None]:
 
 
 def read_by(session: Session, **settings: str) -> None:
-    """Set the session settings for reading values until the end of the open transaction.
+    """Set PostgreSQL's settings for reading values until the end of the open transaction.
 
     Args:
         session: In a transaction.
@@ -219,7 +219,7 @@ def read_by(session: Session, **settings: str) -> None:
 
 
 def _apply_settings(session: Session, statement_timeout_s: float, lock_timeout_s: float) -> None:
-    """Make the session independent of defaults of the server, the database and the role."""
+    """Make a PostgreSQL session independent of defaults of server, database and role."""
     limits = {
         "statement_timeout": str(round(statement_timeout_s * 1000)),
         "lock_timeout": str(round(lock_timeout_s * 1000)),
@@ -229,7 +229,7 @@ def _apply_settings(session: Session, statement_timeout_s: float, lock_timeout_s
 
 
 def _set(session: Session, settings: Mapping[str, str], *, local: bool) -> None:
-    """Change settings of a session; if ``local``, until the end of its open transaction."""
+    """Change settings of a PostgreSQL session; if ``local``, until its transaction ends."""
     session.execute(
         "SELECT set_config(name, value, %s)"
         " FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)",
@@ -253,7 +253,7 @@ _AWAY = (
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether a new attempt can soon succeed: the server starts, stops or has no free session."""
+    """Whether a new attempt can soon succeed: PostgreSQL starts, stops or is full."""
     text = str(error)
     return isinstance(error, psycopg.OperationalError) and any(
         sign in text

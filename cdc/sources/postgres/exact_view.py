@@ -51,7 +51,7 @@ _FUNCTIONS = ("pg_wal_replay_pause()", "pg_wal_replay_resume()")
 
 
 def grant_sql(role: str) -> str:
-    """Return the GRANT for pausing and resuming replay, for a superuser on the primary."""
+    """Return PostgreSQL's GRANT for pausing and resuming replay, for a superuser."""
     functions = ", ".join(f"pg_catalog.{name}" for name in _FUNCTIONS)
     statement = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(
         sql.SQL(functions), sql.Identifier(role)
@@ -60,7 +60,7 @@ def grant_sql(role: str) -> str:
 
 
 def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
-    """Return why no exact view can be opened on the server, and the remedy; None if it can be."""
+    """Return why PostgreSQL can open no exact view on the server, and the remedy, or None."""
     with connections.open("snapshot", on_replica=on_replica) as session:
         version = session.info.server_version
         where = connections.where(on_replica=on_replica)
@@ -90,13 +90,13 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
 
 
 def replay_state(connections: Connections) -> str:
-    """Return the state of replay: ``paused``, ``pause requested`` or ``not paused``."""
+    """Return PostgreSQL's state of replay: ``paused``, ``pause requested`` or ``not paused``."""
     with connections.open("snapshot", on_replica=True) as session:
         return _state(session)
 
 
 def resume(connections: Connections) -> None:
-    """Resume the replica's replay, even if another process or a person paused it.
+    """Resume the PostgreSQL replica's replay, whoever paused it.
 
     The function waits until replay has resumed.
 
@@ -125,7 +125,7 @@ def replica_view(
     timeout_s: float,
     progress: Progress,
 ) -> Iterator[Exporter]:
-    """Open a view of the replica at one known position, while its replay is paused.
+    """Open a view of the PostgreSQL replica at one known position, while its replay is paused.
 
     A standby can export a snapshot without its list of transactions in progress. This happens if
     one of these transactions has reported subtransactions to the standby; with wal_level logical, a
@@ -170,7 +170,7 @@ def replica_view(
 
 @contextmanager
 def _in_progress(connections: Connections, timeout_s: float, progress: Progress) -> Iterator[UUID]:
-    """Keep open a transaction that has written a marker and that the replica already knows.
+    """Keep open a PostgreSQL transaction that has written a marker and that the replica knows.
 
     Yields:
         The marker's id.
@@ -183,14 +183,14 @@ def _in_progress(connections: Connections, timeout_s: float, progress: Progress)
 
 
 def _fence(connections: Connections, timeout_s: float, progress: Progress) -> None:
-    """Wait until the replica has replayed the log up to the current position."""
+    """Wait until the PostgreSQL replica has replayed the log up to the current position."""
     with connections.open("marker") as session:
         marker = write_marker(session)
     wait_for_marker(connections, marker, timeout_s=timeout_s, progress=progress)
 
 
 def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
-    """Whether a session that imports a snapshot sees a marker."""
+    """Whether a PostgreSQL session that imports a snapshot sees a marker."""
     with exporting(connections, on_replica=True) as session:
         session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
         query = "SELECT 1 FROM tributary.marker WHERE id = %s"
@@ -198,7 +198,7 @@ def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
 
 
 def _taken(connections: Connections, session: Session) -> Exported:
-    """Pause replay; return the snapshot that the session exports, and the position of the pause."""
+    """Pause PostgreSQL's replay; return an exported snapshot, and the position of the pause."""
     where = connections.where(on_replica=True)
     for _ in range(_TRIES):
         with connections.open("snapshot", on_replica=True) as control:
@@ -223,7 +223,7 @@ def _taken(connections: Connections, session: Session) -> Exported:
 
 @contextmanager
 def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
-    """Make the server resume replay by itself if this process dies while replay is paused.
+    """Make PostgreSQL resume replay by itself if this process dies while replay is paused.
 
     A session of the server runs the countdown: one text that first waits `PAUSE_LIMIT_S` and then
     resumes replay. The end of this block cancels the countdown. The death of this process does not.
@@ -299,12 +299,12 @@ def primary_view(
 
 
 def _wait_for(session: Session, state: str) -> bool:
-    """Wait for a state of replay; return whether replay has reached the state."""
+    """Wait for a state of PostgreSQL's replay; return whether replay has reached the state."""
     return not wait_while(lambda: _state(session) != state, timeout_s=_STATE_S, poll_s=_POLL_S)
 
 
 def _state(session: Session) -> str:
-    """Return the state of replay: ``paused``, ``pause requested`` or ``not paused``."""
+    """Return PostgreSQL's state of replay: ``paused``, ``pause requested`` or ``not paused``."""
     row = session.execute("SELECT pg_get_wal_replay_pause_state()").fetchone()
     return str(row[0]) if row else ""
 

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def _indexes(table: str) -> str:
-    """Return SQL of the unique indexes by which a table's log could identify old rows.
+    """Return SQL of the unique indexes by which PostgreSQL's log could identify old rows.
 
     Indexes that contain the primary key are left out.
 
@@ -202,7 +202,7 @@ _FINGERPRINTS = (
 def read_fingerprints(
     session: Session, tables: Collection[TableId], publication: str
 ) -> dict[TableId, Fingerprint]:
-    """Return the fingerprint of each table; tables that do not exist are left out.
+    """Return the fingerprint of each PostgreSQL table; missing tables are left out.
 
     The fingerprint includes the table's entry in the publication. A table that was taken out and
     put back has a new entry, and its changes in between are in no topic.
@@ -220,7 +220,7 @@ def read_fingerprints(
 
 
 def read_fingerprint(session: Session, table: TableId, publication: str) -> Fingerprint:
-    """Return the fingerprint of one table; see :func:`read_fingerprints`.
+    """Return the fingerprint of one PostgreSQL table; see :func:`read_fingerprints`.
 
     Raises:
         MissingTableError: There is no such table.
@@ -232,7 +232,7 @@ def read_fingerprint(session: Session, table: TableId, publication: str) -> Fing
 
 
 def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
-    """Return the relations that are empty and never had a row; this needs no privilege.
+    """Return the PostgreSQL relations that are empty and never had a row; no privilege is needed.
 
     A file can be empty because rows were deleted and VACUUM removed them. The server's statistics
     count the inserts of a relation since its creation. They arrive within seconds of a commit, and
@@ -246,7 +246,7 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
 
 
 def written_together(session: Session, oids: Collection[int]) -> int | None:
-    """Return the id of the one transaction that last wrote these relations' catalog rows.
+    """Return the one PostgreSQL transaction's id that last wrote these relations' catalog rows.
 
     The result is None if several transactions wrote them. TRUNCATE of a partition tree writes the
     catalog rows of all its leaves. TRUNCATE and GRANT that name all leaves write them, too.
@@ -278,7 +278,7 @@ SELECT EXISTS (
 def truncated(
     session: Session, table: TableId, files: Mapping[int, int], since: str
 ) -> frozenset[int]:
-    """Return the partitions that got a new file after a reading, and have no row from before it.
+    """Return the PostgreSQL partitions with a new file since a reading and no older row.
 
     VACUUM FULL and CLUSTER also give a partition a new file, but its rows keep their transaction
     ids, so the older rows are found. After a TRUNCATE there are no older rows. The two cases look
@@ -309,7 +309,7 @@ def truncated(
 
 
 def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: str) -> bool:
-    """Whether a partition has a row from before a reading; such a row is mostly found early."""
+    """Whether a PostgreSQL partition has a row from before a reading, mostly found early."""
     # The bounds are the server's own SQL; without parameters a % is not a placeholder.
     query = sql.SQL(_HAS_OLDER).format(
         root=sql.Identifier(table.schema, table.name),
@@ -324,7 +324,7 @@ def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: 
 def read_described(
     session: Session, table: TableId, publication: str
 ) -> tuple[SourceTable, Fingerprint]:
-    """Return one table and its fingerprint, read at one moment.
+    """Return one PostgreSQL table and its fingerprint, read at one moment.
 
     Raises:
         SourceError: There is no such table, or the role may not see it.

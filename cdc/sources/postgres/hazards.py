@@ -22,7 +22,7 @@ _LARGE_WITHOUT_STAND_IN = frozenset(("bit", "varbit", "polygon", "path"))
 
 
 def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple[str, ...]:
-    """Return the hazards for the connector, one sentence for each column concerned.
+    """Return what stops PostgreSQL's connector, one sentence for each column concerned.
 
     Args:
         columns: The table's columns in the catalog.
@@ -48,14 +48,14 @@ def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple
 
 
 def _plain(kind: PostgresType) -> PostgresType:
-    """Return a type without the domains over it."""
+    """Return a PostgreSQL type without the domains over it."""
     while kind.kind == "d" and kind.base is not None:
         kind = kind.base
     return kind
 
 
 def _values(kind: PostgresType) -> list[str]:
-    """Describe the values of an array that the connector cannot send, whatever the identity."""
+    """Describe an array's values that PostgreSQL's connector cannot send with any identity."""
     element = kind.element
     if element is None:
         return []
@@ -67,7 +67,9 @@ def _values(kind: PostgresType) -> list[str]:
 
 
 def _no_stand_in(kind: PostgresType, *, of_domain: bool) -> bool:
-    """Whether the connector fails at an unchanged large value, since its type has no placeholder.
+    """Whether PostgreSQL's connector fails at an unchanged large value of this type.
+
+    The type then has no placeholder.
 
     Under a domain, every array fails: the connector does not recognize it as an array.
     """

@@ -25,7 +25,7 @@ _SMALLEST_ROW = 28
 def next_inserted(
     session: Session, table: SourceTable, key: Mapping[str, object], transaction: int
 ) -> NextInserted:
-    """Return the key of the row that a transaction inserted next after a given one, in its page.
+    """Return the key of the row that a PostgreSQL transaction inserted next, in the same page.
 
     Rows that were changed or deleted later do not count: their events came after the insert.
 
@@ -68,7 +68,7 @@ def next_inserted(
 
 
 def _places_behind(place: str, block_size: int) -> str:
-    """Return the places behind a place in its page, as the text of an array."""
+    """Return the places behind a place in its PostgreSQL page, as the text of an array."""
     page, number = (int(part) for part in place.strip("()").split(","))
     last = block_size // _SMALLEST_ROW
     return "{" + ",".join(f'"({page},{n})"' for n in range(number + 1, last + 1)) + "}"

@@ -46,7 +46,9 @@ _BEFORE_15 = sql.SQL(_VERSIONS).format(
 
 
 def differs(connections: Connections, table: SourceTable, key: Sequence[str]) -> bool:
-    """Whether primary and replica could compare a key by different library versions; if so, warn.
+    """Whether PostgreSQL's primary and replica could compare a key by different libraries.
+
+    If so, warn.
 
     The replica's index is a copy of the primary's. With different versions, ranges that the replica
     reads by the index could lack rows or have rows twice.
@@ -71,7 +73,7 @@ def differs(connections: Connections, table: SourceTable, key: Sequence[str]) ->
 def differing_versions(
     ours: Mapping[str, str | None], theirs: Mapping[str, str | None]
 ) -> list[str]:
-    """Return the columns whose library versions differ or are unknown, with both versions."""
+    """Return the PostgreSQL columns whose libraries' versions differ or are unknown, with both."""
     return [
         f"{name} ({ours.get(name) or 'unknown'}, {version or 'unknown'})"
         for name, version in theirs.items()
@@ -80,7 +82,7 @@ def differing_versions(
 
 
 def versions(session: Session, table: SourceTable, key: Sequence[str]) -> dict[str, str | None]:
-    """Return, for each text column of a key, the version of the library that compares it here.
+    """Return the version of PostgreSQL's library that compares each text column of a key here.
 
     ``bytes`` means a comparison without a library, and None a version that the server does not
     know.
@@ -91,5 +93,5 @@ def versions(session: Session, table: SourceTable, key: Sequence[str]) -> dict[s
 
 
 def versions_query(server_version: int) -> sql.Composed:
-    """Return the query of `versions` for a server with this ``server_version_num``."""
+    """Return the query of `versions` for a PostgreSQL server with this ``server_version_num``."""
     return _SINCE_15 if server_version >= 150000 else _BEFORE_15

@@ -21,7 +21,7 @@ _POLICY = "row-level security"
 def missing_rights(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
-    """Return the rights that logins lack for the table, and the GRANTs; None if they lack none.
+    """Return the PostgreSQL rights that logins lack for the table, and the GRANTs, or None.
 
     Args:
         connections: Opens sessions.
@@ -41,7 +41,7 @@ def missing_rights(
 def _not_owned(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
-    """Return why the admin login may not publish the table, with a GRANT; None if it may."""
+    """Return why the admin login may not publish the PostgreSQL table, with a GRANT, or None."""
     user = connections.credential("admin").user
     with connections.open("admin") as session:
         if session.execute(_OWNS, (table.owner,)).fetchone() == (True,):
@@ -57,7 +57,7 @@ def _not_owned(
 
 
 def _select_lacking(connections: Connections, table: SourceTable) -> tuple[str, str] | None:
-    """Return why the snapshot login cannot read the table, with GRANTs; None if it can."""
+    """Return why the snapshot login cannot read the PostgreSQL table, with GRANTs, or None."""
     user = sql.Identifier(connections.credential("snapshot").user)
     schema, name = sql.Identifier(table.table.schema), table.table.name
     columns = [sql.Identifier(column.name) for column in table.columns]

@@ -32,7 +32,7 @@ def fetch_by_key(
     keys: Sequence[Sequence[object]],
     columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Return the rows with the given keys as dictionaries of the key columns and ``columns``.
+    """Return the PostgreSQL rows with the given keys, as dictionaries of key and ``columns``.
 
     Args:
         session: A session on the primary or the replica.
@@ -79,7 +79,7 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column, stored: str
 ) -> tuple[str, TypeRule]:
-    """Return the text of a column's value in rows older than the column, and the type rule.
+    """Return a PostgreSQL column's value, as text, in rows older than it, and the type rule.
 
     Args:
         session: A session on the primary.
@@ -109,7 +109,10 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """Return a value, selected by the rule's ``read_sql``, as a Python value of the lake's type."""
+    """Return a value that PostgreSQL printed as Python's value of the lake's type.
+
+    The rule's ``read_sql`` selects the value.
+    """
     if value is None:
         return None
     if rule.lake_type.startswith("array<"):
@@ -119,7 +122,7 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
 
 
 def _lake_value(lake_type: str, value: Any) -> Any:
-    """Convert days and microseconds since 1970 to a date or a timestamp."""
+    """Convert PostgreSQL's days and microseconds since 1970 to a date or a timestamp."""
     if lake_type == "date":
         return _EPOCH.date() + timedelta(days=value)
     if lake_type == "timestamp":
@@ -130,7 +133,7 @@ def _lake_value(lake_type: str, value: Any) -> Any:
 
 
 def _item(lake_type: str, text: str) -> Any:
-    """Convert the text of an array's element to a Python value of the lake's type."""
+    """Convert the text of a PostgreSQL array's element to a Python value of the lake's type."""
     if lake_type == "boolean":
         return text == "true"
     if lake_type in ("int", "bigint", "date", "timestamp", "timestamp_ntz"):
@@ -143,7 +146,7 @@ def _item(lake_type: str, text: str) -> Any:
 
 
 def _literal(value: object, kind: str, table: SourceTable, name: str) -> str:
-    """Return a key value as text that the server reads as a value of the column's type."""
+    """Return a key value as text that PostgreSQL reads as a value of the column's type."""
     if value is None:
         raise SchemaError(
             f"a row's key in table {table.table} has NULL in column {name!r}",
@@ -169,7 +172,7 @@ def _literal(value: object, kind: str, table: SourceTable, name: str) -> str:
 
 
 def _time_of_day(microseconds: int) -> str:
-    """Return a ``time`` as the server writes it, up to the greatest value, 24:00:00."""
+    """Return a ``time`` as PostgreSQL writes it, up to the greatest value, 24:00:00."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:06}"
 
@@ -180,6 +183,6 @@ def _key_batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence
 
 
 def count(session: Session, table: SourceTable) -> int:
-    """Count the rows of the table."""
+    """Count the rows of the PostgreSQL table."""
     row = session.execute(sql.SQL("SELECT count(*) FROM {}").format(relation(table))).fetchone()
     return int(row[0]) if row else 0

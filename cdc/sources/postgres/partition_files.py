@@ -10,7 +10,7 @@ from schemas.table import TableId
 
 
 class PostgresPartitionFiles:
-    """The files of partitions, by the partitions' object ids (see `cdc.sources.partition_files`).
+    """The files of PostgreSQL partitions, by object id (see `cdc.sources.partition_files`).
 
     Args:
         connections: Opens sessions.
@@ -20,16 +20,16 @@ class PostgresPartitionFiles:
         self._connections = connections
 
     def empty(self, partitions: Collection[int]) -> frozenset[int]:
-        """Return the partitions that are empty and never had a row."""
+        """Return the PostgreSQL partitions that are empty and never had a row."""
         with self._connections.open("admin") as session:
             return fingerprint.empty_files(session, partitions)
 
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
-        """Return the partitions that a TRUNCATE could have emptied since a read of the catalog."""
+        """Return the PostgreSQL partitions that a TRUNCATE could have emptied since a reading."""
         with self._connections.open("snapshot") as session:
             return fingerprint.truncated(session, table, files, since)
 
     def written_together(self, partitions: Collection[int]) -> int | None:
-        """Return the id of the transaction that last wrote all their catalog rows; else None."""
+        """Return the PostgreSQL transaction that last wrote all their catalog rows; else None."""
         with self._connections.open("admin") as session:
             return fingerprint.written_together(session, partitions)

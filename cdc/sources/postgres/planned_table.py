@@ -49,7 +49,7 @@ _LONGER = ("varchar", "varbit", "timestamp", "timestamptz", "time", "timetz", "i
 
 @dataclass(frozen=True)
 class Lookups:
-    """Queries of facts that only the server knows.
+    """Queries of facts that only the PostgreSQL server knows.
 
     Args:
         type: Returns the type that a text names.
@@ -66,7 +66,7 @@ class Lookups:
 def after_statements(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
-    """Return a table as it would be after actions; the session is used to read the catalog."""
+    """Return a PostgreSQL table as it would be after actions; the session reads the catalog."""
 
     def resolved(text: str) -> PostgresType:
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
@@ -93,7 +93,7 @@ def after_statements(
 def planned(
     table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action], lookups: Lookups
 ) -> Planned:
-    """Return a table as it would be after actions, by the given lookups.
+    """Return a PostgreSQL table as it would be after actions, by the given lookups.
 
     Raises:
         DdlError: An action does not fit the table.
@@ -105,7 +105,7 @@ def planned(
 
 
 class _Draft:
-    """The description of a table, to which the planned actions are applied one by one."""
+    """The description of a PostgreSQL table, to which planned actions are applied one by one."""
 
     def __init__(self, table: SourceTable, fingerprint: Fingerprint, lookups: Lookups) -> None:
         self._table, self._lookups = table, lookups
@@ -118,7 +118,7 @@ class _Draft:
         self._next = int(self._facts["attributes"])
 
     def result(self) -> Planned:
-        """Return the table after the actions that were applied."""
+        """Return the PostgreSQL table after the actions that were applied."""
         table = replace(
             self._table,
             columns=tuple(self._columns[number] for number in sorted(self._columns)),
@@ -202,7 +202,7 @@ class _Draft:
             self._facts["keys"].pop("identity", None)
 
     def _set_key(self, names: Sequence[str]) -> None:
-        """Make columns the primary key, which makes them NOT NULL."""
+        """Make columns the primary key, which makes them NOT NULL in PostgreSQL."""
         numbers = [self._number(name) for name in names]
         self._key = tuple(names)
         self._facts["keys"]["primary"] = " ".join(str(number) for number in numbers)
@@ -224,7 +224,7 @@ class _Draft:
             self._retype(number, action)
 
     def _retype(self, number: int, action: Retype) -> None:
-        """Change a column's type, which rewrites the rows unless they stay as they are on disk."""
+        """Change a PostgreSQL column's type, which rewrites rows that cannot stay as they are."""
         old, new = type_of(self._columns[number]), self._lookups.type(action.type)
         self._columns[number] = replace(self._columns[number], type=new)
         self._facts["columns"][str(number)] |= {"shown": str(new), "written": _PLANNED}
@@ -238,7 +238,7 @@ class _Draft:
             self._rewrite()
 
     def _change(self, number: int, **facts: Any) -> None:
-        """Change a column's facts in the table and in the fingerprint."""
+        """Change a column's facts in the PostgreSQL table and in the fingerprint."""
         column = self._columns[number]
         if "name" in facts:
             column = replace(column, name=facts["name"])
@@ -250,7 +250,7 @@ class _Draft:
         self._facts["columns"][str(number)] |= facts
 
     def _rewrite(self) -> None:
-        """Give the table a new file, as the server does in a rewrite.
+        """Give the table a new file, as the PostgreSQL server does in a rewrite.
 
         The new file contains the values that the catalog stored for older rows. So the server also
         writes the definitions of the columns with such values.
@@ -264,18 +264,18 @@ class _Draft:
             leaf["relfilenode"] = _PLANNED
 
     def _numbers(self, name: str) -> list[int]:
-        """Return the catalog numbers of the columns with this name."""
+        """Return PostgreSQL's catalog numbers of the columns with this name."""
         return [number for number, column in self._columns.items() if column.name == name]
 
     def _number(self, name: str) -> int:
-        """Return the catalog number of a column; refuse an unknown name."""
+        """Return the catalog number of a PostgreSQL column; refuse an unknown name."""
         for number in self._numbers(name):
             return number
         raise _refused(self._table.table, f"there is no column {name!r}")
 
 
 def _stays(old: PostgresType, new: PostgresType) -> bool:
-    """Whether rows stay as they are on disk when a column gets another type."""
+    """Whether rows stay as they are on disk when a PostgreSQL column gets another type."""
     if old == new:
         return True
     if new.typmod == -1 and (old.name, new.name) in (("varchar", "text"), ("text", "varchar")):

@@ -38,7 +38,7 @@ WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
 
 
 def current_transaction_id(session: Session) -> int:
-    """Return a new transaction id, whose transaction has already committed."""
+    """Return a new PostgreSQL transaction id, whose transaction has already committed."""
     row = session.execute("SELECT pg_current_xact_id()::text").fetchone()
     return int(_present(row)[0])
 
@@ -69,7 +69,7 @@ def wait_until_visible(
     timeout_s: float,
     progress: Progress,
 ) -> frozenset[int]:
-    """Wait until the changes of transactions are visible to new statements.
+    """Wait until new statements see the changes of PostgreSQL transactions.
 
     A transaction gives up the lock on its own id after its changes have become visible. The log and
     the locks have only the lower half of each id, and a snapshot has whole ids. So the ids are
@@ -106,7 +106,7 @@ def _wait(
     timeout_s: float,
     progress: Progress,
 ) -> None:
-    """Wait until ``blockers`` returns no open transaction."""
+    """Wait until ``blockers`` returns no open PostgreSQL transaction."""
     with shown_as(f"wait for {what}", progress) as task:
 
         def still_open() -> str:
@@ -124,7 +124,7 @@ def _wait(
 
 
 def _described(rows: Sequence[tuple[object, ...]]) -> list[str]:
-    """Describe open and prepared transactions for a message, at most ten of them."""
+    """Describe PostgreSQL's open and prepared transactions for a message, at most ten."""
     lines = []
     for pid, gid, user, database, application, state, seconds in rows[:_NAMED]:
         what = f"prepared transaction {gid!r}" if gid is not None else f"session {pid}"
@@ -167,7 +167,7 @@ def identity(session: Session) -> ServerIdentity:
 
 
 def write_marker(session: Session) -> Marker:
-    """Write a new marker row, and read a position at or after the row's commit."""
+    """Write a new marker row, and read PostgreSQL's position at or after the row's commit."""
     server = identity(session)
     marker_id = uuid4()
     session.execute("DELETE FROM tributary.marker WHERE written_at < now() - interval '30 days'")
@@ -184,13 +184,13 @@ def write_marker(session: Session) -> Marker:
 
 
 def current_lsn(session: Session) -> Lsn:
-    """Return the insert position of the log, which is at or after every commit so far."""
+    """Return the insert position of PostgreSQL's log, at or after every commit so far."""
     row = session.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
     return Lsn.parse(_present(row)[0])
 
 
 def _present(row: tuple[object, ...] | None) -> tuple[str, ...]:
-    """Return the row of a query that always gives one row."""
+    """Return the row of a PostgreSQL query that always gives one row."""
     if row is None:
         raise AssertionError("a SELECT without FROM gives one row")
     return row  # type: ignore[return-value]  # each caller knows its one column

@@ -98,7 +98,7 @@ def planned(
     *,
     append: bool,
 ) -> list[str]:
-    """Return the statements that would capture these tables; no statement is executed."""
+    """Return the statements that would capture these tables of PostgreSQL; none is executed."""
     present = members(session, publication)
     statements = [
         *_preparation(session, publication, credentials, append),
@@ -120,7 +120,7 @@ def planned(
 def _preparation(
     session: Session, publication: str, credentials: Credentials, append: bool
 ) -> list[sql.SQL | sql.Composed]:
-    """Return the statements that create the missing parts, or restore changed settings."""
+    """Return the statements that create PostgreSQL's missing parts, or restore settings."""
     own_tables = ("marker", "heartbeat_log" if append else "heartbeat")
     statements: list[sql.SQL | sql.Composed] = []
     if session.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
@@ -159,7 +159,7 @@ def _restored(session: Session, publication: str, append: bool) -> list[sql.Comp
 
 
 def own_grants(credentials: Credentials) -> list[sql.Composed]:
-    """Return the GRANTs by which other roles use schema ``tributary``; none for its owner."""
+    """Return PostgreSQL's GRANTs by which other roles use schema ``tributary``, if any."""
     rights = [
         (credentials.capture.user, "SELECT", "marker"),
         (credentials.capture.user, "SELECT, INSERT, UPDATE", "heartbeat"),
@@ -221,7 +221,7 @@ def remove_tables(session: Session, publication: str, tables: Sequence[TableId])
 
 
 def removing(publication: str, table: TableId) -> str:
-    """Return the statement that removes a table, for an operator."""
+    """Return the statement that removes a PostgreSQL table, for an operator."""
     return f"{_alter_statement(publication, 'DROP', [(table.schema, table.name)]).as_string(None)};"
 
 
@@ -300,7 +300,7 @@ def _settings(session: Session, publication: str) -> tuple[dict[str, bool], bool
 
 
 def audit_table(session: Session, publication: str, table: SourceTable) -> list[str]:
-    """Return why changes of this table, and of no other, are not published in full."""
+    """Return why changes of this PostgreSQL table, and of no other, are not published in full."""
     findings: list[str] = []
     if table.partition_root is not None:
         findings.append(

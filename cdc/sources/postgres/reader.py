@@ -46,7 +46,7 @@ def snapshot_query(
     view: View | None,
     fetch_size: int,
 ) -> SnapshotQuery:
-    """Return the query with which Spark reads the ranges, one JDBC partition each.
+    """Return the query with which Spark reads PostgreSQL's ranges, one JDBC partition each.
 
     Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
     their own names. The server flattens the subquery, so predicates use the key's index. A table
@@ -96,7 +96,7 @@ def snapshot_query(
 
 
 def predicate(key_range: KeyRange, width: int) -> str:
-    """Return the WHERE clause of a range over the generated key columns.
+    """Return PostgreSQL's WHERE clause of a range over the generated key columns.
 
     Bounds are untyped literals: the server reads each as a value of its column's type and
     compares in the column's collation.
@@ -113,7 +113,9 @@ def predicate(key_range: KeyRange, width: int) -> str:
 
 
 def session_init(view: View | None) -> str:
-    """Return the statements that each JDBC session runs first, in the transaction that then reads.
+    """Return the statements that each JDBC session of PostgreSQL runs first.
+
+    It runs them in the transaction that then reads.
 
     If a fetch size is set, Spark turns autocommit off, so the statements open that transaction.
     Under a view they import the view, and fail if the session does not see the view's marker. This
@@ -144,7 +146,7 @@ def session_init(view: View | None) -> str:
 
 
 def _view_checks(view: View) -> sql.Composed:
-    """Return a statement that fails in a session without the view's marker or server."""
+    """Return a statement that fails in a PostgreSQL session without the view's marker or server."""
     tests = [
         (
             sql.SQL("NOT EXISTS (SELECT FROM tributary.marker WHERE id = {})").format(
@@ -176,7 +178,7 @@ def _view_checks(view: View) -> sql.Composed:
 
 
 def explain_failure(table: TableId, text: str) -> SourceError:
-    """Return the typed error of a Spark task that failed to read the table."""
+    """Return the typed error of a Spark task that failed to read the PostgreSQL table."""
     refused = re.search(r"ERROR: tributary: ([^\n]+)", text)
     if refused:
         return ReplicaError(
@@ -210,7 +212,7 @@ def explain_failure(table: TableId, text: str) -> SourceError:
 
 
 def jdbc_url(endpoint: Endpoint) -> str:
-    """Return the URL of a server for pgjdbc, without a login.
+    """Return the URL of a PostgreSQL server for pgjdbc, without a login.
 
     Raises:
         SourceError: The host is a directory of Unix sockets, which pgjdbc cannot use.
@@ -226,7 +228,7 @@ def jdbc_url(endpoint: Endpoint) -> str:
 
 
 def jdbc_properties(connections: Connections, endpoint: Endpoint) -> dict[str, str]:
-    """Return pgjdbc's login and time-outs for a server.
+    """Return pgjdbc's login and time-outs for a PostgreSQL server.
 
     Raises:
         SecretError: The password's reference does not resolve.
@@ -262,7 +264,7 @@ def jdbc_properties(connections: Connections, endpoint: Endpoint) -> dict[str, s
 
 
 def relation(table: SourceTable) -> sql.Composable:
-    """Return the table for a FROM clause, quoted and qualified.
+    """Return the PostgreSQL table for a FROM clause, quoted and qualified.
 
     ONLY leaves out rows of tables that inherit from the table, since the log has their changes
     under the other tables. A partitioned table is read without ONLY, since all its rows are in its
@@ -278,5 +280,5 @@ def identifier(name: str) -> str:
 
 
 def spark_name(name: str) -> str:
-    """Return a name quoted for Spark SQL."""
+    """Return a PostgreSQL name quoted for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"

@@ -31,7 +31,7 @@ _SETTINGS = ("max_standby_streaming_delay", "max_standby_archive_delay", "hot_st
 
 @dataclass
 class Exporter:
-    """A view, and the session that exports it.
+    """A view, and the PostgreSQL session that exports it.
 
     Args:
         session: The session.
@@ -45,7 +45,7 @@ class Exporter:
 
 
 def replica_position(connections: Connections) -> ReplicaPosition:
-    """Return the replica's position, with the facts that the server permits to read."""
+    """Return the PostgreSQL replica's position, with the facts that the server permits to read."""
     with connections.open("admin") as primary:
         ahead = current_lsn(primary)
     with connections.open("snapshot", on_replica=True) as session:
@@ -69,7 +69,7 @@ def replica_position(connections: Connections) -> ReplicaPosition:
 
 
 def describe_lag(position: ReplicaPosition) -> str:
-    """Return the lag as messages show it."""
+    """Return the lag of a PostgreSQL replica as messages show it."""
     parts = []
     if position.lag_bytes is not None:
         parts.append(f"{position.lag_bytes} bytes")
@@ -118,7 +118,7 @@ def check_standby(
 
 
 def is_ahead(found: ServerIdentity, other: Marker | ServerIdentity) -> bool:
-    """Whether a server is on a later timeline; False if either timeline is not known."""
+    """Whether a PostgreSQL server is on a later timeline; False if either timeline is not known."""
     if found.timeline is None or other.timeline is None:
         return False
     return found.timeline > other.timeline
@@ -129,7 +129,7 @@ def _both_known_and_differ(one: str | None, other: str | None) -> bool:
 
 
 def marker_visible(session: Session, marker: Marker) -> bool:
-    """Whether the session's snapshot shows the marker."""
+    """Whether the PostgreSQL session's snapshot shows the marker."""
     query = "SELECT 1 FROM tributary.marker WHERE id = %s"
     try:
         with session.transaction():
@@ -141,7 +141,7 @@ def marker_visible(session: Session, marker: Marker) -> bool:
 def wait_for_marker(
     connections: Connections, marker: Marker, *, timeout_s: float, progress: Progress
 ) -> None:
-    """Wait until new transactions on the replica see the marker.
+    """Wait until new transactions on the PostgreSQL replica see the marker.
 
     Raises:
         ReplicaError: The wait reached its bound, or the server is not a standby of the marker's
@@ -172,13 +172,13 @@ def wait_for_marker(
 
 
 def _marker_look(connections: Connections, marker: Marker) -> tuple[ServerIdentity, bool]:
-    """Return the replica's identity, and whether a new transaction there sees the marker."""
+    """Return the PostgreSQL replica's identity, and whether a new transaction sees the marker."""
     with connections.open("snapshot", on_replica=True) as session:
         return identity(session), marker_visible(session, marker)
 
 
 def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> ReplicaError:
-    """Return the error for a replica that does not show the marker in time."""
+    """Return the error for a PostgreSQL replica that does not show the marker in time."""
     remedy = (
         "Resume it with SELECT pg_wal_replay_resume() on the replica, then run the command again."
         if position.paused
@@ -196,7 +196,9 @@ def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> Replic
 def exported_view(
     connections: Connections, marker: Marker, *, on_replica: bool
 ) -> Iterator[Exporter]:
-    """Open a view of a session's snapshot, which other sessions can import until the block ends.
+    """Open a view of a PostgreSQL session's snapshot.
+
+    Other sessions can import it until the block ends.
 
     Raises:
         ReplicaError: The view lacks the marker, or the server is another one or has the wrong role.
@@ -217,7 +219,7 @@ def exported_view(
 
 @contextmanager
 def exporting(connections: Connections, *, on_replica: bool) -> Iterator[Session]:
-    """Open a session whose transaction keeps the snapshot of its first statement."""
+    """Open a PostgreSQL session whose transaction keeps the snapshot of its first statement."""
     with connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0) as session:
         session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         session.read_only = True
@@ -226,14 +228,14 @@ def exporting(connections: Connections, *, on_replica: bool) -> Iterator[Session
 
 
 def export(session: Session) -> str:
-    """Let other sessions import the snapshot of this session's transaction; return its id."""
+    """Let other PostgreSQL sessions import this transaction's snapshot; return its id."""
     row = session.execute("SELECT pg_export_snapshot()").fetchone()
     return row[0] if row else ""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A snapshot that a session exports, and its position.
+    """A snapshot that a PostgreSQL session exports, and its position.
 
     Args:
         snapshot: The snapshot's id.
@@ -255,7 +257,7 @@ def proven(
     *,
     on_replica: bool,
 ) -> Exporter:
-    """Return an exported view after a check of its marker and of its server.
+    """Return a view that PostgreSQL exports, after a check of its marker and of its server.
 
     Raises:
         ReplicaError: The view lacks the marker, or the server is another one or has the wrong role.
@@ -284,7 +286,7 @@ def proven(
 
 
 def closed_view(source: str, view: View) -> SnapshotLostError:
-    """Return the error for a view that is no longer open."""
+    """Return the error for a PostgreSQL view that is no longer open."""
     return SnapshotLostError(
         f"view {view.snapshot_id} of source {source} is closed",
         remedy="Open a new view.",
@@ -293,7 +295,7 @@ def closed_view(source: str, view: View) -> SnapshotLostError:
 
 
 def assert_alive(connections: Connections, exporter: Exporter) -> None:
-    """Check that the exporting session is alive, and that its server is the same one.
+    """Check that the exporting PostgreSQL session is alive, and its server the same one.
 
     Raises:
         SnapshotLostError: The session is gone, or the server is not the same one.
@@ -320,7 +322,7 @@ def assert_alive(connections: Connections, exporter: Exporter) -> None:
 
 
 def lost_view(connections: Connections, view: View, reason: str) -> SnapshotLostError:
-    """Return the error for a lost view, with the relevant settings and the current lag."""
+    """Return the error for a lost PostgreSQL view, with the relevant settings and the lag."""
     where = connections.where(on_replica=view.on_replica)
     facts = conflict_facts(connections) if view.on_replica else []
     remedy = (
@@ -337,7 +339,7 @@ def lost_view(connections: Connections, view: View, reason: str) -> SnapshotLost
 
 
 def conflict_facts(connections: Connections) -> list[str]:
-    """Return the replica's lag, and its settings that limit how long a view can be open."""
+    """Return the PostgreSQL replica's lag, and its settings that limit how long a view is open."""
     try:
         with connections.open("snapshot", on_replica=True) as session:
             rows = session.execute(

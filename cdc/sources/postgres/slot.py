@@ -45,7 +45,7 @@ class SlotHealth:
 
     @property
     def danger(self) -> str | None:
-        """Why uncaptured changes may be lost soon; None if they are safe.
+        """Why the slot may soon lose uncaptured changes; None if they are safe.
 
         An unreserved slot still has its log until a checkpoint, and a connector that catches up
         before it loses nothing.
@@ -57,7 +57,7 @@ class SlotHealth:
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """Return why uncaptured changes are lost; None if none are lost.
+        """Return why the slot has lost uncaptured changes; None if none are lost.
 
         A slot that is not in use is never ahead of Connect's stored position, unless something
         other than the connector has moved the slot.

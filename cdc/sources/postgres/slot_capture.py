@@ -96,7 +96,7 @@ class Slot:
             return publication.slot_health(session, self._name, self._current)
 
     def _current(self) -> Lsn:
-        """Return the current end of the primary's log."""
+        """Return the current end of the PostgreSQL primary's log."""
         with self._connections.open("admin") as session:
             return primary.current_lsn(session)
 
@@ -137,7 +137,7 @@ class PostgresCapture:
             publication.prepare(session, name, users, append=self._names.append)
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
-        """Return the statements that would capture these tables; no statement is executed."""
+        """Return the statements that would capture these tables of PostgreSQL; none is executed."""
         names, users = self._names, self._connections.config.credentials
         with self._connections.open("admin") as session:
             return publication.planned(
@@ -145,7 +145,7 @@ class PostgresCapture:
             )
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """Return the statements that remove a table, or the whole capture with its last table."""
+        """Return the statements that remove a table, or the PostgreSQL capture with the last."""
         name = self._publication
         if last:
             return publication.dropping(name, self._slot)
@@ -175,29 +175,32 @@ class PostgresCapture:
             return publication.audit(session, self._publication, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return why changes of this table, and of no other, are not published in full."""
+        """Return why PostgreSQL does not publish changes of this table alone in full."""
         with self._connections.open("admin") as session:
             return publication.audit_table(session, self._publication, table)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the rights that logins lack for the table, and the GRANTs; None if they lack none.
+        """Return the PostgreSQL rights that logins lack for the table, and the GRANTs, or None.
 
         A table that is already in the publication does not need the owner's rights.
         """
         return logins.missing_rights(self._connections, table, self._publication)
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
-        """Return the table and its fingerprint, read from the primary's catalog at one moment."""
+        """Return the table and its fingerprint, from the PostgreSQL primary's catalog.
+
+        Both are read at one moment.
+        """
         with self._connections.open("admin") as session:
             return fingerprint.read_described(session, table, self._publication)
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
-        """Return the table's fingerprint on one server, read in a new transaction."""
+        """Return the PostgreSQL table's fingerprint on one server, read in a new transaction."""
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
             return fingerprint.read_fingerprint(session, table, self._publication)
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return the tables' fingerprints on the primary; missing tables are left out."""
+        """Return the tables' fingerprints on the PostgreSQL primary; no missing tables."""
         with self._connections.open("admin") as session:
             return fingerprint.read_fingerprints(session, tables, self._publication)

@@ -74,59 +74,59 @@ class PostgresSource:
 
     @property
     def name(self) -> str:
-        """Key of the source in ``tributary.yaml``."""
+        """Key of the PostgreSQL source in ``tributary.yaml``."""
         return self._name
 
     @property
     def has_replica(self) -> bool:
-        """Whether snapshots are read from a replica."""
+        """Whether snapshots are read from a PostgreSQL replica."""
         return self._config.replica is not None
 
     def tables(self) -> list[TableStats]:
-        """Return all user tables except Tributary's own, sorted by name."""
+        """Return all user tables of a PostgreSQL source except Tributary's own, sorted by name."""
         with self._connections.open("admin") as session:
             return catalog.read_tables(session, self._name)
 
     def checks(self) -> list[Check]:
-        """Check connections, versions, settings, privileges and the replica."""
+        """Check connections, versions, settings, privileges and the PostgreSQL replica."""
         return checks.run(self._connections)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why a connector would stop or miss changes, and the remedy, or None."""
+        """Return why a PostgreSQL connector would stop or miss changes, and the remedy, or None."""
         with self._connections.open("admin") as session:
             return version.obstacle(session.info.server_version) or letter_case.obstacle(session)
 
     def capture(self, names: CaptureNames) -> PostgresCapture:
-        """Return the capture with these names, whether or not it exists."""
+        """Return the PostgreSQL capture with these names, whether or not it exists."""
         return PostgresCapture(self._connections, names)
 
     def table(self, table: TableId) -> SourceTable:
-        """Return the table in the primary's catalog."""
+        """Return the table in the PostgreSQL primary's catalog."""
         with self._connections.open("admin") as session:
             return catalog.read_table(session, table)
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """Return the replicated columns, whether or not there is a usable key."""
+        """Return the replicated PostgreSQL columns, whether or not there is a usable key."""
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """Return the table as it would be after DDL statements; no statement is executed."""
+        """Return the PostgreSQL table as it would be after DDL statements; none is executed."""
         actions = read_ddl(ddl, table.table)
         with self._connections.open("admin") as session:
             return planned_table.after_statements(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return the text of a column's value in rows older than the column, and the type rule."""
+        """Return a PostgreSQL column's value, as text, in rows older than it, and the type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
 
     @property
     def partition_files(self) -> PostgresPartitionFiles:
-        """The files of partitions."""
+        """The files of PostgreSQL partitions."""
         return PostgresPartitionFiles(self._connections)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
-        """Return the table's lake schema: the replicated columns and the record key."""
+        """Return the PostgreSQL table's lake schema: the replicated columns and the record key."""
         return selection.lake_schema(table, settings)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
@@ -136,16 +136,16 @@ class PostgresSource:
             return primary.identity(session)
 
     def commit_position(self, last: str) -> str | None:
-        """Return the end of the commit before the event: the first half of the event's position."""
+        """Return the LSN at which the event's commit ends, the first half of its position."""
         ended = int(last.partition(":")[0], 16)
         return str(Lsn(ended)) if ended else None
 
     def cascades_unseen(self) -> bool:
-        """Return False, since the server cascades by statements of its own, which send events."""
+        """Return False, since PostgreSQL cascades by statements of its own, which send events."""
         return False
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Take a new transaction id, x0, and wait until all transactions up to x0 have ended."""
+        """Take a new PostgreSQL transaction id, x0, and wait until all up to x0 have ended."""
         with self._connections.open("admin") as session:
             x0 = primary.current_transaction_id(session)
             primary.wait_for_older_transactions(
@@ -156,17 +156,17 @@ class PostgresSource:
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until queries see the transactions; return the ids of all open transactions."""
+        """Wait until queries see the PostgreSQL transactions; return the ids of all open ones."""
         with self._connections.open("admin") as session:
             return primary.wait_until_visible(
                 session, transactions, source=self._name, timeout_s=timeout_s, progress=progress
             )
 
     def nudge(self) -> None:
-        """Do nothing, since the log advances by itself."""
+        """Do nothing, since PostgreSQL's log advances by itself."""
 
     def write_marker(self) -> Marker:
-        """Write a new marker row on the primary."""
+        """Write a new marker row on the PostgreSQL primary."""
         with self._connections.open("marker") as session:
             return primary.write_marker(session)
 
@@ -181,7 +181,7 @@ class PostgresSource:
 
     @contextmanager
     def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
-        """Open a view that contains the marker; sessions can import it until the block ends.
+        """Open a PostgreSQL view with the marker; sessions can import it until the block ends.
 
         On a primary, a commit is in the log before it is visible. So the method first waits there
         until older transactions have ended.
@@ -205,7 +205,7 @@ class PostgresSource:
         timeout_s: float,
         progress: Progress,
     ) -> Iterator[View]:
-        """Open a view that contains the marker, and whose position S is known."""
+        """Open a PostgreSQL view that contains the marker, and whose position S is known."""
         connections = self._connections
         if self.has_replica and not from_primary:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
@@ -218,22 +218,22 @@ class PostgresSource:
             yield view
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Return why `open_exact_view` cannot open a view, and the remedy; None if it can."""
+        """Return why `open_exact_view` cannot open a PostgreSQL view, and the remedy, or None."""
         on_replica = self.has_replica and not from_primary
         return exact_view.obstacle(self._connections, on_replica=on_replica)
 
     def replay_paused(self) -> bool:
-        """Whether the replica's replay is paused, or its pause is requested."""
+        """Whether the PostgreSQL replica's replay is paused, or its pause is requested."""
         return exact_view.replay_state(self._connections) != "not paused"
 
     def resume_replay(self) -> None:
-        """Resume the replica's replay, even if another process or a person paused it."""
+        """Resume the PostgreSQL replica's replay, whoever paused it."""
         if self.has_replica:
             exact_view.resume(self._connections)
 
     @contextmanager
     def _watched(self, exporter: replica.Exporter) -> Iterator[View]:
-        """Let `assert_view_alive` find the exporter of the view."""
+        """Let `assert_view_alive` find the exporter of the PostgreSQL view."""
         self._exporters[exporter.view.snapshot_id] = exporter
         try:
             yield exporter.view
@@ -241,7 +241,7 @@ class PostgresSource:
             del self._exporters[exporter.view.snapshot_id]
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that sessions can still import the view, and that its server is the same one."""
+        """Check that sessions can still import the PostgreSQL view, from the same server."""
         exporter = self._exporters.get(view.snapshot_id)
         if exporter is None:
             raise replica.closed_view(self._name, view)
@@ -251,7 +251,7 @@ class PostgresSource:
         """Do nothing, since a standby executes the changes of its primary only."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
-        """Return the typed error of a failed read by Spark, from the text of its exception."""
+        """Return the error of Spark's failed read of PostgreSQL, from the text of its exception."""
         if "PSQLException" not in text:
             return None
         if view is not None and is_recovery_conflict(text):
@@ -259,27 +259,27 @@ class PostgresSource:
         return reader.explain_failure(table, text)
 
     def current_position(self) -> Lsn:
-        """Return the primary's insert position; every commit so far lies at or before it."""
+        """Return the PostgreSQL primary's insert position, at or after every commit so far."""
         with self._connections.open("admin") as session:
             return primary.current_lsn(session)
 
     def replica_position(self) -> ReplicaPosition | None:
-        """Return the replica's position and lag; None without a replica."""
+        """Return the PostgreSQL replica's position and lag; None without a replica."""
         return replica.replica_position(self._connections) if self.has_replica else None
 
     def size(self, table: SourceTable) -> TableSize:
-        """Return an estimate of the table's rows and bytes, from its current size."""
+        """Return an estimate of the PostgreSQL table's rows and bytes, from its current size."""
         with self._connections.open("snapshot", on_replica=True) as session:
             return boundaries.table_size(session, table)
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the size in bytes of the largest row in a sample; None if the sample is empty."""
+        """Return the bytes of a PostgreSQL table's largest row in a sample; None if it is empty."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return None, since the lake can represent every value of a type that a key can have."""
+        """Return None, since the lake can represent every value of a PostgreSQL key."""
 
     def sample_boundaries(
         self,
@@ -289,7 +289,7 @@ class PostgresSource:
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Return keys that cut the table into up to ``chunks`` ranges of about equal size.
+        """Return keys that cut the PostgreSQL table into up to ``chunks`` ranges of equal size.
 
         There are no keys if the replica could sort them in another order than the primary.
         """
@@ -309,7 +309,7 @@ class PostgresSource:
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return the query by which Spark reads ranges: under a view, or as of now without one."""
+        """Return the query by which Spark reads PostgreSQL's ranges: under a view, or as of now."""
         return reader.snapshot_query(
             self._connections, table, schema, ranges, view=view, fetch_size=fetch_size
         )
@@ -323,19 +323,19 @@ class PostgresSource:
         *,
         on_replica: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return the rows that exist for the given keys, as Python values of the lake's types."""
+        """Return the PostgreSQL rows with the given keys, as Python values of the lake's types."""
         with self._connections.open("snapshot", on_replica=on_replica) as session:
             return lookup.fetch_by_key(session, table, schema, keys, columns)
 
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int
     ) -> NextInserted:
-        """Return the row that a transaction inserted next after a given one, in the same page."""
+        """Return the row that a PostgreSQL transaction inserted next, in the same page."""
         with self._connections.open("snapshot") as session:
             return heap_page.next_inserted(session, table, key, transaction)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
-        """Count the rows of the table."""
+        """Count the rows of the PostgreSQL table."""
         opened = self._connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0)
         with opened as session:
             return lookup.count(session, table)

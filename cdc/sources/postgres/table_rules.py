@@ -28,11 +28,11 @@ class PostgresTableRules:
     """The rules of PostgreSQL; see `cdc.sources.table_rules.TableRules`."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why the log lacks changes of the table's rows; None if it has all of them."""
+        """Return why PostgreSQL's log lacks changes of the table's rows; None if it has them."""
         return _kind(table) or _relatives(table) or _unlogged_partition(table)
 
     def without_key(self, table: SourceTable) -> Obstacle:
-        """Return the problem of a table that has no key, and the choices that solve it."""
+        """Return the problem of a PostgreSQL table without a key, and the choices to solve it."""
         relation, usable = table.table.relation, usable_keys(table)
         choices = [f"1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...)"]
         if usable:
@@ -81,16 +81,16 @@ class PostgresTableRules:
         )
 
     def unique_index(self, table: SourceTable, columns: str) -> str:
-        """Return the statement that creates a unique index while the table is written to."""
+        """Return PostgreSQL's statement that creates a unique index during writes."""
         return f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return two alternatives: a statement that forbids NULL, and one that drops a default."""
+        """Return PostgreSQL's two alternatives: forbid NULL, or drop a default."""
         relation = table.table.relation
         return f"ALTER TABLE {relation} ALTER COLUMN ... SET NOT NULL, or DROP DEFAULT"
 
     def log_note(self, table: SourceTable) -> str:
-        """Return a note for operators: which updates and deletes reach an append table."""
+        """Return a note: which updates and deletes reach a PostgreSQL append table."""
         note = "mode append: updates and deletes are not captured"
         if table.kind != "partitioned":
             return note
@@ -100,14 +100,14 @@ class PostgresTableRules:
         )
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
-        """Return notes for operators about a table that can be replicated."""
+        """Return notes for operators about a PostgreSQL table that can be replicated."""
         if table.replica_identity == "full":
             return ("replica identity FULL: each UPDATE and DELETE logs the whole old row",)
         return ()
 
 
 def _kind(table: SourceTable) -> Obstacle | None:
-    """Return a problem if the log has no changes of tables of this kind."""
+    """Return a problem if PostgreSQL's log has no changes of tables of this kind."""
     if table.kind == "hypertable":
         return (
             "is a hypertable of TimescaleDB: its rows lie in chunks, so none of its changes is in"
@@ -125,7 +125,7 @@ def _kind(table: SourceTable) -> Obstacle | None:
 
 
 def _relatives(table: SourceTable) -> Obstacle | None:
-    """Return a problem if the table is a partition, or if other tables inherit from it."""
+    """Return a problem of a PostgreSQL table that is a partition, or has inheriting tables."""
     if table.partition_root is not None:
         root = table.partition_root
         return (
@@ -143,7 +143,7 @@ def _relatives(table: SourceTable) -> Obstacle | None:
 
 
 def _unlogged_partition(table: SourceTable) -> Obstacle | None:
-    """Return a problem if changes of a partition are not logged, although a copy has its rows."""
+    """Return a problem if PostgreSQL does not log changes of a partition that a copy includes."""
     for leaf in table.leaves:
         if leaf.kind != "table":
             return (
@@ -171,7 +171,7 @@ def _identity_nothing(table: SourceTable) -> Obstacle | None:
 
 
 def _deferrable(table: SourceTable) -> Obstacle | None:
-    """Return a problem if the log does not identify rows, since the key is DEFERRABLE."""
+    """Return a problem if PostgreSQL's log cannot identify rows, since the key is DEFERRABLE."""
     if (
         table.replica_identity != "default"
         or not table.primary_key
@@ -188,7 +188,7 @@ def _deferrable(table: SourceTable) -> Obstacle | None:
 
 
 def _partitions_to_come(table: SourceTable) -> Obstacle | None:
-    """Return a problem if future partitions would have no replica identity."""
+    """Return a problem if future PostgreSQL partitions would have no replica identity."""
     if table.kind != "partitioned" or table.primary_key:
         return None
     return (
@@ -201,7 +201,7 @@ def _partitions_to_come(table: SourceTable) -> Obstacle | None:
 
 
 def _partition(leaf: Leaf, key: Sequence[str]) -> Obstacle | None:
-    """Return a problem if a partition's replica identity lacks a column of the key."""
+    """Return a problem if a PostgreSQL partition's replica identity lacks a key column."""
     lacking = [name for name in key if name not in leaf.identity_columns]
     if not lacking:
         return None
@@ -218,7 +218,7 @@ def _partition(leaf: Leaf, key: Sequence[str]) -> Obstacle | None:
 
 
 def _whole_rows(table: SourceTable) -> Obstacle | None:
-    """Return a problem if replica identity FULL makes the server refuse changes."""
+    """Return a problem if replica identity FULL makes PostgreSQL refuse changes."""
     whole = any(leaf.replica_identity == "full" for leaf in table.leaves)
     if not table.withheld or not (whole if table.leaves else table.replica_identity == "full"):
         return None
@@ -231,7 +231,7 @@ def _whole_rows(table: SourceTable) -> Obstacle | None:
 
 
 def _another_identity(table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-    """Return a problem if the log does not identify deleted rows by the lake's key."""
+    """Return a problem if PostgreSQL's log does not identify deleted rows by the lake's key."""
     if table.logs_whole_rows or set(key) <= set(table.identity_columns):
         return None
     columns, relation = ", ".join(table.identity_columns), table.table.relation
