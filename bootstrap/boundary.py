@@ -35,7 +35,7 @@ _READ_S = 300.0
 
 @dataclass(frozen=True)
 class Origin:
-    """The end offsets of a table's topic and of the transactions' topic before a view is opened.
+    """The end offsets of a table's and the transactions' topic before a copy's view is opened.
 
     The transactions' topic has the start and the end of each source transaction.
 
@@ -56,7 +56,7 @@ class Origin:
 
     @classmethod
     def now(cls, capture: Capture) -> Origin:
-        """Return the current ends of the topics.
+        """Return the current ends of the topics, before a copy.
 
         For append tables of PostgreSQL, O is the high watermark of the table's topic. It is read
         after the stable end of the transactions' topic. So if the end of a source transaction is
@@ -75,7 +75,7 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return the attempt with the current UUIDs and end offsets of its topics.
+    """Return the attempt with the UUIDs and end offsets that its copy's topics have now.
 
     The end offsets of the table's topic are O.
     """
@@ -118,7 +118,7 @@ def find_boundary(
     *,
     timeout_s: float,
 ) -> dict[int, int]:
-    """Return, per partition, the first offset whose transaction ends after a view's position S.
+    """Return, per partition, the first offset whose transaction ends after a copy's S.
 
     Before the call, everything up to S and one later transaction must be captured. On a server with
     a binlog, S is a set of transactions, and each event names its transaction.
@@ -161,7 +161,7 @@ def _ended(
     split: LogPosition,
     timeout_s: float,
 ) -> frozenset[int]:
-    """Return the ids of the transactions that ended at or before S."""
+    """Return the ids of the transactions that ended at or before the copy's S."""
     if not isinstance(split, Lsn):
         raise TypeError(f"transactions end at log sequence numbers, not at {split!r}")
     kafka, names = capture.kafka, capture.names
@@ -204,14 +204,14 @@ def first_beyond(
 
 
 def _first_event(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
-    """Return the first event of the table's topic between two offsets, or None."""
+    """Return the first event of the copied table's topic between two offsets, or None."""
     # A tombstone follows a delete and names no transaction.
     records = capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S)
     return next((record for record in records if record.value is not None), None)
 
 
 def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> LogPosition:
-    """Return R: the least position at or after both the attempt's ``reads_upto`` and a marker.
+    """Return R of a handoff: the least position that reaches ``reads_upto`` and a marker.
 
     Raises:
         AttemptSpoiledError: One of the two positions has GTIDs and the other one has none, since

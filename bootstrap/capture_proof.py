@@ -42,7 +42,7 @@ _BACKLOG_S = 6 * 3600.0
 
 @dataclass(frozen=True)
 class Capture:
-    """The path of one table's changes from its source to its topic.
+    """The path of one table's changes from source to topic, as the handoff proves it.
 
     Args:
         table: The table.
@@ -69,7 +69,7 @@ class Capture:
     progress: Progress
 
     def prove(self, table: SourceTable, losses: Losses) -> ServerIdentity:
-        """Check that each change of the table becomes an event of its topic.
+        """Prove for the handoff that each change of the table becomes an event of its topic.
 
         Args:
             table: The table.
@@ -115,7 +115,7 @@ class Capture:
         return known(evidence.server)
 
     def require_known(self, table: SourceTable) -> None:
-        """Check that the connector has the same definition of the table as the server.
+        """Prove that the connector has the same definition of the table as the server.
 
         Only a connector of a binlog is checked.
 
@@ -134,7 +134,7 @@ class Capture:
     def require_start(
         self, topic_id: str | None, start: Mapping[int, int], *, topic: str | None = None
     ) -> None:
-        """Check that a topic still has all records from recorded offsets on.
+        """Prove that a topic still has all records from the handoff's offsets on.
 
         Args:
             topic_id: The topic's UUID when the offsets were recorded.
@@ -175,7 +175,7 @@ class Capture:
             )
 
     def wait_until_captured(self, upto: LogPosition, *, timeout_s: float) -> None:
-        """Wait until the connector has captured everything up to a position of the source's log.
+        """Wait, in a handoff, until the connector has captured all up to a log position.
 
         Args:
             upto: The position of the source's log, such as R.
@@ -215,7 +215,9 @@ class Capture:
     def wait_until_readable(
         self, offsets: Mapping[int, int], *, timeout_s: float, topic: str | None = None
     ) -> None:
-        """Wait until consumers with ``read_committed`` can read a topic up to given offsets.
+        """Wait, in a handoff, until consumers can read a topic up to given offsets.
+
+        They read with ``read_committed``.
 
         Args:
             offsets: The offsets per partition, such as H.
@@ -245,7 +247,7 @@ class Capture:
         )
 
     def _captured_position(self) -> LogPosition | None:
-        """Return the position up to which the connector has captured the source's log.
+        """Return the log position up to which the connector has captured, for a handoff's wait.
 
         Raises:
             CaptureError: The log has lost changes before they were captured.
@@ -268,7 +270,7 @@ class Capture:
         timeout_s: float,
         describe: Callable[[], str],
     ) -> None:
-        """Wait until ``reached`` returns True.
+        """Wait in a handoff until ``reached`` returns True.
 
         ``describe`` returns what is lacking, for the error.
 
@@ -292,7 +294,7 @@ class Capture:
                 )
 
     def evidence(self) -> str:
-        """Return the state of connector, source log and topic, for the error of a wait."""
+        """Return the state of connector, log and topic, for the error of a handoff's wait."""
         return "; ".join(
             _attempted(look)
             for look in (self._connector_facts, self._log_facts, self._offsets_text)
@@ -320,7 +322,7 @@ class Capture:
 
 
 def _attempted(look: Callable[[], str]) -> str:
-    """Return the text of an observation, or the message of the error that it raises."""
+    """Return the text of an observation for a handoff's error, or its own error's message."""
     try:
         return look()
     except TributaryError as error:
@@ -328,5 +330,5 @@ def _attempted(look: Callable[[], str]) -> str:
 
 
 def show_offsets(offsets: Mapping[int, int]) -> str:
-    """Return offsets as text for messages, as ``partition:offset``."""
+    """Return offsets as text for a handoff's messages, as ``partition:offset``."""
     return ", ".join(f"{partition}:{at}" for partition, at in sorted(offsets.items())) or "none"

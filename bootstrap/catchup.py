@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def catch_up(
     context: RunContext, record: TableRecord, upto: Mapping[int, int] | None = None
 ) -> TableRecord:
-    """Apply a table's changes to its generation up to given offsets, or up to the topic's end.
+    """Let a copied table catch up: apply its changes up to given offsets, or the topic's end.
 
     Args:
         context: The runs' context.

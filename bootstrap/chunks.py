@@ -30,12 +30,12 @@ QUICK_START = 0.6
 
 
 def key_range(chunk: Chunk) -> KeyRange:
-    """Return the chunk as a key range of the source."""
+    """Return the copy's chunk as a key range of the source."""
     return KeyRange(chunk.lower, chunk.upper)
 
 
 def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel: int) -> int:
-    """Return the number of chunks of a table, at least one.
+    """Return the number of chunks of a table's copy, at least one.
 
     Args:
         size: Size of the table.
@@ -53,7 +53,7 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
 
 
 def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
-    """Return an even selection of the boundaries, which gives at most ``chunks`` chunks."""
+    """Return an even selection of the boundaries, for at most ``chunks`` chunks of a copy."""
     points = boundaries.points
     if len(points) < chunks:
         return boundaries
@@ -62,7 +62,7 @@ def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
 
 
 def cut_chunks(boundaries: Boundaries) -> tuple[Chunk, ...]:
-    """Return disjoint chunks that cover the table, with one boundary between two neighbours.
+    """Return disjoint chunks of a copy that cover the table, with a boundary between two.
 
     Each chunk's estimated size is an equal part of the table's size, since the boundaries divide
     the table evenly.
@@ -92,7 +92,7 @@ def waves(
     share: float = WAVE_SHARE,
     single_wave_bytes: int = SINGLE_WAVE_BYTES,
 ) -> tuple[tuple[Chunk, ...], ...]:
-    """Return the remaining chunks in waves, in order.
+    """Return the copy's remaining chunks in waves, in order.
 
     A wave is as large as ``share`` allows, and has at least one chunk. A crash repeats at most one
     wave. If ``share`` allows, a wave's number of chunks is a multiple of ``parallel``.
@@ -118,7 +118,7 @@ def waves(
 
 
 def _wave_chunks(chunks: int, share: float, parallel: int) -> int:
-    """Return a wave's number of chunks, a multiple of ``parallel`` if ``share`` allows."""
+    """Return the number of a copy's chunks in a wave, a multiple of ``parallel`` if possible."""
     most = max(1, int(chunks * share + 1e-9))
     return most - most % parallel if most > parallel else most
 

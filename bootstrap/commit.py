@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def chunk_commit(
     record: TableRecord, attempt: Attempt, chunks: Sequence[Chunk], run_id: str
 ) -> CommitRecord:
-    """Return the record of a wave's commit.
+    """Return the commit record of a wave of a copy's chunks.
 
     The record names the wave's chunks, which a resumed copy skips.
     """

@@ -167,7 +167,7 @@ class Copying:
         return True
 
     def _leave_cut_short(self) -> None:
-        """Continue in another folder if the table's first commit was interrupted.
+        """Copy into another folder if the table's first commit was interrupted.
 
         The interrupted writer or one of its tasks can still add files. Hudi shows files that are
         older than a table's first commit, so readers must never open this folder.
@@ -186,7 +186,7 @@ class Copying:
 
     @property
     def _one_view(self) -> bool:
-        """Whether one view serves all rows: of an append table, or by the setting ``one_view``."""
+        """Whether one view serves all copied rows: of an append table, or by ``one_view``."""
         return self.settings.appends or self.settings.one_view
 
     @property
@@ -195,7 +195,7 @@ class Copying:
         return self._one_view and not self.source.shares_views
 
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
-        """Open a view that contains the marker; for some tables, a view at a known position, S."""
+        """Open the copy's view, which contains the marker; for some tables, at a known S."""
         context = self.context
         if not wants_exact_view(self.source, self.settings):
             return self.source.open_view(
@@ -229,7 +229,7 @@ class Copying:
         *,
         failed: int,
     ) -> None:
-        """Copy one wave of the chunks in one commit."""
+        """Copy one wave of a table's chunks in one commit."""
         self.lease.check()
         commit = chunk_commit(self.record, self._attempt, wave, self.context.run_id)
         size = SnapshotSize(
@@ -252,7 +252,7 @@ class Copying:
         self.lease.check()
 
     def _planned(self, copy: SnapshotCopy) -> tuple[Chunk, ...]:
-        """Return the attempt's chunks.
+        """Return the attempt's chunks to copy.
 
         They are planned once and recorded, so that a resumed copy has the same chunks. An exception
         is a copy under a single view. It is never resumed, so its chunks are planned for each view.
@@ -272,7 +272,7 @@ class Copying:
         return cut_chunks(at_most(boundaries, count) if self._at_once else boundaries)
 
     def _note_plan(self, chunks: Sequence[Chunk], view: View) -> None:
-        """Record the planned chunks and the first view."""
+        """Record the copy's planned chunks and its first view."""
         if self._attempt.chunks and not self._one_view:
             return
         self._note_facts(
@@ -290,7 +290,7 @@ class Copying:
     def _waves(
         self, chunks: Sequence[Chunk], done: Collection[int] = ()
     ) -> tuple[tuple[Chunk, ...], ...]:
-        """Return the remaining waves.
+        """Return the copy's remaining waves.
 
         A bucket index needs a single wave, and so do sessions that must open together.
         """
@@ -351,12 +351,12 @@ class Copying:
         return timeline.chunks(str(self._attempt.id))
 
     def _note_facts(self, **facts: Any) -> None:
-        """Store changed fields of the attempt in the state store."""
+        """Store changed fields of the copy's attempt in the state store."""
         self.record = self.save(replace(self._attempt, **facts))
 
     @property
     def _parallel(self) -> int:
-        """Number of chunks that are read at the same time."""
+        """Number of the copy's chunks that are read at the same time."""
         return self.settings.parallel_chunks or self.context.spark.sparkContext.defaultParallelism
 
     @property

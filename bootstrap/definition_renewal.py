@@ -39,7 +39,7 @@ _TAIL = 16
 def renew_definition(
     capture: Capture, context: RunContext, settings: TableSettings, *, wait_s: float
 ) -> None:
-    """Restart the connector if it could have a former definition of the table.
+    """Restart the connector before a copy if it could have a former definition of the table.
 
     The newest event of the topic shows the connector's definition. The definition is a former one
     in two cases:
@@ -81,7 +81,7 @@ def renew_definition(
 
 
 def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
-    """Restart the connector, and wait until a new session of the connector reads the log.
+    """Restart the connector before a copy, and wait until its new session reads the log.
 
     Connect itself does the restart. So the connector starts again even if this process is killed.
     """
@@ -112,7 +112,7 @@ def is_former(
     nullable: Collection[str],
     key: Collection[str],
 ) -> bool:
-    """Return whether an event could have been written by a former definition of the table.
+    """Return whether a former definition of the copied table could have written an event.
 
     Args:
         key_schema: The schema of the event's key; None if the event has no key.
@@ -136,7 +136,7 @@ def _newest_is_former(
     nullable: Collection[str],
     key: Collection[str],
 ) -> bool:
-    """Return whether the topic's newest event could be by a former definition of the table."""
+    """Return whether the topic's newest event could be by a definition from before the copy."""
     newest = capture.kafka.latest_record(capture.topic)
     if newest is None:
         return False
@@ -151,12 +151,12 @@ def _newest_is_former(
 
 
 def _has_key(schema: DebeziumSchema, key: Collection[str]) -> bool:
-    """Return whether the schema of an event's key has exactly these columns."""
+    """Return whether an event's key has exactly the columns of the table to copy."""
     return len(schema.key) == len(key) and all(schema.field(name) is not None for name in key)
 
 
 def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | None:
-    """Return the schema by which a record's key or value was written; None without bytes."""
+    """Return the schema of a record's key or value, to renew a definition; None without bytes."""
     if data is None:
         return None
     schema_id, _ = split_wire(data)
@@ -164,7 +164,7 @@ def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | N
 
 
 def _row(capture: Capture, newest: KafkaRecord) -> bytes | None:
-    """Return the value of the topic's newest event, as bytes; None if the topic has lost it.
+    """Return the topic's newest event as bytes, to renew a definition; None if it is gone.
 
     A tombstone is no event. If the newest record is one, the newest event is the delete before it.
     """

@@ -181,7 +181,7 @@ class _Bootstrap:
         return BootstrapResult(self._record, self._rows, self._attempts, took, self._warnings)
 
     def _advance(self) -> Step:
-        """Take steps under the lease until the next step is CATCH_UP or DONE, and return it."""
+        """Take the bootstrap's steps under the lease until CATCH_UP or DONE is next; return it."""
         wait_s = self._limits.lease_s
         with self._context.leases.hold(self._record.resource, wait_s=wait_s) as lease:
             self._held = lease
@@ -228,7 +228,7 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin another attempt, since the lake has commits that the state store does not know."""
+        """Begin another attempt to copy, since the store does not know some commits of the lake."""
         _log.warning(
             "attempt %s of %s is further in the lake than in the state store: was the store"
             " restored from a backup? The table is copied again",
@@ -247,7 +247,7 @@ class _Bootstrap:
         )
 
     def _begin_again(self) -> None:
-        """Discard the attempt, whose path was never published, and begin another one."""
+        """Discard the copy's attempt, whose path was never published, and begin another one."""
         left = self._attempt.path
         # The order matters: the record of a copy must never outlive the copy's files.
         self._note_attempt(self._new_attempt())
@@ -264,7 +264,7 @@ class _Bootstrap:
         )
 
     def _resume(self) -> None:
-        """Move a failed or paused table back to its former state, so that its attempt continues."""
+        """Move a failed or paused table back, so that its attempt to copy continues."""
         to = self._record.resume_to
         if self._record.state not in RESUMABLE or to is None:
             raise BootstrapError(
@@ -275,7 +275,7 @@ class _Bootstrap:
         self._store_record(transition(self._record, to, at=_now()))
 
     def _wait_for_older_transactions(self) -> None:
-        """Wait for the end of the transactions that were open when the capture got the table.
+        """Wait for the end of older transactions than the capture, before the copy.
 
         The capture does not have the changes that such a transaction made before.
 
@@ -435,7 +435,7 @@ class _Bootstrap:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that settings, losses and topics still allow an exact end of the copy."""
+        """Check that settings, losses and topics still allow an exact end of the handoff."""
         require_same_settings(self._record, self._attempt, self._made_by)
         self._context.looks.follow(self._capture.names, self._source)
         try:
@@ -475,11 +475,11 @@ class _Bootstrap:
         return self._held
 
     def _note_attempt(self, attempt: Attempt) -> TableRecord:
-        """Store a changed attempt of the table; return the table's record."""
+        """Store a changed attempt of the copied table; return the table's record."""
         return self._store_record(with_attempt(self._record, attempt, at=_now()))
 
     def _store_record(self, record: TableRecord) -> TableRecord:
-        """Store the table's record in the state store; return it as stored, and keep it."""
+        """Store the copied table's record; return it as stored, and keep it."""
         self._record = self._context.store.put(record)
         return self._record
 

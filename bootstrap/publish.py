@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 def publish(
     context: RunContext, record: TableRecord, settings: TableSettings, lease: Lease
 ) -> Attempt:
-    """Publish a table's attempt.
+    """Publish the attempt of a bootstrapped table.
 
     A repeated call skips the steps that are done.
 
@@ -75,7 +75,7 @@ def publish(
 def after_publication(
     context: RunContext, record: TableRecord
 ) -> tuple[TableRecord, tuple[str, ...]]:
-    """Forget former attempts' quarantined records, and set the table's name in the catalog.
+    """After a copy is published, forget former quarantined records and set the table's name.
 
     Readers see the table and runs follow it even if these steps fail. So their errors are only
     warnings. After a failure, the next run sets the name, and the next publication forgets the
@@ -111,7 +111,7 @@ def after_publication(
 def _joined(
     context: RunContext, record: TableRecord, shard: Shard, settings: TableSettings, lease: Lease
 ) -> Attempt:
-    """Replace a shard's rows in the shared table by its copy's rows; return the joined attempt.
+    """Replace a shard's rows in the shared table by its copy's; return the joined attempt.
 
     One commit replaces rows and offsets, so readers see either all new rows of the shard or all old
     rows.

@@ -172,7 +172,7 @@ class SnapshotCopy:
 
 
 def read_once(rows: DataFrame, source: SnapshotReader, table: TableId, view: View) -> DataFrame:
-    """Return rows, read once and kept on the executors' disks, since a view cannot be reopened.
+    """Return the copied rows, read once and kept on disks, since a view cannot be reopened.
 
     Args:
         rows: The query of the rows. The caller releases the result with ``unpersist``.
@@ -198,7 +198,7 @@ def read_once(rows: DataFrame, source: SnapshotReader, table: TableId, view: Vie
 
 
 class RowCounter:
-    """Counts the rows that the tasks of a job group have read, from Spark's metrics.
+    """Counts the rows that a copy's tasks have read, from Spark's metrics.
 
     Args:
         spark: The session.
@@ -215,7 +215,7 @@ class RowCounter:
 
     @contextmanager
     def counting(self, description: str) -> Iterator[None]:
-        """Count the rows that the block's Spark jobs read, while they run and at the end."""
+        """Count the rows that the block's copying jobs read, while they run and at the end."""
         context = self._spark.sparkContext
         context.setJobGroup(self.group, description)
         context.setLocalProperty("spark.scheduler.pool", description)
@@ -235,7 +235,7 @@ class RowCounter:
             self.look()
 
     def look(self) -> None:
-        """Count now, and advance the task by the difference."""
+        """Count the copied rows now, and advance the task by the difference."""
         context = self._spark.sparkContext
         tracker, jvm_store = context.statusTracker(), context._jsc.sc().statusStore()
         found = 0
@@ -252,7 +252,7 @@ class RowCounter:
 
 
 def fetch_rows(rows: int, size_bytes: int, *, failures: int = 0) -> int:
-    """Return the number of rows that a session fetches at once.
+    """Return the number of rows that a copying session fetches at once.
 
     Args:
         rows: Estimated number of rows of the table.
@@ -265,7 +265,7 @@ def fetch_rows(rows: int, size_bytes: int, *, failures: int = 0) -> int:
 
 
 def wait_to_retry(failures: int) -> float:
-    """Wait before the next try, longer after each failure; return the time waited in seconds."""
+    """Wait before the copy's next try, longer after each failure; return the seconds waited."""
     pause = float(min(30, 2 ** (failures - 1)))
     time.sleep(pause)
     return pause

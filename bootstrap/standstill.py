@@ -25,7 +25,7 @@ def unspoiled(
     attempt: Attempt,
     now: Fingerprint,
 ) -> Attempt:
-    """Check that the copied rows can still be completed exactly.
+    """Check that the copied rows can still be completed exactly, after a standstill.
 
     Args:
         source: The source.
@@ -61,7 +61,7 @@ def _spoiling(
     known: Fingerprint,
     now: Fingerprint,
 ) -> Iterable[str]:
-    """Return the changes that spoil the copy."""
+    """Return the changes of the catalog that spoil the copy."""
     before, after = Catalog.read(known.facts), Catalog.read(now.facts)
     if after.source_kind != "postgres":
         return known.diff(now) if settings.appends else spoiling_facts(known, now)

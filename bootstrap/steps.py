@@ -12,7 +12,7 @@ from cdc.store.table_state import RESUMABLE, State, TableRecord
 
 
 class Step(str, Enum):
-    """The steps in their order.
+    """The steps of a bootstrap in their order.
 
     Each step is recorded before the next step begins.
     """
@@ -34,7 +34,7 @@ class Step(str, Enum):
 
 @dataclass(frozen=True)
 class LakeFacts:
-    """The facts in the timeline of an attempt's path.
+    """The facts in the timeline of a copy's path, by which the next step is chosen.
 
     No other record proves what was copied.
 
@@ -118,7 +118,7 @@ def _step_of_copy(record: TableRecord, lake: LakeFacts) -> Step:
 
 
 def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
-    """Return the next step of a table that is catching up."""
+    """Return the next step of a bootstrapped table that is catching up."""
     handoff = record.attempt.handoff_offsets if record.attempt is not None else None
     if handoff is None or lake.position is None:
         raise BootstrapError(
@@ -133,5 +133,5 @@ def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
 
 
 def reaches(position: Mapping[int, int], target: Mapping[int, int]) -> bool:
-    """Whether the next offsets to read are at or past the target in every partition."""
+    """Whether a handoff's next offsets are at or past the target in every partition."""
     return all(position.get(partition, 0) >= offset for partition, offset in target.items())

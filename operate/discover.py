@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def problem(self) -> str:
-        """The reason of the refusal, without the table's name; empty if there is no refusal."""
+        """Why ``discover`` shows the table as refused, without its name; empty if it is not."""
         return (
             ""
             if self.refusal is None
@@ -49,13 +49,13 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """A text for people: the table is on the plan, ready, or refused with the reason."""
+        """A text of ``discover`` for people: the table is on the plan, ready, or refused."""
         if self.state is not None:
             return "on the plan"
         return "ready" if self.refusal is None else f"refused: {self.problem}"
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as plain values."""
+        """The entry of ``discover`` as plain values."""
         stats = self.stats
         return {
             "table": str(stats.table),
@@ -99,7 +99,7 @@ def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
 
 
 def _tables(services: Services, sources: Sequence[str]) -> list[TableStats]:
-    """Return the sources' tables; partitions are left out, since their roots replicate them."""
+    """Return the sources' tables for ``discover`` without partitions, which roots replicate."""
     return [
         stats
         for name in sources
@@ -123,7 +123,7 @@ class SelectedTables:
 
 
 def at_source(services: Services, arguments: Sequence[str]) -> SelectedTables:
-    """Return the tables that arguments select, where wildcards match the tables of the sources."""
+    """Return the tables that a command's arguments select, by wildcards among the sources'."""
     config = services.config
     known: list[TableId] = []
     if any(can_match_many(argument, config) for argument in arguments):
@@ -138,7 +138,7 @@ def at_source(services: Services, arguments: Sequence[str]) -> SelectedTables:
 def selected(
     services: Services, arguments: Sequence[str], *, retired: bool = False, paused: bool = True
 ) -> list[TableId]:
-    """Return the tables that arguments select, where wildcards match the tables on the plan.
+    """Return the tables that a command's arguments select, by wildcards among the plan's.
 
     Without arguments, all tables are selected that the wildcard ``*`` would match.
 

@@ -27,7 +27,7 @@ StepKind = Literal["topic", "sql", "rest", "state", "spark"]
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step that onboarding would take.
+    """One step that onboarding would take, for its dry run.
 
     Args:
         kind: The kind of system that would execute the step.
@@ -88,7 +88,7 @@ def _topic(services: Services, names: CaptureNames, topic: str) -> dict[str, Any
 def _group(
     services: Services, group: tier_capture.Group, *, with_bootstrap: bool
 ) -> list[PlannedStep]:
-    """Return the steps for the tables of one source and tier, which share a capture."""
+    """Return a dry run's steps for the tables of one source and tier, which share a capture."""
     names, source = group.capture, services.source(group.capture.source)
     wanted = tier_capture.topics(group)
     existing = services.kafka.topics(wanted)
@@ -114,7 +114,7 @@ def _group(
 
 
 def _table(services: Services, table: TableId, *, with_bootstrap: bool) -> list[PlannedStep]:
-    """Return one table's remaining steps, of two: its registration and its copy."""
+    """Return a dry run's remaining steps for one table: its registration and its copy."""
     record = services.store.get(table)
     steps = []
     if record is None or record.state is State.RETIRED:

@@ -32,7 +32,7 @@ _PART_OF_TARGET = 0.8
 
 @dataclass(frozen=True)
 class Need:
-    """What a table needs to keep its target.
+    """What a table needs to keep its target, as ``plan`` predicts it.
 
     Args:
         table: The table.
@@ -59,17 +59,17 @@ class Need:
 
     @property
     def load(self) -> float:
-        """Part of a worker that the table needs."""
+        """Part of a worker that the table needs, as ``plan`` predicts it."""
         return self.commits_load + self.events_load
 
     def to_json(self) -> dict[str, Any]:
-        """The table as plain values."""
+        """The table's need as plain values."""
         return {**asdict(self), "table": str(self.table), "load": self.load}
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What runs would do next, and what the targets need.
+    """What ``plan`` shows: what runs would do next, and what the targets need.
 
     Args:
         workers: Number of tables that run at a time.
@@ -85,12 +85,12 @@ class Forecast:
 
     @property
     def load(self) -> float:
-        """Work that the targets need, as a part of what the workers can do."""
+        """Work that the targets need, as a part of the workers' work, for ``plan``."""
         return sum(need.load for need in self.needs) / self.workers
 
     @property
     def tiers(self) -> dict[str, float]:
-        """The same for each tier."""
+        """The predicted load of each tier, for ``plan``."""
         found: dict[str, float] = {}
         for need in self.needs:
             found[need.tier] = found.get(need.tier, 0.0) + need.load / self.workers
@@ -98,16 +98,16 @@ class Forecast:
 
     @property
     def alone(self) -> list[Need]:
-        """The tables that cannot keep their targets, even with a worker of their own."""
+        """The tables that, by ``plan``, miss their targets even with a worker of their own."""
         return [need for need in self.needs if need.load > _PART_OF_TARGET]
 
     @property
     def kept(self) -> bool:
-        """Whether all targets can be kept, by prediction."""
+        """Whether, by ``plan``, all targets can be kept."""
         return self.load <= FULL and not self.alone
 
     def advice(self) -> list[str]:
-        """Return what would have to change so that all targets are kept; empty if they are."""
+        """Return what ``plan`` advises to change so that all targets are kept, if anything."""
         found = [
             f"table {need.table} needs {need.load:.2f} of one worker by itself: raise its"
             " freshness_target_s"
@@ -132,7 +132,7 @@ class Forecast:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The forecast as plain values."""
+        """The forecast of ``plan`` as plain values."""
         return {
             "workers": self.workers,
             "load": self.load,
@@ -148,7 +148,7 @@ class Forecast:
 def need_of(
     entry: Entry, estimate: Estimate, rate: float, *, behind: int, slack_s: float | None
 ) -> Need:
-    """Return what a table needs.
+    """Return what a table needs to keep its target, for ``plan``.
 
     Args:
         entry: The table, as the schedule sees it.
@@ -170,7 +170,7 @@ def need_of(
 def order_of(
     entries: Iterable[Entry], rules: Rules, now: float, count: int
 ) -> list[tuple[TableId, float]]:
-    """Return the tables that would start next, each with the seconds until its start.
+    """Return the tables that start next by ``plan``, each with the seconds until then.
 
     Args:
         entries: The tables that have work.
@@ -197,7 +197,7 @@ def order_of(
 
 
 def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) -> Forecast:
-    """Return what runs of the given tables would do next; if none is given, of all tables.
+    """Return what ``plan`` shows of the given tables; if none is given, of all tables.
 
     Args:
         services: The services of the command.
@@ -238,7 +238,7 @@ def _look(
     ends: dict[int, int] | None,
     now: datetime,
 ) -> tuple[Need, Entry]:
-    """Return what a table needs, and the table as the schedule sees it."""
+    """Return what a table needs for ``plan``, and the table as the schedule sees it."""
     settings = services.config.settings_on_plan(record.table, record.tier)
     topic = TopicFacts(id=None, earliest={}, stable=ends or {})
     entry = predictions.entry(record, settings, topic, TURN_S)

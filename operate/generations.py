@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Removed:
-    """The generations that a removal has removed and left.
+    """The generations that the command ``generations`` has removed and left.
 
     Args:
         removed: The removed generations.
@@ -35,7 +35,7 @@ class Removed:
 
 
 def look(services: Services, table: TableId) -> list[Generation]:
-    """Return the generations of a table, also former and abandoned ones.
+    """Return a table's generations for the command, also former and abandoned ones.
 
     Raises:
         StateError: The table was never on the plan.
@@ -52,7 +52,7 @@ def look(services: Services, table: TableId) -> list[Generation]:
 
 
 def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Removed:
-    """Remove the named generations, or without names those that are no longer needed.
+    """Remove the generations that an operator names, or those no longer needed.
 
     If a named generation is still being built, its build is given up.
 
@@ -79,7 +79,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
 
 
 def clean(services: Services, table: TableId) -> None:
-    """Remove a table's generations that are no longer needed; only log a failure."""
+    """Remove a table's generations after a command; only log a failure."""
     try:
         gone = remove(services, table).removed
     except TributaryError as error:
@@ -92,7 +92,7 @@ def clean(services: Services, table: TableId) -> None:
 def _named_generations(
     services: Services, table: TableId, names: Sequence[str]
 ) -> list[Generation]:
-    """Return the named generations, or without names those no longer needed.
+    """Return the generations that an operator names, or those no longer needed.
 
     Raises:
         StateError: A name matches no generation, or a generation in use.
@@ -119,7 +119,7 @@ def _named_generations(
 
 
 def _known_record(services: Services, table: TableId) -> TableRecord:
-    """Return the record of a table that is or was on the plan."""
+    """Return the record of a table that is or was on the plan, for a command."""
     record = services.store.get(table)
     if record is None:
         raise StateError(

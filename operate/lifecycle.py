@@ -44,7 +44,7 @@ _DEFAULT = frozenset({"fs.defaultFS", "fs.default.name"})
 
 
 def require(services: Services, table: TableId) -> TableRecord:
-    """Return the record of a table that is on the plan.
+    """Return the record of a command's table, which must be on the plan.
 
     Raises:
         StateError: The table is not on the plan.
@@ -125,7 +125,7 @@ def retry(services: Services, table: TableId) -> Outcome:
 
 
 def _go_on(services: Services, table: TableId, origin: State, action: str) -> Outcome:
-    """Return a table from the state ``origin`` to its former state; refuse any other state."""
+    """Return a table for ``resume`` or ``retry`` to its former state; refuse other states."""
     require(services, table)
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):
         record = require(services, table)
@@ -149,7 +149,7 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
 
 
 def forget_build(services: Services, table: TableId) -> bool:
-    """Give up the next generation of a table, and leave its files for a later removal.
+    """Give up a table's next generation for a command, and leave its files to a removal.
 
     Returns:
         Whether there was a next generation.
@@ -187,7 +187,7 @@ def offboard(
     delete_data: bool,
     absent: SourceError | None = None,
 ) -> Outcome:
-    """Take a table off the plan, and remove it from its capture.
+    """Take a table off the plan, and remove it from its capture, for ``offboard``.
 
     If the table is the last one of its source and tier, the capture's connector, slot and
     publication are removed, too.
@@ -243,7 +243,7 @@ def offboard(
 def _naming_absence(
     services: Services, table: TableId, absent: SourceError | None
 ) -> Iterator[None]:
-    """Add advice about ``--source-gone`` to a block's error if the source does not answer."""
+    """Add advice about ``--source-gone`` to an error if the source does not answer."""
     try:
         yield
     except TributaryError as error:
@@ -265,7 +265,7 @@ def _is_absent(services: Services, table: TableId) -> bool:
 def _left_there(
     services: Services, names: CaptureNames, table: TableId, absent: SourceError, *, last: bool
 ) -> list[str]:
-    """Return notes on what remains on an absent source, and how to remove it later."""
+    """Return notes on what ``offboard`` leaves on an absent source, and how to remove it."""
     on_source = services.source(names.source).capture(names)
     notes = []
     if statements := on_source.removal(table, last=last):
@@ -293,7 +293,7 @@ def _others_on_plan(services: Services, record: TableRecord) -> bool:
 
 
 def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:
-    """Delete a table's folder in the lake, its name in the catalog, and its topic."""
+    """Delete an offboarded table's folder in the lake, its name in the catalog, its topic."""
     from cdc.lake.publish import delete_path
     from cdc.run import drop_name
 
@@ -306,7 +306,7 @@ def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:
 
 
 def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: Lease) -> None:
-    """Remove a shard's rows from the shared table, or the whole table after its last shard."""
+    """Remove an offboarded shard's rows, or the shared table after its last shard."""
     from cdc.lake.publish import delete_path
     from cdc.lake.shards import shared_path
     from cdc.run import drop_name
@@ -340,7 +340,7 @@ def _now() -> datetime:
 
 
 def published_path(services: Services, table: TableId) -> str:
-    """Return the path of a table's published generation.
+    """Return the path that ``path`` prints: of a table's published generation.
 
     Raises:
         StateError: The table is not on the plan, or is not published yet.

@@ -34,12 +34,12 @@ _log = logging.getLogger(__name__)
 
 
 def is_copying(record: TableRecord) -> bool:
-    """Whether the table's copy is not published yet, so that it can be discarded."""
+    """Whether the table's copy is not published, so that a lost capture can discard it."""
     return record.state in _COPYING or record.resume_to in _COPYING
 
 
 def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
-    """Return the records of a capture's tables that are not retired."""
+    """Return the records of a lost capture's tables that are not retired."""
     records = _of_capture(services.store.tables(), capture)
     return [record for record in records if record.state is not State.RETIRED]
 
@@ -47,7 +47,7 @@ def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
 def dependent(
     services: Services, capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:
-    """Return the tables and next generations that depend on the capture's events so far.
+    """Return the tables and next generations that depend on a lost capture's events.
 
     These are all next generations, and the tables in states other than those of `_CUT_OFF`.
 
@@ -65,7 +65,7 @@ def dependent(
 def after_gtid_change(
     services: Services, capture: CaptureNames, source: SourceLog, log: LogHealth
 ) -> str | None:
-    """Return why a capture cannot continue if its source has turned GTIDs on or off.
+    """Return why a capture is lost if its source has turned GTIDs on or off.
 
     Connect's stored position does not show the change, since the connector can repeat the old GTIDs
     for ever. The recorded positions of the tables show it, since none of them is comparable with
@@ -84,7 +84,7 @@ def after_gtid_change(
 
 
 def of_another_server(services: Services, capture: CaptureNames, source: SourceLog) -> str | None:
-    """Return why a capture cannot continue if its tables were copied from another server.
+    """Return why a capture is lost if its tables were copied from another server.
 
     Returns:
         The reason; None if at least one table was copied from the current server, or if no identity
@@ -103,7 +103,7 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
 def cut_off(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None = None
 ) -> Iterator[None]:
-    """Ensure that no table depends on the old capture while a block recreates the capture.
+    """Ensure that no table depends on a lost capture while a block recreates the capture.
 
     Unpublished copies are discarded. The leases of their tables are held during the block, so that
     no other process begins a copy under the old capture. A published table has readers, so its loss
@@ -146,7 +146,7 @@ def cut_off(
 
 
 def _discard(services: Services, record: TableRecord, lost: str) -> None:
-    """Give up an unpublished copy: delete a next generation, or set a table NEEDS_BOOTSTRAP."""
+    """Give up a lost capture's copy: delete a generation, or set a table NEEDS_BOOTSTRAP."""
     if record.beside:
         services.store.delete(record.table, beside=True)
     else:
@@ -166,7 +166,7 @@ def _discard(services: Services, record: TableRecord, lost: str) -> None:
 def _refuse_followed(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None
 ) -> None:
-    """Raise an error if published tables depend on the old capture."""
+    """Raise an error if published tables depend on a lost capture."""
     records = _of_capture(services.store.tables(), capture, only)
     followed = [
         record for record in records if _continues_from_past(record) and not is_copying(record)
@@ -187,7 +187,7 @@ def _refuse_followed(
 
 
 def _continues_from_past(record: TableRecord) -> bool:
-    """Whether a table or next generation depends on the capture's events so far."""
+    """Whether a table or next generation depends on a lost capture's events."""
     # A next generation can record offsets at any moment.
     return record.state not in _CUT_OFF or record.beside
 

@@ -46,7 +46,7 @@ def onboard(
     with_bootstrap: bool = True,
     by_wildcard: Collection[TableId] = (),
 ) -> list[Outcome]:
-    """Onboard the tables; skip each step that was done before.
+    """Onboard the tables for the command; skip each step that was done before.
 
     Args:
         services: The services of the command.
@@ -79,7 +79,7 @@ def onboard(
 def refusals(
     services: Services, examined: Examined, by_wildcard: Collection[TableId]
 ) -> list[Outcome]:
-    """Return the outcomes of refused tables, which are either left out or failed.
+    """Return the outcomes of tables that ``onboard`` refuses, left out or failed.
 
     A table is left out if a wildcard matched it and no argument named it. But a table on the plan
     fails, since an earlier onboarding selected it. A table whose source does not answer fails as
@@ -102,7 +102,7 @@ def refusals(
 
 
 def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
-    """Return the tables whose copy an earlier command has begun, without paused tables."""
+    """Return the tables whose copy an earlier ``onboard`` has begun, without paused ones."""
     records = [record for table in tables if (record := services.store.get(table)) is not None]
     return frozenset(
         record.table
@@ -112,7 +112,7 @@ def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
 
 
 def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
-    """Capture the tables of one source and tier, and put them on the plan; undo on failure."""
+    """Let ``onboard`` capture one tier's tables and put them on the plan; undo on failure."""
     try:
         with tier_capture.hold_for_change(services, group.capture):
             before = look(services, group.capture)
@@ -135,14 +135,14 @@ def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
 
 
 def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> None:
-    """Remove a table from the capture if it could not be put on the plan."""
+    """Remove a table from the capture if ``onboard`` could not put it on the plan."""
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
         tier_capture.remove_table(services, group.capture, table)
 
 
 def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
-    """Return an outcome with further notes in its details."""
+    """Return a command's outcome for a table with further notes in its details."""
     if not notes:
         return outcome
     notes = [*outcome.details.get("notes", ()), *notes]
@@ -150,7 +150,7 @@ def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
 
 
 def register(services: Services, table: TableId) -> Outcome:
-    """Put a table on the plan, in state REGISTERED; a table on the plan stays as it is."""
+    """Put an onboarded table on the plan, in state REGISTERED; one on the plan stays as it is."""
     names = services.capture(table)
     now = datetime.now(timezone.utc)
     record = services.store.get(table)
@@ -181,7 +181,7 @@ def register(services: Services, table: TableId) -> Outcome:
 
 
 def bootstrap(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
-    """Copy the tables that do not follow their stream yet, and hand them over to the stream."""
+    """Copy onboarded tables that do not follow their stream yet, and hand them over."""
     return recaptured(services, tables, copy)
 
 
@@ -190,7 +190,7 @@ def recaptured(
     tables: Sequence[TableId],
     work: Callable[[Services, Sequence[TableId]], list[Outcome]],
 ) -> list[Outcome]:
-    """Check tables on the plan, prepare their captures again, and call ``work`` to copy them.
+    """Check tables on the plan, prepare their captures again, and let ``work`` copy them.
 
     The preparation of a capture recreates its slot if the slot is lost.
 
@@ -228,7 +228,7 @@ def recaptured(
 
 
 def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
-    """Bootstrap tables whose changes are captured already, several at a time."""
+    """Bootstrap onboarded tables whose changes are captured, several at a time."""
     if not tables:
         return []
     from bootstrap.handoff import bootstrap_table
@@ -252,7 +252,7 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
 
 def copied(done: BootstrapResult, then: str) -> Outcome:
-    """Return the outcome of a copy; ``then`` says what happened after the copy."""
+    """Return a command's outcome of a copy; ``then`` says what happened after it."""
     # A resumed copy shows no number of rows, since an earlier command copied some of them.
     copied = f"copied {done.rows:,} rows" if done.attempts else "continued its copy"
     return Outcome(
@@ -270,7 +270,10 @@ def copied(done: BootstrapResult, then: str) -> Outcome:
 
 
 def _check_before_copy(services: Services, table: TableId) -> Outcome:
-    """Examine a table on the plan again; give up a next generation that has lost its stream."""
+    """Examine a table on the plan before ``bootstrap``.
+
+    Give up a next generation that has lost its stream.
+    """
     record = require(services, table)
     examine(services, table)
     if record.state is State.NEEDS_BOOTSTRAP:

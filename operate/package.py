@@ -73,7 +73,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Package:
-    """A written archive.
+    """An archive that ``package`` has written.
 
     Args:
         path: The archive.
@@ -89,7 +89,7 @@ class Package:
 def package(
     path: Path, progress: Progress, *, stores: Sequence[str], prefix: Path | None = None
 ) -> Package:
-    """Write the archive; an existing file is replaced when the new archive is complete.
+    """Write the archive of ``package``; an existing file is replaced once it is complete.
 
     Args:
         path: The archive, which ends in .tar.gz.
@@ -163,5 +163,5 @@ def _text(manifest: Manifest) -> str:
 
 
 def _minor() -> str:
-    """Return the major and the minor version of this Python, as in ``3.12``."""
+    """Return this Python's major and minor version for the package, as in ``3.12``."""
     return "{}.{}".format(*sys.version_info)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """One Parquet file with rows as of the newest commit.
+    """One Parquet file that ``path --files`` prints, of the newest commit.
 
     Args:
         url: The file's absolute path on the local disk, or its URL.
@@ -34,7 +34,7 @@ class PublishedFile:
     rows: int | None
 
     def to_json(self) -> dict[str, object]:
-        """The file as plain values."""
+        """The Parquet file as plain values."""
         return {
             "path": self.url,
             "partition": self.partition,

@@ -19,7 +19,7 @@ _ROW_BYTES = 16
 
 
 def kept(services: Services, tables: Sequence[TableId]) -> list[Quarantined]:
-    """Return the quarantined records of the tables' current generations, without their bytes."""
+    """Return the quarantined records that the command lists, without their bytes."""
     wanted = set(tables)
     attempts = [
         str(record.attempt.id)
@@ -30,7 +30,7 @@ def kept(services: Services, tables: Sequence[TableId]) -> list[Quarantined]:
 
 
 def one(services: Services, table: TableId, offset: int, *, partition: int = 0) -> Quarantined:
-    """Return one quarantined record with its bytes.
+    """Return one quarantined record with its bytes, for the command.
 
     Raises:
         StateError: There is no quarantined record at this offset.
@@ -80,7 +80,7 @@ def replay(services: Services, table: TableId, *, first: int | None = None) -> O
 
 
 def to_json(record: Quarantined, *, with_bytes: bool = False) -> dict[str, Any]:
-    """Return a record as plain values; ``with_bytes`` adds its bytes in base64."""
+    """Return a quarantined record as plain values; ``with_bytes`` adds its bytes in base64."""
     values = {
         "table": str(record.table),
         "topic": record.topic,
@@ -101,7 +101,7 @@ def to_json(record: Quarantined, *, with_bytes: bool = False) -> dict[str, Any]:
 
 
 def hexdump(data: bytes, limit: int) -> Iterator[str]:
-    """Yield lines of offset, bytes and ASCII characters for the first ``limit`` bytes of data."""
+    """Yield a quarantined record's first bytes as lines of offset, bytes and characters."""
     for at in range(0, min(len(data), limit), _ROW_BYTES):
         row = data[at : min(at + _ROW_BYTES, limit)]
         shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)

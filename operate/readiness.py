@@ -42,7 +42,7 @@ class Readiness:
         return not self.problem
 
     def require(self, table: TableId) -> None:
-        """Raise an error if there is a problem.
+        """Raise an error if the table cannot be onboarded.
 
         Raises:
             CaptureError: There is a problem.
@@ -56,7 +56,7 @@ class Readiness:
 def judge(
     table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False
 ) -> Readiness:
-    """Judge whether every change of a table can be applied exactly, by key or as an added row.
+    """Judge whether onboarding can apply every change of a table, by key or as a row.
 
     Args:
         table: The table in the source's catalog.
@@ -95,7 +95,7 @@ DEFAULT_MESSAGE_BYTES = 1_048_588
 
 
 def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
-    """Return why a row's events could be too large for a message; None if they fit.
+    """Return why a table's events could be too large to onboard it; None if they fit.
 
     Args:
         table: The table.
@@ -116,7 +116,7 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
 def _log(
     table: SourceTable, settings: TableSettings, rules: TableRules, *, nulls_are_kept: bool
 ) -> Readiness:
-    """Judge an append table, whose changes are applied as added rows, without a key."""
+    """Judge an append table to onboard, whose changes become added rows, without a key."""
     unclear = [] if nulls_are_kept else _null_or_default(table, settings)
     if unclear:
         names = ", ".join(quote_name(name) for name in unclear)
@@ -140,7 +140,7 @@ def _log(
 
 
 def _replicated(table: SourceTable, settings: TableSettings) -> list[SourceColumn]:
-    """Return the columns whose values are captured and not left out by the settings."""
+    """Return the columns of a table to onboard that are captured and not left out."""
     rules = settings.columns
     return [
         column
@@ -152,7 +152,7 @@ def _replicated(table: SourceTable, settings: TableSettings) -> list[SourceColum
 
 
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
-    """Return the replicated columns in which a NULL arrives as the column's default.
+    """Return the columns of a table to onboard in which a NULL arrives as the default.
 
     In such a column, a NULL cannot be distinguished from a value that equals the default. A column
     whose default is a function call is not returned, since this default is no constant value.
@@ -167,7 +167,7 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
 
 
 def _log_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...]:
-    """Return the note on updates and deletes of an append table.
+    """Return onboarding's note on updates and deletes of an append table.
 
     The note includes the numbers of updated and deleted rows from the server's statistics.
     """
@@ -181,7 +181,7 @@ def _log_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...]:
 
 
 def _key_columns(table: SourceTable, key: tuple[str, ...], rules: TableRules) -> Readiness:
-    """Judge whether the ``key_columns`` of the settings exist and identify a row."""
+    """Judge whether the ``key_columns`` of a table to onboard exist and identify a row."""
     names = {column.name for column in table.columns}
     unknown = [name for name in key if name not in names]
     if unknown:
@@ -202,7 +202,7 @@ def _key_columns(table: SourceTable, key: tuple[str, ...], rules: TableRules) ->
 
 
 def _generated(table: SourceTable) -> tuple[str, ...]:
-    """Return a note on the table's generated columns, if it has any."""
+    """Return onboarding's note on the table's generated columns, if it has any."""
     names = [column.name for column in table.columns if column.generated]
     if not names:
         return ()
@@ -210,7 +210,7 @@ def _generated(table: SourceTable) -> tuple[str, ...]:
 
 
 def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
-    """Return a note on the columns whose values runs read from the primary, if there are some."""
+    """Return onboarding's note on columns whose values runs read from the primary, if any."""
     rules = settings.columns
     names = ", ".join(quote_name(one) for one in rules.as_ if rules.is_read_by_key(one))
     if not names:
@@ -219,7 +219,7 @@ def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
 
 
 def _hidden(settings: TableSettings) -> tuple[str, ...]:
-    """Return a note on the hashed columns and one on the masked columns, if there are any."""
+    """Return onboarding's notes on the hashed and on the masked columns, if any."""
     effects = {
         "hash": "the lake has the HMAC-SHA-256 of each value",
         "mask": "the lake has *** for each value",
@@ -236,13 +236,13 @@ _SHOWN = 8
 
 
 def some(names: Sequence[str]) -> str:
-    """Return the first names as text, followed by the number of further names if there are some."""
+    """Return the first names for a note, and how many further names there are."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _null_defaults(table: SourceTable) -> tuple[str, ...]:
-    """Return a note on columns in which Apicurio's converter sends the default for a NULL."""
+    """Return onboarding's note on columns whose NULL Apicurio's converter sends as default."""
     names = [
         quote_name(column.name)
         for column in table.columns

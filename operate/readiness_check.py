@@ -31,7 +31,7 @@ _PARALLEL = 4
 
 @dataclass
 class Examined:
-    """The tables that were examined: those that can be replicated, and the refused ones.
+    """The tables that onboarding examined: those that can be replicated, and the refused.
 
     Args:
         notes: The tables that can be replicated, each with its remarks; a table can have none.
@@ -43,11 +43,11 @@ class Examined:
 
     @property
     def replicable(self) -> list[TableId]:
-        """The tables that can be replicated, in the order in which they were examined."""
+        """The tables that onboarding accepted, in the order in which they were examined."""
         return list(self.notes)
 
     def refuse(self, tables: Mapping[TableId, TributaryError]) -> None:
-        """Refuse tables with these errors; a table that is already refused keeps its error."""
+        """Let onboarding refuse tables with these errors; an earlier error of a table stays."""
         for table, error in tables.items():
             self.notes.pop(table, None)
             self.refused.setdefault(table, error)
@@ -56,7 +56,7 @@ class Examined:
 def examine_all(
     services: Services, tables: Sequence[TableId], *, with_rows: bool = True
 ) -> Examined:
-    """Decide which tables can be replicated, each alone and all together; change nothing.
+    """Decide which tables can be onboarded, each alone and together; change nothing.
 
     Args:
         services: The services of the command.
@@ -89,7 +89,7 @@ def examine_all(
 
 
 def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId, TributaryError]:
-    """Return each table of a group with an error if the source cannot be captured; else none."""
+    """Return each table of a group to onboard whose source cannot be captured, with errors."""
     obstacle = services.source(group.capture.source).capture_obstacle()
     if obstacle is None:
         return {}
@@ -106,7 +106,7 @@ def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId
 
 
 def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tuple[str, ...]:
-    """Decide whether a table can be replicated as it is; change nothing.
+    """Decide whether a table can be onboarded as it is; change nothing.
 
     Args:
         services: The services of the command.
@@ -151,7 +151,7 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
 
 
 def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
-    """Run all checks; then raise their error, or one error for several of them.
+    """Run all checks of onboarding; then raise their error, or one for several.
 
     Raises:
         TributaryError: A check failed.
@@ -179,7 +179,7 @@ def _numbered(texts: Sequence[str]) -> str:
 
 
 def without_table_name(table: TableId, message: str) -> str:
-    """Return an error's message without the name of its table."""
+    """Return an onboarding error's message without the name of its table."""
     for name in (f"table {table}", str(table)):
         if message.startswith((f"{name}: ", f"{name} ")):
             return message[len(name) :].lstrip(": ")
@@ -187,7 +187,7 @@ def without_table_name(table: TableId, message: str) -> str:
 
 
 def _require_rights(services: Services, source: Source, table: SourceTable) -> None:
-    """Raise an error if the logins of Tributary lack rights that the table's capture needs."""
+    """Let onboarding refuse a table if Tributary's logins lack rights that its capture needs."""
     missing = source.capture(services.capture(table.table)).missing_rights(table)
     if missing is not None:
         problem, remedy = missing
@@ -204,13 +204,13 @@ def _require_schema(
     *,
     has_key: bool,
 ) -> None:
-    """Raise an error if a column of the table cannot be replicated; a key is not needed."""
+    """Let onboarding refuse a table with a column that cannot be replicated."""
     columns = source.schema(table, settings).columns if has_key else source.columns(table, settings)
     refuse_shard_column(table.table, columns, services.config.shard(table.table))
 
 
 def _size(services: Services, table: SourceTable) -> Iterator[str]:
-    """Yield a note if a row could be too large for a message, or if this check fails."""
+    """Yield onboarding's note if a row could be too large for a message, or was not checked."""
     limit = services.config.kafka.topic.max_message_bytes
     try:
         largest = services.source(table.table.source).largest_row(table)
@@ -223,7 +223,7 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
 
 
 def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
-    """Raise an error if the key cannot find some rows; yield a note if this check fails."""
+    """Let onboarding refuse a key that cannot find some rows; yield a note if not checked."""
     if not key:
         return
     try:
@@ -242,7 +242,7 @@ def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterato
 
 
 def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSettings) -> None:
-    """Raise an error if a table needs an exact view, and its source cannot open such a view.
+    """Refuse to onboard a table that needs an exact view which its source cannot open.
 
     An exact view shows the source at a known position of its log. An append table cannot be copied
     exactly without it, since its copied rows could not be distinguished from its streamed rows. The
@@ -267,7 +267,7 @@ def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSe
 
 
 def unused_path(services: Services, table: TableId) -> str:
-    """Return the lake path of a table to be onboarded; refuse one that overlaps with another's.
+    """Return the lake path of a table to onboard; refuse one that overlaps with another's.
 
     The path is also compared with the paths of retired tables.
 
@@ -297,7 +297,7 @@ def unused_path(services: Services, table: TableId) -> str:
 
 
 def _refuse_other_tier(record: TableRecord, tier: str) -> None:
-    """Raise an error if a table's settings have another tier than its record."""
+    """Refuse to onboard a table whose settings have another tier than its record."""
     now = configured_tier(record.tier)
     if now != tier:
         raise StateError(

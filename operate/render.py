@@ -45,7 +45,7 @@ class Output(str, Enum):
 
 
 class Renderer:
-    """Writes results to stdout, and messages to stderr.
+    """Writes a command's results to stdout, and messages to stderr.
 
     In JSON output, an error that ends the command counts as a result.
 
@@ -58,24 +58,24 @@ class Renderer:
 
     @property
     def json(self) -> bool:
-        """Whether results are written as JSON, for a program."""
+        """Whether a command's results are written as JSON, for a program."""
         return self.output is Output.JSON
 
     def document(self, value: object) -> None:
-        """Write a result as one line of JSON; write nothing in text output."""
+        """Write a command's result as one line of JSON; write nothing in text output."""
         if self.json:
             sys.stdout.write(to_json(value) + "\n")
             sys.stdout.flush()
 
     def line(self, text: str = "", *, style: str | None = None) -> None:
-        """Write a line of a result; write nothing in JSON output."""
+        """Write a line of a command's result; write nothing in JSON output."""
         if not self.json:
             _console(sys.stdout).print(Text(to_paste(text), style=style or ""))
 
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: str = ""
     ) -> None:
-        """Write a table; write nothing in JSON output.
+        """Write a command's table of results; write nothing in JSON output.
 
         Args:
             columns: The heads of the columns.
@@ -97,22 +97,22 @@ class Renderer:
         sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
     def note(self, text: str) -> None:
-        """Write a message to stderr, since it is not part of the result."""
+        """Write a command's message to stderr, since it is not part of the result."""
         _console(sys.stderr).print(Text(text))
 
     def warning(self, text: str) -> None:
-        """Write a warning to stderr."""
+        """Write a command's warning to stderr."""
         _console(sys.stderr).print(Text.assemble(("Warning: ", "bold yellow"), text))
 
     def error(self, error: TributaryError) -> None:
-        """Write an error and its remedy, as text to stderr or as JSON to stdout."""
+        """Write a command's error and remedy, as text to stderr or as JSON to stdout."""
         if self.json:
             self.document(error.to_dict())
             return
         self.problem("Error", error.message, error.remedy)
 
     def problem(self, kind: str, message: str, remedy: str, tables: Sequence[TableId] = ()) -> None:
-        """Write a problem and its remedy to stderr; write nothing in JSON output.
+        """Write a command's problem and remedy to stderr; write nothing in JSON output.
 
         Args:
             kind: The word or words before the message, for example ``Error``.
@@ -131,7 +131,7 @@ class Renderer:
 
     @contextmanager
     def progress(self) -> Iterator[protocol.Progress]:
-        """Show progress on stderr during a block: bars on a terminal, plain lines elsewhere."""
+        """Show a command's progress on stderr: bars on a terminal, plain lines elsewhere."""
         if not sys.stderr.isatty():
             yield PlainProgress()
             return
@@ -147,12 +147,12 @@ class Renderer:
 
 
 def to_json(value: object) -> str:
-    """Return a value as one line of JSON; dataclasses, times, tables and errors are accepted."""
+    """Return a command's value as one line of JSON, also of times, tables and errors."""
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
 def _plain(value: object) -> object:
-    """Return a value as plain values that JSON can represent."""
+    """Return a command's value as plain values that JSON can represent."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, (str, bool, int, float)):
@@ -191,7 +191,9 @@ def _for_shell(word: re.Match[str]) -> str:
 def describe(
     count: int, total: int | None, unit: str, elapsed_s: float, *, finished: bool = False
 ) -> str:
-    """Return a task's progress as text: ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``.
+    """Return a task's progress as a command prints it.
+
+    For example: ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``.
 
     The text of a finished task has no total, since a total is an estimate. The text of a task with
     few units has no rate.
@@ -211,7 +213,7 @@ def describe(
 
 
 def seconds(duration_s: float) -> str:
-    """Return a duration as text, for example ``9 s``, ``3 min 20 s`` or ``2 h 5 min``."""
+    """Return a printed duration, for example ``9 s``, ``3 min 20 s`` or ``2 h 5 min``."""
     whole = round(duration_s)
     if whole < 60:
         return f"{whole} s"
@@ -227,7 +229,7 @@ class BarProgress:
         self._live = live
 
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> protocol.Task:
-        """Begin a task."""
+        """Begin a task that a bar on the terminal shows."""
         return _BarTask(self._live, task, total, unit)
 
 
@@ -270,7 +272,7 @@ class PlainProgress:
         self._stream = stream
 
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> protocol.Task:
-        """Begin a task."""
+        """Begin a task that plain lines show."""
         return _PlainTask(task, total, unit, self._interval_s, self._stream or sys.stderr)
 
 
@@ -306,17 +308,17 @@ class _PlainTask:
                     self._say(finished=True)
 
     def _passed_unseen(self) -> bool:
-        """Whether the task ended within `_MOMENT_S`, and had no units and no line until then."""
+        """Whether the printed task ended at once, and had no units and no line until then."""
         silent = not self._count and not self._said
         return silent and time.monotonic() - self._began < _MOMENT_S
 
     def _say_in_turn(self) -> None:
-        """Write a line if the task's last line is older than the interval."""
+        """Write the printed task's line if its last one is older than the interval."""
         if time.monotonic() - self._spoke >= self._interval_s:
             self._say()
 
     def _say(self, *, finished: bool = False) -> None:
-        """Write a line with the task's progress, and with its note unless it has ended."""
+        """Print a line with the task's progress, and with its note unless it has ended."""
         now = time.monotonic()
         elapsed = now - self._began
         text = describe(self._count, self._total, self._unit, elapsed, finished=finished)
@@ -331,7 +333,7 @@ class _PlainTask:
 
 
 def _console(stream: TextIO) -> Console:
-    """Return a console for a stream.
+    """Return a terminal's console for a stream.
 
     It does not cut off lines in a file or a pipe.
     """

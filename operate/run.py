@@ -33,7 +33,7 @@ _FOLLOWED = frozenset({State.INCREMENTAL, State.RETIRED})
 
 
 class Runs:
-    """Runs of the chosen tables in one Spark session.
+    """Runs of the command's tables in one Spark session.
 
     Args:
         services: The services of the command.
@@ -52,18 +52,18 @@ class Runs:
 
     @property
     def unchecked(self) -> list[Unchecked]:
-        """The idle tables that the last run could not check for changes without events."""
+        """The idle tables that the command's last run could not check."""
         return list(self._services.run_context.unchecked)
 
     def once(self) -> list[RunResult]:
-        """Apply the new changes of the chosen tables in one run, then look for silent captures."""
+        """Apply new changes of the command's tables in one run, then look for silent captures."""
         results = run_tables(self._services.run_context, self._records())
         self._failed |= {result.table for result in results if result.error is not None}
         self.watch()
         return results
 
     def watch(self) -> None:
-        """Find the captures that send no changes, and the topics that could drop unread changes.
+        """Find silent captures, and topics that could drop unread changes, for the command.
 
         A failure of this check is only logged as a warning, since runs apply changes without it.
         """
@@ -75,7 +75,7 @@ class Runs:
             _log.warning("captures could not be checked: %s", error)
 
     def resync(self) -> list[Outcome]:
-        """Resync the tables that need it, if their settings request a resync and allow it now."""
+        """Resync the command's tables that need it, if their settings allow it now."""
         outcomes = self._unattended.once()
         self._failed -= {outcome.table for outcome in outcomes}
         self._failed |= {outcome.table for outcome in outcomes if outcome.failed}
@@ -89,7 +89,7 @@ class Runs:
         report_silences: Callable[[list[Silence]], None],
         report_expiring: Callable[[list[Expiring]], None],
     ) -> None:
-        """Repeat the run until a signal arrives, Spark ends, or hanging Spark tasks keep cores.
+        """Repeat the command's run until a signal arrives, Spark ends, or tasks keep cores.
 
         The signals are SIGINT and SIGTERM. The current run can still finish, but is interrupted
         after 20 seconds. The next command continues from the last commit.
@@ -139,7 +139,7 @@ class Runs:
                 signal.signal(kind, handler)
 
     def _interrupt(self, copying: threading.Thread) -> None:
-        """Interrupt a resync at its next wait, cancel its Spark jobs, and wait for its end."""
+        """Interrupt the command's resync at its next wait, and cancel its Spark jobs."""
         self._services.interruptible.interrupt()
         deadline = time.monotonic() + _INTERRUPT_S
         copying.join(_CANCEL_S)
@@ -152,16 +152,16 @@ class Runs:
             )
 
     def waiting(self) -> list[TableRecord]:
-        """Return the tables that runs do not keep up to date, since an operator must act first."""
+        """Return the tables that runs leave to an operator, who must act first."""
         return [record for record in self._records() if record.state not in _FOLLOWED]
 
     @property
     def not_resynced(self) -> dict[TableId, str]:
-        """The tables whose requested resync must wait, each with the reason."""
+        """The command's tables whose requested resync must wait, each with the reason."""
         return dict(self._unattended.waiting)
 
     def exit_code(self) -> ExitCode:
-        """Return the exit code, by the errors of this command and the current states of the tables.
+        """Return the exit code of ``run``, by its errors and the tables' current states.
 
         Captures that send no changes, cores that hanging tasks keep, and an ended Spark also count
         as failures. The state of a table that was never published does not count, since the table

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """One column, with its type in source, registry and lake; None where the column is missing.
+    """One column for ``schema``, with its type in source, registry and lake, or None.
 
     Args:
         name: The column's name.
@@ -43,7 +43,7 @@ class Side:
 
 @dataclass(frozen=True)
 class SchemaDifference:
-    """A table's schema in source, registry and lake, and the changes that the next run will find.
+    """What ``schema`` shows: a table in source, registry and lake, and the next changes.
 
     Args:
         table: The table.
@@ -59,11 +59,11 @@ class SchemaDifference:
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict of the changes."""
+        """The gravest verdict of the changes that ``schema`` shows."""
         return Verdict.gravest(change.verdict for change in self.changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The difference as plain values."""
+        """The difference that ``schema`` shows, as plain values."""
         return {
             "table": str(self.table),
             "verdict": self.verdict.value,
@@ -75,18 +75,18 @@ class SchemaDifference:
 
 @dataclass(frozen=True)
 class Answer:
-    """The effect of planned statements on a table."""
+    """The answer of ``schema check``: the effect of planned statements on a table."""
 
     table: TableId
     changes: tuple[Change, ...]
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict of the changes."""
+        """The gravest verdict of the changes in the answer of ``schema check``."""
         return Verdict.gravest(change.verdict for change in self.changes)
 
     def to_json(self) -> dict[str, Any]:
-        """The answer as plain values."""
+        """The answer of ``schema check`` as plain values."""
         return {
             "table": str(self.table),
             "verdict": self.verdict.value,
@@ -95,7 +95,7 @@ class Answer:
 
 
 def difference(services: Services, table: TableId) -> SchemaDifference:
-    """Return how a table's schema differs in source, registry and lake; change nothing.
+    """Return how ``schema`` finds a table different in source, registry and lake.
 
     Raises:
         StateError: The table is not on the plan, or was not copied yet.
@@ -120,7 +120,7 @@ def difference(services: Services, table: TableId) -> SchemaDifference:
 
 
 def check(services: Services, table: TableId, ddl: str) -> Answer:
-    """Return the effect that DDL statements would have on a table; they are not executed.
+    """Return for ``schema check`` the effect of DDL statements, which are not executed.
 
     Raises:
         DdlError: A statement cannot be parsed, or does not fit the table.
@@ -144,7 +144,7 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
 
 
 def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
-    """Return the recorded changes of the table's schema, oldest first."""
+    """Return for ``schema history`` the table's recorded changes, oldest first."""
     require(services, table)
     return services.store.schema_history(table)
 
@@ -152,7 +152,7 @@ def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
 def _now(
     services: Services, table: TableId
 ) -> tuple[Handoff, Comparison, StatementEffects | None, Truncates]:
-    """Compare the table on the source with the lake's newest commit.
+    """Compare the table on the source with the lake's newest commit, for ``schema``.
 
     Returns:
         The commit's handoff, the comparison, the effects of the statements since the commit, and

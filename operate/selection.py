@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def can_match_many(argument: str, config: Config) -> bool:
-    """Whether a table argument can select several tables."""
+    """Whether a command's table argument can select several tables."""
     return is_wildcard(argument) or argument in config.sharded
 
 
 def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
-    """Return the sources with tables that the wildcards among the arguments can match."""
+    """Return the sources with tables that wildcards in a command's arguments can match."""
     wanted: set[str] = set()
     for argument in arguments:
         if argument in config.sharded:
@@ -37,7 +37,7 @@ def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
 def expand(
     arguments: Sequence[str], config: Config, known: Iterable[TableId], *, where: str
 ) -> list[TableId]:
-    """Return the tables that arguments select, each once, in the order of the arguments.
+    """Return the tables that a command's arguments select, each once, in their order.
 
     Args:
         arguments: Each is ``[source:]schema.table``, whose parts can have ``*``, ``?`` and
@@ -74,7 +74,7 @@ def expand(
 
 
 def _feeds(table: TableId, shared: str, config: Config) -> bool:
-    """Whether a table is a shard of a lake table; False if its settings are contradictory."""
+    """Whether a selected table is a shard of a lake table; False if settings contradict."""
     try:
         return fed_by(table, config.tables) == shared
     except ConfigError:

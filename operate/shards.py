@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SharedStatus:
-    """The current status of a lake table that several source tables feed.
+    """The status of a lake table that several source tables feed, for ``status``.
 
     Args:
         name: The lake table's name.
@@ -45,7 +45,7 @@ class SharedStatus:
     late: bool
 
     def to_json(self) -> dict[str, Any]:
-        """The status as plain values."""
+        """The shared table's status as plain values."""
         return {
             "name": self.name,
             "base_path": self.base_path,
@@ -69,7 +69,7 @@ def shared_tables(tables: Iterable[TableStatus]) -> tuple[SharedStatus, ...]:
 
 
 def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
-    """Return a lake table's status from its shards' status."""
+    """Return a shared lake table's status from its shards' status."""
     first = parts[0][0]
     joining = [shard.name for shard, table in parts if table.record.never_published]
     there = [(shard, table) for shard, table in parts if shard.name not in joining]
@@ -96,13 +96,13 @@ def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
 
 
 def is_beside(record: TableRecord, shard: Shard) -> bool:
-    """Whether a table is a shard of the same lake table as the given shard."""
+    """Whether a table to onboard is a shard of the same lake table as the given shard."""
     known = record.shard
     return known is not None and (known.of, known.base_path) == (shard.of, shard.base_path)
 
 
 def refuse_shard_column(table: TableId, columns: Iterable[Column], shard: Shard | None) -> None:
-    """Raise an error if a table has a column with the name of the shard column.
+    """Refuse to onboard a table with a column that has the name of the shard column.
 
     Raises:
         ConfigError: The table has such a column.

@@ -55,13 +55,13 @@ class CaptureStatus:
 
     @property
     def silent_s(self) -> float | None:
-        """Seconds since the newest heartbeat; None if no heartbeat is known."""
+        """Seconds since the newest heartbeat, for ``status``; None if none is known."""
         if self.beat_at is None:
             return None
         return max(0.0, (datetime.now(timezone.utc) - self.beat_at).total_seconds())
 
     def to_json(self) -> dict[str, Any]:
-        """The capture as plain values."""
+        """The capture's status as plain values."""
         return {
             "source": self.source,
             "tier": self.tier,
@@ -109,18 +109,18 @@ class TableStatus:
 
     @property
     def late(self) -> bool:
-        """Whether an INCREMENTAL table is older than its freshness target."""
+        """Whether ``status`` shows an INCREMENTAL table as older than its freshness target."""
         following = self.record.state is State.INCREMENTAL
         return following and self.freshness_s is not None and self.freshness_s > self.target_s
 
     @property
     def remedy(self) -> str | None:
-        """What an operator has to do for the table; None if there is nothing to do."""
+        """What ``status`` asks an operator to do for the table; None if nothing."""
         lost = None if self.lost is None else self.lost.remedy
         return self.record.remedy or lost or unfinished(self.record)
 
     def to_json(self) -> dict[str, Any]:
-        """The status as plain values."""
+        """The table's status as plain values."""
         record, commit, attempt = self.record, self.record.last_commit, self.record.attempt
         return {
             "table": str(record.table),
@@ -173,18 +173,18 @@ class Status:
 
     @property
     def needs_bootstrap(self) -> bool:
-        """Whether a table is in state NEEDS_BOOTSTRAP."""
+        """Whether ``status`` shows a table in state NEEDS_BOOTSTRAP."""
         return any(table.record.state is State.NEEDS_BOOTSTRAP for table in self.tables)
 
     @property
     def failed(self) -> bool:
-        """Whether a table has failed or has lost its stream, or a capture has a problem."""
+        """Whether ``status`` shows a failed table, a lost stream or a capture's problem."""
         return any(
             table.record.state is State.FAILED or table.lost is not None for table in self.tables
         ) or any(capture.problem is not None for capture in self.captures)
 
     def to_json(self) -> dict[str, Any]:
-        """The status as plain values."""
+        """Everything that ``status`` shows, as plain values."""
         return {
             "tables": [table.to_json() for table in self.tables],
             "captures": [capture.to_json() for capture in self.captures],
@@ -225,7 +225,7 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
 def _end_offsets(
     services: Services, records: Sequence[TableRecord]
 ) -> tuple[dict[str, dict[int, int]], str | None]:
-    """Return each topic's end offsets per partition, and the error if they cannot be read."""
+    """Return each topic's end offsets for ``status``, and the error if unreadable."""
     topics = [record.topic for record in records if record.state is not State.RETIRED]
     if not topics:
         return {}, None
@@ -247,7 +247,7 @@ def _next_generation_json(build: TableRecord) -> dict[str, Any]:
 
 
 def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
-    """Yield notes on a generation that is being built, and on one that gets no more changes."""
+    """Yield notes of ``status`` on a generation in work, and on one without changes."""
     if build is not None:
         why = build.error.message if build.error is not None else build.reason
         yield (
@@ -332,7 +332,7 @@ def _table(
 
 
 def _left_out(services: Services, record: TableRecord) -> list[str]:
-    """Return a note on columns that the source has and a frozen lake table leaves out."""
+    """Return the note of ``status`` on columns that a frozen lake table leaves out."""
     names: dict[str, None] = {}
     for entry in services.store.schema_history(record.table):
         if entry.generation != record.generation or entry.outcome != "followed":
@@ -350,7 +350,7 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
 def _evidence(
     services: Services, records: Sequence[TableRecord]
 ) -> dict[tuple[str, str], CaptureEvidence]:
-    """Return the evidence of the tables' captures, each gathered once, by source and tier."""
+    """Return the evidence of captures for ``status``, each gathered once."""
     found: dict[tuple[str, str], CaptureEvidence] = {}
     for record in records:
         place = (record.table.source, record.tier)
@@ -384,7 +384,7 @@ def _capture(services: Services, evidence: CaptureEvidence) -> CaptureStatus:
 
 @contextmanager
 def _noted(problems: list[str]) -> Iterator[None]:
-    """Catch an error of the block and add its message to a list, so that the status continues."""
+    """Catch an error of the block and note it, so that ``status`` continues."""
     try:
         yield
     except TributaryError as error:

@@ -46,11 +46,11 @@ class Outcome:
 
     @property
     def needs_bootstrap(self) -> bool:
-        """Whether the table needs another bootstrap."""
+        """Whether a command's table needs another bootstrap."""
         return requires_bootstrap(self.error) or self.state is State.NEEDS_BOOTSTRAP
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as plain values."""
+        """A command's outcome as plain values."""
         return {
             "table": str(self.table),
             "action": self.action,
@@ -61,11 +61,11 @@ class Outcome:
 
 
 class UnexpectedError(TributaryError):
-    """An unforeseen error of one table."""
+    """An unforeseen error of one table in a command."""
 
 
 def as_unexpected_error(table: TableId, error: Exception) -> UnexpectedError:
-    """Return an unforeseen exception as an error with a remedy, without secrets."""
+    """Return an unforeseen exception of a command as an error with a remedy."""
     lines = redact(str(error)).strip().splitlines()
     return UnexpectedError(
         f"table {table}: unexpected {type(error).__name__}: {lines[0] if lines else 'no message'}",
@@ -80,7 +80,7 @@ THESE = "<table>"
 
 @dataclass(frozen=True)
 class OutcomeProblem:
-    """One problem that one or more tables have.
+    """One problem that one or more tables of a command have.
 
     Args:
         tables: The tables.
@@ -94,7 +94,7 @@ class OutcomeProblem:
 
 
 def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
-    """Return the tables' errors as problems; errors that are equal but for the table become one."""
+    """Return a command's errors as problems; those equal but for the table become one."""
     alike: dict[tuple[str, str], list[tuple[TableId, TributaryError]]] = {}
     for outcome in outcomes:
         if outcome.error is not None:
@@ -110,7 +110,7 @@ def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
 
 
 def _of_any(table: TableId, text: str) -> str:
-    """Return a text about a table with a placeholder in place of the table's name."""
+    """Return a problem's text about a table with a placeholder for the table's name."""
     return text.replace(str(table), THESE).replace(table.relation, THESE)
 
 
@@ -138,7 +138,7 @@ def for_each(
     action: str,
     parallel: int = 1,
 ) -> list[Outcome]:
-    """Call ``work`` for each table, and return the outcomes in the order of the tables.
+    """Call ``work`` for each of a command's tables, and return the outcomes in order.
 
     An error of one table becomes this table's outcome. The work for the other tables continues.
 
@@ -165,7 +165,7 @@ def for_each(
 
 
 def unfinished(record: TableRecord) -> str | None:
-    """Return the remedy for a table whose copy is not complete yet; None for other tables."""
+    """Return the remedy of a command for a table whose copy is not complete, or None."""
     if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
         return None
     return f"Run `tributary bootstrap {record.table}`, unless another process copies it now."

@@ -97,7 +97,7 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 
 
 def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
-    """Check that no two captures have the same connector, publication or topic prefix.
+    """Check that no two captures of the plan share a connector, publication or prefix.
 
     If two tiers shared a publication, both would send all of its tables, and the removal of one
     tier would drop the publication of the other.
@@ -127,7 +127,7 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 
 @contextmanager
 def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]:
-    """Hold the lease of a capture while a block changes the capture.
+    """Hold a capture's lease while a command changes the capture.
 
     Without the lease, one process could remove the last table and drop the slot while another one
     adds a table.
@@ -140,7 +140,7 @@ def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Return a group's new tables that would share a topic with another table, with errors."""
+    """Return a group's new tables that would share a topic with another, with errors."""
     known = {
         record.table
         for record in services.store.tables()
@@ -165,7 +165,7 @@ def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, Capt
 
 
 def prepare(services: Services, group: Group) -> None:
-    """Create or repair the parts of a capture, so that every later change is captured.
+    """Create or repair a capture for a command, so that every later change is captured.
 
     Each step can be repeated. After an interruption, the same command continues.
 
@@ -219,7 +219,10 @@ def prepare(services: Services, group: Group) -> None:
 
 
 def _looks(source: Source, group: Group) -> dict[TableId, str]:
-    """Return the digest of each table's catalog; empty for a binlog, where it saves no wait."""
+    """Return the digest of each table's catalog before a change of the capture.
+
+    It is empty for a binlog, where it saves no wait.
+    """
     if group.capture.reports_definitions:
         return {}
     found = source.capture(group.capture).fingerprints(group.tables)
@@ -227,7 +230,7 @@ def _looks(source: Source, group: Group) -> dict[TableId, str]:
 
 
 def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
-    """Wait briefly until all changes up to a position are captured; return whether they are.
+    """Wait briefly, as a command, until all changes up to a position are captured.
 
     If these changes are captured, the copy of a table need not wait for them, unless the table's
     catalog changes before the copy. Otherwise each copy waits for them, and shows its wait.
@@ -296,7 +299,7 @@ def _require_known(
 
 
 def reconnect(services: Services, capture: CaptureNames) -> bool:
-    """Restart a running connector that has lost its connection; return whether it had lost it."""
+    """Restart a running connector that lost its connection; return whether it had."""
     status = services.connect.status(capture.connector)
     if status is None or not status.running:
         return False
@@ -315,7 +318,7 @@ def topics(group: Group) -> list[str]:
 def wanted_connector(
     services: Services, capture: CaptureNames, joining: Sequence[TableId] = ()
 ) -> dict[str, str]:
-    """Return the connector settings that follow from the configuration file and the plan.
+    """Return the connector settings that the configuration file and the plan want.
 
     Args:
         services: The services of the command.
@@ -334,7 +337,7 @@ def wanted_connector(
 
 
 def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
-    """Return the source tables whose changes a capture sends now."""
+    """Return the source tables on the plan whose changes a capture sends now."""
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
     if listed is None:
@@ -344,7 +347,7 @@ def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
 
 
 def remove_table(services: Services, capture: CaptureNames, table: TableId) -> bool:
-    """Remove a table from its capture; return whether the table was captured.
+    """Remove a table from its capture for a command; return whether it was captured.
 
     The capture of the other tables continues. A connector with a list of tables gets a shorter list
     and continues from its position.
@@ -367,7 +370,7 @@ def _configure(
     wanted: Mapping[str, str],
     joining: Sequence[TableId],
 ) -> None:
-    """Create the connector, or change its settings in a way that loses no changes.
+    """Create a capture's connector, or change its settings without a loss of changes.
 
     If the connector ran with settings that lose changes, its events can have a gap. These settings
     are corrected only when no table depends on these events, since the gap could not be detected
@@ -397,7 +400,10 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Refuse published tables that the connector does not list, and discard unpublished copies."""
+    """Refuse published tables that a capture's connector does not list.
+
+    Unpublished copies are discarded.
+    """
     lost = [
         record
         for record in dependent(services, capture)
@@ -410,7 +416,7 @@ def _refuse_unlisted(
 
 
 def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:
-    """Raise an error if the wanted connector settings would lose changes."""
+    """Refuse a command whose connector settings would lose changes."""
     findings = _findings(services, capture, wanted)
     if findings:
         raise CaptureError(
@@ -424,7 +430,7 @@ def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[s
 def _findings(
     services: Services, capture: CaptureNames, settings: Mapping[str, str]
 ) -> list[SettingFinding]:
-    """Return the findings about connector settings that would lose changes."""
+    """Return the findings about a command's connector settings that would lose changes."""
     return audit(settings, capture, exactly_once=services.config.connect.exactly_once)
 
 

@@ -44,7 +44,7 @@ _SOURCE_NAME = "__debezium.source.column.name"
 
 
 def split_wire(message: bytes) -> tuple[int, bytes]:
-    """Separate a message in the Confluent wire format into schema id and Avro body.
+    """Separate a Kafka message in the Confluent wire format into schema id and Avro body.
 
     Raises:
         WireFormatError: The message is too short or does not start with a zero byte.
@@ -93,7 +93,7 @@ def _avro_name(name: str, *, also: str) -> str:
 
 @dataclass(frozen=True)
 class DebeziumField:
-    """One column as the writer's schema describes it.
+    """One column as the writer's Avro schema describes it.
 
     Args:
         name: The name in the Avro record. It is the column's own name (see ``column``) if Avro
@@ -128,18 +128,18 @@ class DebeziumField:
 
     @property
     def unnamed(self) -> bool:
-        """Whether this field is a record whose schema lacks the source column's own name."""
+        """Whether this Avro field is a record whose schema lacks the source column's own name."""
         return self.avro_type == "record" and _SOURCE_NAME not in self.parameters
 
     @property
     def source_type(self) -> str | None:
-        """The type's name on the source, as ``NUMERIC``; None if the schema lacks it."""
+        """The type's name on the source by the Avro schema, as ``NUMERIC``; None without one."""
         return self.parameters.get(_SOURCE_TYPE)
 
 
 @dataclass(frozen=True)
 class DebeziumSchema:
-    """The writer's schema of a Debezium key, or of a change event's envelope.
+    """The writer's Avro schema of a Debezium key, or of a change event's envelope.
 
     Args:
         avro_json: The schema's text in the registry, for Spark's ``from_avro``.
@@ -161,17 +161,17 @@ class DebeziumSchema:
 
     @property
     def is_envelope(self) -> bool:
-        """Whether this is the schema of a change event, and not of a key."""
+        """Whether this Avro schema is of a change event, and not of a key."""
         return bool(self.envelope)
 
     @property
     def from_binlog(self) -> bool:
-        """Whether this is the schema of a change event of MySQL or MariaDB."""
+        """Whether this Avro schema is of a change event of MySQL or MariaDB."""
         return any(inner.name == "file" for inner in self.source)
 
     @cached_property
     def reader_json(self) -> str:
-        """The schema as JSON text, reduced to the fields that this project reads.
+        """The Avro schema as JSON text, reduced to the fields that this project reads.
 
         An Avro reader that has this schema and the writer's schema skips the other fields. Most
         bytes of a small row's event belong to its ``source`` block.
@@ -186,7 +186,7 @@ class DebeziumSchema:
 
     @cached_property
     def marked_writer_json(self) -> str:
-        """The writer's schema of an event that is followed by :data:`END_MARK`, as JSON text."""
+        """The Avro schema of an event with :data:`END_MARK` behind it, as JSON text."""
         return _marked(json.loads(self.avro_json))
 
     @cached_property
@@ -195,7 +195,7 @@ class DebeziumSchema:
         return _marked(json.loads(self.reader_json))
 
     def mismatch(self, topic: str) -> str | None:
-        """Return why a record of this schema cannot be the topic's change event; None if it can."""
+        """Return why a record of this Avro schema cannot be the topic's change event, or None."""
         if not self.is_envelope:
             return f"{self.name} is not a change event"
         if self.name != envelope_name(topic):
@@ -209,11 +209,11 @@ class DebeziumSchema:
 
     @property
     def row(self) -> tuple[DebeziumField, ...]:
-        """The columns of the row after the change, or of the key."""
+        """The Avro fields of the row after the change, or of the key."""
         return self.after if self.is_envelope else self.key
 
     def field(self, column: str) -> DebeziumField | None:
-        """Return the field of a source column; None if the writer's schema lacks it."""
+        """Return the Avro field of a source column; None if the writer's schema lacks it."""
         named = {candidate.column: candidate for candidate in self.row}
         if column in named:
             return named[column]
@@ -226,7 +226,7 @@ class DebeziumSchema:
 
     @classmethod
     def parse(cls, avro_json: str) -> DebeziumSchema:
-        """Read a registered schema.
+        """Read a registered Avro schema.
 
         Args:
             avro_json: The Avro schema as JSON text.
@@ -257,14 +257,14 @@ class DebeziumSchema:
 
 
 def _marked(event: Any) -> str:
-    """Return the schema, as JSON text, of an event that is followed by the mark."""
+    """Return the Avro schema, as JSON text, of an event that is followed by the mark."""
     mark = {"type": "fixed", "name": "tributary_mark", "size": len(END_MARK)}
     fields = [{"name": "event", "type": event}, {"name": "mark", "type": mark}]
     return json.dumps({"type": "record", "name": "tributary_event", "fields": fields})
 
 
 def _without_unread(kind: Any) -> Any:
-    """The type of ``source`` without the fields that are not read."""
+    """The Avro type of ``source`` without the fields that are not read."""
     if isinstance(kind, list):
         return [_without_unread(branch) for branch in kind]
     if not isinstance(kind, Mapping) or kind.get("type") != "record":
@@ -273,7 +273,7 @@ def _without_unread(kind: Any) -> Any:
 
 
 class _Reader:
-    """Reads the types of one schema.
+    """Reads the types of one Avro schema.
 
     It keeps named types, to which later fields refer by name.
     """
@@ -287,7 +287,7 @@ class _Reader:
         return f"{space}.{name}" if space and "." not in name else name
 
     def read(self, name: str, schema: Any, namespace: str = "", **given: Any) -> DebeziumField:
-        """Read one type under a field's name; ``given`` holds the field's own attributes."""
+        """Read one Avro type under a field's name; ``given`` holds the field's own attributes."""
         if isinstance(schema, list):
             branches = [branch for branch in schema if branch != "null"]
             if len(branches) != 1:
@@ -321,7 +321,7 @@ class _Reader:
     def _by_name(
         self, name: str, kind: str, namespace: str, given: dict[str, Any]
     ) -> DebeziumField:
-        """Return the field of a primitive type, or of a named type that was defined earlier."""
+        """Return the Avro field of a primitive type, or of a type that was named earlier."""
         if kind in _PRIMITIVES or kind == "null":
             return DebeziumField(name, kind, **given)
         for full in (kind, f"{namespace}.{kind}"):
@@ -335,7 +335,7 @@ class _Reader:
     def _record(
         self, name: str, schema: Any, namespace: str, given: dict[str, Any]
     ) -> DebeziumField:
-        """Return the field of a record, and keep the record as a named type."""
+        """Return the field of an Avro record, and keep the record as a named type."""
         full = self.full_name(schema, namespace)
         space = full.rpartition(".")[0]
         fields = []

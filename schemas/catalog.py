@@ -23,7 +23,7 @@ LABEL = "label "
 
 @dataclass(frozen=True)
 class CatalogColumn:
-    """One column in the catalog.
+    """One column in a source's catalog, to be compared with another look.
 
     Args:
         number: The column's number in the table.
@@ -70,7 +70,7 @@ class CatalogColumn:
     numbered: bool | None = field(default=None, compare=False)
 
     def written_again(self, since: CatalogColumn) -> bool:
-        """Whether a statement other than GRANT wrote the definition again, with the same facts.
+        """Whether a statement other than GRANT wrote the column's definition again, unchanged.
 
         Args:
             since: The column as it was.
@@ -78,7 +78,7 @@ class CatalogColumn:
         return self.written != since.written and self.is_as(since) and self.granted is None
 
     def moved_only(self, since: CatalogColumn) -> bool:
-        """Whether a rewrite of the table moved the stored value from the catalog into the rows.
+        """Whether a rewrite moved the column's stored value from the catalog into the rows.
 
         This is true only if the column has kept its default.
 
@@ -113,14 +113,14 @@ class IdentityIndex:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> IdentityIndex:
-        """Parse the facts of one index."""
+        """Parse the facts of one index in a fingerprint."""
         taken = _Facts(facts)
         return cls(taken.take("written"), taken.take("flags"), taken.take("chosen"))
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition of a table, without the file of its rows.
+    """One partition of a table in the catalog, without the file of its rows.
 
     Args:
         number: The partition's number in the catalog, which a rename does not change.
@@ -142,7 +142,7 @@ class Partition:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Partition:
-        """Parse the facts of one partition."""
+        """Parse the facts of one partition in a fingerprint."""
         taken = _Facts(facts)
         key = taken.take("identity")
         return cls(
@@ -157,7 +157,7 @@ class Partition:
 
     @property
     def compared(self) -> dict[str, Any]:
-        """The facts whose change always loses events, by their names in the fingerprint."""
+        """The partition's facts whose change always loses events, by name in the fingerprint."""
         return {
             "oid": self.number,
             "kind": self.kind,
@@ -183,14 +183,14 @@ class PublicationState:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> PublicationState:
-        """Parse the facts of a publication."""
+        """Parse the facts of a publication in a fingerprint."""
         taken = _Facts(facts)
         return cls(taken.take("pubowner"), taken.take("written"), taken.rest)
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """One table in the catalog.
+    """One table in a source's catalog, read from a fingerprint's facts.
 
     Args:
         columns: The columns by number. PostgreSQL never uses a number for another column.
@@ -296,7 +296,7 @@ _REQUIRED = object()
 
 
 class _Facts:
-    """The facts of one object of the catalog.
+    """The facts of one object of the catalog, in a fingerprint.
 
     Each fact can be taken once. ``rest`` has the facts that were not taken yet.
 
@@ -308,7 +308,7 @@ class _Facts:
         self.rest = dict(facts)
 
     def take(self, name: str, default: Any = _REQUIRED) -> Any:
-        """Remove a fact and return it.
+        """Remove a fact of a catalog's object and return it.
 
         Raises:
             SchemaError: There is no such fact, and no default.
@@ -354,7 +354,7 @@ def _column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
 
 
 def not_before(xid: str, other: str) -> bool:
-    """Whether a transaction id of PostgreSQL (32 bits) equals another id, or is younger than it.
+    """Whether one of PostgreSQL's transaction ids (32 bits) is another or younger than it.
 
     The server assigns ids in a circle: half of all ids are younger than a given id. Ids below 3 are
     not assigned, and are older than every other id.
@@ -363,7 +363,7 @@ def not_before(xid: str, other: str) -> bool:
 
 
 def differences(path: str, old: Any, new: Any) -> Iterator[str]:
-    """Yield the differences between two values of a fact, one line each.
+    """Yield the differences between two values of a catalog's fact, one line each.
 
     Args:
         path: Name of the fact, as ``columns.3.type``; empty for all facts together.

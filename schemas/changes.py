@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Verdict(str, Enum):
-    """The effect of a change on the lake, from the lightest to the gravest."""
+    """The effect of a schema change on the lake, from the lightest to the gravest."""
 
     IGNORE = "ignore"
     """The lake does not change.
@@ -26,13 +26,13 @@ class Verdict(str, Enum):
 
     @classmethod
     def gravest(cls, verdicts: Iterable[Verdict]) -> Verdict:
-        """Return the gravest verdict; IGNORE if there is none."""
+        """Return the gravest verdict on schema changes; IGNORE if there is none."""
         return max(verdicts, key=list(cls).index, default=cls.IGNORE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One difference between two states of a table.
+    """One schema change: a difference between two states of a table.
 
     Args:
         verdict: The change's effect on the lake.
@@ -44,7 +44,7 @@ class Change:
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The schema change in words, as in ``column 'a' was dropped``."""
         raise NotImplementedError  # each kind of change below has its own wording
 
     @property
@@ -56,7 +56,7 @@ class Change:
         return f"{self.what}: {self.why}" if self.why else self.what
 
     def to_json(self) -> dict[str, Any]:
-        """The change as plain values."""
+        """The schema change as plain values."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             "change": type(self).__name__,
@@ -68,7 +68,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class AddColumn(Change):
-    """A column that is new in the table, or an older column of the table that the lake lacks.
+    """A schema change: a new column, or an older one that the lake lacks.
 
     Args:
         name: The column.
@@ -86,18 +86,18 @@ class AddColumn(Change):
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The added column in words, as messages show it."""
         return f"column {self.name!r} ({self.type}) was added"
 
     @property
     def moves_lake(self) -> bool:
-        """Whether the lake changes."""
+        """Whether the lake gets the added column or its values."""
         return self.verdict is not Verdict.IGNORE
 
 
 @dataclass(frozen=True, kw_only=True)
 class DropColumn(Change):
-    """A column that the table no longer has, or that the settings leave out now.
+    """A schema change: the table lost a column, or its settings no longer replicate it.
 
     Args:
         name: The column.
@@ -109,18 +109,18 @@ class DropColumn(Change):
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The dropped column in words, as messages show it."""
         return f"column {self.name!r} was {'left out' if self.left_out else 'dropped'}"
 
     @property
     def moves_lake(self) -> bool:
-        """Whether the lake changes."""
+        """Whether the lake follows the drop."""
         return self.verdict is not Verdict.IGNORE
 
 
 @dataclass(frozen=True, kw_only=True)
 class RenameColumn(Change):
-    """A column with a new name and the same number in the catalog.
+    """A schema change: a column with a new name and the same number in the catalog.
 
     Args:
         name: Its name before.
@@ -135,18 +135,18 @@ class RenameColumn(Change):
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The renamed column in words, as messages show it."""
         return f"column {self.name!r} was renamed to {self.to!r}"
 
     @property
     def moves_lake(self) -> bool:
-        """Whether the lake changes."""
+        """Whether the lake moves the values to the new name."""
         return self.verdict is Verdict.FILL
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeType(Change):
-    """A column's type, or the form in which the lake has its values, is different."""
+    """A schema change: a column's type, or the form of its values in the lake, differs."""
 
     name: str
     old: str
@@ -154,13 +154,13 @@ class ChangeType(Change):
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The changed type in words, as messages show it."""
         return f"column {self.name!r} changed from {self.old} to {self.new}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WidenType(ChangeType):
-    """A change to a type that can represent every value of the former type.
+    """A schema change to a type that can represent every value of the former type.
 
     Args:
         in_lake: Whether the lake's type becomes wider, too.
@@ -176,24 +176,24 @@ class WidenType(ChangeType):
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowType(ChangeType):
-    """A change to a type that can represent only some values of the former type."""
+    """A schema change to a type that can represent only some values of the former type."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteColumn(Change):
-    """A column whose values could have changed without events when its definition was changed."""
+    """A schema change after which a column's values could have changed without events."""
 
     name: str
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The rewritten column in words, as messages show it."""
         return f"column {self.name!r} was altered and the table rewritten"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeParts(Change):
-    """A label of a column's enum, or a field of its composite, is different."""
+    """A schema change of a label of a column's enum, or of a field of its composite."""
 
     name: str
     old: str | None
@@ -201,7 +201,7 @@ class ChangeParts(Change):
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The changed label or field in words, as messages show it."""
         if self.old == self.new:
             return (
                 f"label {self.old!r} of the type of column {self.name!r} was rewritten in the"
@@ -213,14 +213,14 @@ class ChangeParts(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeKey(Change):
-    """Other columns identify a row, or the key of the same columns was recreated."""
+    """A schema change: other columns identify a row, or the key was recreated."""
 
     old: str
     new: str
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The changed key in words, as messages show it."""
         if self.old == self.new:
             return f"its key {self.old} was recreated"
         return f"its key changed from {self.old} to {self.new}"
@@ -228,7 +228,7 @@ class ChangeKey(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeLakePartitions(Change):
-    """The settings name other partition columns than the lake table has.
+    """A change of settings: other partition columns than the lake table has.
 
     Args:
         old: The lake's partition columns, in parentheses.
@@ -240,25 +240,25 @@ class ChangeLakePartitions(Change):
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The changed partition columns in words, as messages show it."""
         return f"its partition_by changed from {self.old} to {self.new}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddPartition(Change):
-    """A partition that was created, or attached without rows."""
+    """A schema change: a partition was created, or attached without rows."""
 
     name: str
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The new partition in words, as messages show it."""
         return f"partition {self.name} is new"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeNullability(Change):
-    """A column begins or ceases to allow NULL.
+    """A schema change: a column begins or ceases to allow NULL.
 
     With ``back``, it allows or refuses NULL as before, but could have differed for a while.
     """
@@ -269,7 +269,7 @@ class ChangeNullability(Change):
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The changed nullability in words, as messages show it."""
         if self.back:
             return (
                 f"the definition of column {self.name!r} was written and is unchanged: it may have"
@@ -280,7 +280,7 @@ class ChangeNullability(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeDefault(Change):
-    """A different default for future rows."""
+    """A schema change: a different default for future rows."""
 
     name: str
     old: str | None
@@ -288,13 +288,13 @@ class ChangeDefault(Change):
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The changed default in words, as messages show it."""
         return f"the default of column {self.name!r} was {self.old}, is {self.new}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeIdentity(Change):
-    """A different replica identity of the table.
+    """A schema change: a different replica identity of the table.
 
     The replica identity decides which columns of the old row an event of PostgreSQL has.
     """
@@ -304,27 +304,27 @@ class ChangeIdentity(Change):
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The changed replica identity in words, as messages show it."""
         return f"its replica identity was {self.old}, is {self.new}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoseEvents(Change):
-    """A change that changes rows without an event, or after which events can be missing."""
+    """A schema change that changes rows without an event, or can lose later events."""
 
     fact: str
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The cause of the lost events in words, as messages show it."""
         return self.fact
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewFile(Change):
-    """The table has a new file, and at most a widened type is known as the cause."""
+    """A schema change: a new file of the table, at most with a known widened type."""
 
     @property
     def what(self) -> str:
-        """The change as a clause."""
+        """The new file in words, as messages show it."""
         return "the table was rewritten (VACUUM FULL, CLUSTER, TRUNCATE or a change of type)"

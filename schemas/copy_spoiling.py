@@ -21,7 +21,7 @@ def spoiling(
     key: tuple[str, ...],
     keeps_deleted: bool = False,
 ) -> Iterator[str]:
-    """Yield texts about the changes that spoil a copy in progress; none if runs can follow all.
+    """Yield texts about schema changes that spoil a copy; none if runs can follow all.
 
     A change spoils the copy if a run could not follow it without a copy
     (:func:`schemas.evolution.diff`). These changes spoil the copy as well:
@@ -68,7 +68,7 @@ def spoiling(
 
 
 def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """Return the changes that spoil a copy from MySQL or MariaDB, which do not number columns.
+    """Return the schema changes that spoil a copy of MySQL or MariaDB, without numbers.
 
     Every change of the catalog spoils the copy, with one exception: partitions were added, and all
     former partitions are still there. The rows of a new partition arrive as events, or the copy

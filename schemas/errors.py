@@ -56,7 +56,7 @@ class TributaryError(Exception):
 
 
 def _unicode(text: str) -> str:
-    """Return a text in which escapes replace bytes that are not UTF-8, for example of file names.
+    """Return an error's text in which escapes replace bytes that are not UTF-8.
 
     Neither JSON nor a database accepts such bytes.
     """

@@ -38,7 +38,7 @@ from schemas.widening import SOURCE_WIDER, holds_rows, more_digits_only, same_va
 
 @dataclass(frozen=True)
 class LakeColumns:
-    """The columns that a lake table has from its source.
+    """The columns that a lake table has from its source, to compare schemas.
 
     Args:
         types: Spark type by column name.
@@ -56,7 +56,7 @@ class LakeColumns:
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings of a table that decide what its lake table follows.
+    """A table's settings that decide which schema changes its lake table follows.
 
     Args:
         wanted: The columns that the settings replicate, with their lake types.
@@ -79,7 +79,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Facts that a comparison of two catalogs needs and that the catalogs do not contain.
+    """Facts for a comparison of two catalogs that the catalogs do not contain.
 
     Args:
         stored: By column, the values that PostgreSQL's catalog stores for rows older than the
@@ -98,7 +98,7 @@ class Evidence:
 def diff(
     before: Catalog, now: Catalog, lake: LakeColumns, rules: Rules, evidence: Evidence
 ) -> tuple[Change, ...]:
-    """List every change from the catalog that the lake follows to the current catalog.
+    """List every schema change from the catalog that the lake follows to the current one.
 
     On PostgreSQL, the value of a new column in old rows is known if the table has the same file as
     before. It is then the value that the catalog stores for old rows, or NULL if the catalog stores
@@ -116,7 +116,7 @@ def diff(
 
 @dataclass(frozen=True)
 class _Diff:
-    """One comparison by :func:`diff`; the fields are the arguments of :func:`diff`."""
+    """One comparison of catalogs by :func:`diff`, whose arguments are the fields."""
 
     _before: Catalog
     _now: Catalog
@@ -329,7 +329,7 @@ class _Diff:
 
     @property
     def _uncorrected(self) -> bool:
-        """Whether the lake can keep a wrong value in place of a NULL for good.
+        """Whether, after a schema change, the lake can keep a wrong value for a NULL for good.
 
         PostgreSQL's connector takes a table's definition from the catalog, not from the WAL. For a
         NULL in a column that the connector takes for NOT NULL, it sends 0, an empty text or 1970:
@@ -451,7 +451,7 @@ class _Diff:
         )
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
-        """Return how the lake's rows hide values differently from new rows; None if they do not."""
+        """Return how the lake's rows hide values unlike new rows; None if they do not."""
         wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
             return f"columns.{wanted.hide or hide} differs between the settings and the lake's rows"
@@ -494,6 +494,6 @@ def _key_text(catalog: Catalog) -> str:
 
 
 def _element(array: str | None) -> str:
-    """Return the element of an array literal with one element, cut after 60 characters."""
+    """Return the element of an array literal in the catalog, cut after 60 characters."""
     text = (array or "")[1:-1]
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -53,16 +53,16 @@ class Fingerprint:
 
     @property
     def snapshot(self) -> str:
-        """The snapshot in which the catalog was read (`SNAPSHOT`); empty without that fact."""
+        """The snapshot in which the catalog was read for the fingerprint, or empty."""
         return str(self.facts.get(SNAPSHOT, ""))
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the compared facts, as hex."""
+        """SHA-256 of the fingerprint's compared facts, as hex."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The compared facts as JSON with sorted keys, so that equal facts give equal text."""
+        """The fingerprint's compared facts as JSON with sorted keys: equal facts, equal text."""
         apart = (READ_AT, SNAPSHOT, ROW_WRITTEN)
         compared = {name: fact for name, fact in self.facts.items() if name not in apart}
         if "columns" in compared:
@@ -73,11 +73,11 @@ class Fingerprint:
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def with_read_at(self, earlier: Fingerprint) -> Fingerprint:
-        """Return these facts with the `READ_AT` of an earlier look, if the look has this fact."""
+        """Return the fingerprint with the `READ_AT` of an earlier look, if it has this fact."""
         if READ_AT not in earlier.facts:
             return self
         return Fingerprint({**self.facts, READ_AT: earlier.facts[READ_AT]})
 
     def diff(self, other: Fingerprint) -> list[str]:
-        """Return the compared facts that differ in ``other``, one line each."""
+        """Return the fingerprint's compared facts that differ in ``other``, one line each."""
         return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]

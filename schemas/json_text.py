@@ -65,7 +65,7 @@ _AMBIGUOUS = "|".join(
 
 
 def in_spark(document: str) -> str:
-    """Return Spark SQL of a document's common text, the same for server and connector.
+    """Return Spark SQL of a JSON document's common text, the same for server and connector.
 
     The document can be any JSON value. NULL remains NULL.
 
@@ -81,7 +81,7 @@ def in_spark(document: str) -> str:
 
 
 def ambiguous(document: str) -> str:
-    """Return Spark SQL that is true where the connector's text can mean more than one document.
+    """Return Spark SQL that is true where a connector's JSON text is ambiguous.
 
     The test also matches inside string values, so it is true for more documents than necessary.
     """
@@ -89,7 +89,7 @@ def ambiguous(document: str) -> str:
 
 
 def in_python(document: str) -> str:
-    """Return a document's common text, as `in_spark` does."""
+    """Return a JSON document's common text, as `in_spark` does."""
     return "".join(_python_piece(piece) for piece in _PYTHON_PIECE.findall(document))
 
 
@@ -107,7 +107,7 @@ def _string(t: str) -> str:
 
 
 def _number(t: str) -> str:
-    """Return Spark SQL of the common text of a number that `_INTEGER` does not match."""
+    """Return Spark SQL of the common text of a JSON number that `_INTEGER` does not match."""
     digits = f"regexp_replace({t}, {_literal(_ZEROS)}, '$1')"
     whole = (
         f"CAST(CAST(CAST(x / {_HALF}D AS BIGINT) AS DECIMAL(38,0)) * {_HALF}"
@@ -133,12 +133,15 @@ def _number(t: str) -> str:
 
 
 def _significant(number: str) -> str:
-    """Return Spark SQL of a number's digits, from its first nonzero digit to its last."""
+    """Return Spark SQL of a JSON number's digits, from its first nonzero digit to its last."""
     return f"regexp_replace({number}, '[eE].*$|[-.]|^[-0.]+|[.]?0+(?=$|[eE])', '')"
 
 
 def _is_double(s: str) -> str:
-    """Return Spark SQL that is true if a decimal fraction is a double: m / 2^k with m < 2^53."""
+    """Return Spark SQL that is true if a JSON number's fraction is a double.
+
+    It is then m / 2^k with m < 2^53.
+    """
     power = (
         f"aggregate(sequence(1, length({s}) - instr({s}, '.')), CAST(1 AS DECIMAL(38,0)),"
         " (p, i) -> CAST(p * 5 AS DECIMAL(38,0)))"
@@ -185,7 +188,7 @@ def _python_number(t: str) -> str:
 
 
 def _shown(x: float) -> str:
-    """Return a double as Java prints it, with two digits where one digit would be enough."""
+    """Return a JSON number as Java prints a double, with at least two digits."""
     text = repr(x)
     if len(text.lstrip("-").partition("e")[0]) == 1:
         text = f"{x:.1e}"
@@ -196,5 +199,5 @@ def _shown(x: float) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a text as a string literal of Spark SQL."""
+    """Return a JSON text as a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

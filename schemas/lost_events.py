@@ -25,7 +25,7 @@ def lost_events(
     truncated: Collection[int],
     statements: Iterable[str],
 ) -> Iterator[Change]:
-    """Yield the changes of partitions, publication, names and other facts that can lose events.
+    """Yield schema changes that can lose events, of partitions, publication and names.
 
     Columns and keys are not compared here.
 
@@ -116,7 +116,7 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
 
 
 def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
-    """Whether an index of a table was its replica identity for a while.
+    """Whether an index was the table's replica identity for a while, so that events are lost.
 
     If the catalog row of a known index was written and its flags are the same, the index was the
     replica identity. The creation of an index writes the row as well, with CONCURRENTLY several
@@ -129,17 +129,17 @@ def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
 
 
 def _attached_again(old: Partition | None, new: Partition) -> bool:
-    """Whether the same partition was detached and attached again."""
+    """Whether a partition was detached and attached again, so that events can be lost."""
     return old is not None and old.number == new.number and old.attached != new.attached
 
 
 def _compared(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
-    """The partitions without the facts whose changes are reported separately."""
+    """The partitions' facts whose changes lose events and are not reported separately."""
     return {name: one.compared for name, one in partitions.items()}
 
 
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
-    """Whether the table could have been a partition of another table for a while.
+    """Whether the table may have been another's partition for a while, without its events.
 
     ATTACH PARTITION and DETACH write the catalog rows of the table and of all its columns. If one
     column's row was not written, the table was not attached. If a column's row was written without
@@ -161,7 +161,7 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
 
 
 def _altered(before: PublicationState | None, now: PublicationState | None) -> bool:
-    """Whether the settings of the publication were changed, even if they are back as before.
+    """Whether the publication's settings were changed, even if they are back as before.
 
     A missing publication is no change here, since another check finds it. If the owner is the only
     difference, the change of the owner wrote the publication's row, and the settings are unchanged.

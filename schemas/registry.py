@@ -18,7 +18,7 @@ _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class SchemaRegistry(Protocol):
-    """Returns writers' schemas by the id in a record."""
+    """Returns writers' Avro schemas by the id in a record."""
 
     def schema(self, schema_id: int) -> str:
         """The Avro schema registered under the id, as JSON text.
@@ -32,7 +32,7 @@ class SchemaRegistry(Protocol):
 
 @dataclass(frozen=True)
 class RegistryEndpoint:
-    """The address of a registry, and the login to it.
+    """The address of a schema registry, and the login to it.
 
     Args:
         url: Root of the Confluent-compatible API, for example
@@ -52,7 +52,7 @@ class RegistryEndpoint:
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """One version of a subject.
+    """One version of a subject in the schema registry.
 
     Args:
         id: The schema id that records carry.
@@ -110,7 +110,7 @@ class ConfluentRegistry:
         return found
 
     def newest(self, subject: str) -> RegisteredSchema | None:
-        """The newest schema of a subject, or None when it has none.
+        """The newest schema of a registry's subject, or None when it has none.
 
         Raises:
             RegistryError: The registry is unreachable, refuses the request, or its answer is not a
@@ -128,7 +128,7 @@ class ConfluentRegistry:
             raise self._refused(answer, f"read subject {subject}") from error
 
     def ping(self) -> None:
-        """Check that the registry answers, with a query for its subjects.
+        """Check that the schema registry answers, with a query for its subjects.
 
         Raises:
             RegistryError: The registry does not answer, or another service does.
@@ -138,7 +138,7 @@ class ConfluentRegistry:
             raise self._refused(answer, "list subjects")
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the schema registry."""
         self._http.close()
 
     def _fetch(self, schema_id: int) -> str:
@@ -202,7 +202,7 @@ class ConfluentRegistry:
 
 
 def _is_registrys(answer: httpx.Response) -> bool:
-    """Whether a 404 comes from a registry, and not from a proxy or another service."""
+    """Whether a 404 comes from a schema registry, and not from a proxy or another service."""
     try:
         return "error_code" in answer.json()
     except (ValueError, TypeError):
@@ -210,7 +210,7 @@ def _is_registrys(answer: httpx.Response) -> bool:
 
 
 class _TransientAnswerError(Exception):
-    """The registry answered with the status of a passing failure, so the request is repeated."""
+    """The schema registry has a passing failure, so the request is repeated."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.status_code)

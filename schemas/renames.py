@@ -18,7 +18,7 @@ def related(entries: Mapping[str, str], name: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Renames:
-    """The renames that the settings let the lake follow.
+    """The renames of columns that the settings let the lake follow.
 
     Args:
         entries: Former name by new name. An entry can be set before its rename, and can stay
@@ -30,7 +30,7 @@ class Renames:
     placing: frozenset[str] = frozenset()
 
     def between(self, old: str, new: str) -> tuple[str, ...]:
-        """Return the column's names from the last before ``new`` back to ``old``, newest first.
+        """Return a renamed column's names from the last before ``new`` back to ``old``.
 
         The result is empty if the settings do not allow the rename.
 
@@ -74,7 +74,7 @@ class Renames:
         lake: Collection[str],
         wanted: Collection[str],
     ) -> str | None:
-        """Return why a column of the lake cannot continue under its new name.
+        """Return why a renamed column of the lake cannot continue under its new name.
 
         Args:
             old: The column's former name.

@@ -17,7 +17,7 @@ from schemas.widening import loses_letters
 
 @dataclass(frozen=True)
 class OldValue:
-    """The value of a new column in the rows that are older than the column.
+    """The value of a new column in older rows, as DDL statements determine it.
 
     Args:
         constant: Whether the value is the column's default, and this default is a constant.
@@ -30,7 +30,7 @@ class OldValue:
 
 @dataclass(frozen=True)
 class DroppedIndex:
-    """A statement that dropped an index, or replaced it.
+    """A DDL statement that dropped an index, or replaced it.
 
     Args:
         statement: The statement.
@@ -43,7 +43,7 @@ class DroppedIndex:
 
 @dataclass
 class StatementEffects:
-    """The total effect of several statements on a table.
+    """The total effect of several DDL statements on a table.
 
     Names of columns are in lower case.
 
@@ -71,14 +71,14 @@ class StatementEffects:
     grave: list[str] = field(default_factory=list)
 
     def old_rows_of(self, column: str) -> OldValue | None:
-        """Return the value that a new column has in older rows; None if the value is unknown."""
+        """Return the value that DDL statements give a new column in older rows, if known."""
         name = column.lower()
         if name in self.gone or name in self.defaulted or self.defined[name]:
             return None
         return self.added.get(name)
 
     def verdict(self, column: CatalogColumn, *, hidden: bool) -> tuple[Verdict, str, str | None]:
-        """Return the verdict on a new column, the reason for it, and the lake's value for old rows.
+        """Return the verdict on a column that DDL added, its reason, and the old rows' value.
 
         The value is None unless the lake must fill old rows.
 
@@ -97,7 +97,7 @@ class StatementEffects:
         return Verdict.FILL, f"old rows get its default, {column.default[:60]}", column.default
 
     def and_then(self, later: StatementEffects) -> StatementEffects:
-        """Return the total effect of these statements and of later ones."""
+        """Return the total effect of these DDL statements and of later ones."""
         return StatementEffects(
             count=self.count + later.count,
             added={**self.added, **later.added},
@@ -111,14 +111,14 @@ class StatementEffects:
         )
 
     def without_events_of_cascades(self) -> StatementEffects:
-        """Return these effects for a binlog without events of ON DELETE and ON UPDATE actions.
+        """Return these DDL effects for a binlog without events of cascading actions.
 
         Each statement in ``cascades`` is then a reason for a copy.
         """
         return replace(self, grave=[*self.grave, *self.cascades])
 
     def shares_keys(self, key: Collection[str], primary_key: Collection[str]) -> Iterator[str]:
-        """Yield the statements after which several rows could have had the same key for a while.
+        """Yield DDL statements after which several rows could have had the same key.
 
         A lake key that contains the primary key stayed unique, since the catalog shows each change
         of the primary key. Then there are no such statements.
@@ -135,7 +135,7 @@ class StatementEffects:
                 yield index.statement
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether MODIFY or CHANGE could have changed values although the catalog is the same.
+        """Whether MODIFY or CHANGE could have changed values in an unchanged catalog.
 
         If a column becomes AUTO_INCREMENT, the server gives new numbers to the rows that have 0.
         """
@@ -146,5 +146,5 @@ class StatementEffects:
         return times > 1 or (times == 1 and (stricter or renumbered))
 
     def is_another(self, column: str) -> bool:
-        """Whether a column of that name was dropped or renamed, so that the present one is new."""
+        """Whether DDL dropped or renamed a column of that name, so that the present one is new."""
         return column.lower() in self.gone

@@ -47,7 +47,7 @@ class TableId:
     def of_parts(
         cls, text: str, read: Callable[[str, bool], str], *, default_source: str | None = None
     ) -> TableId:
-        """Parse a table's name, with each part converted by ``read``.
+        """Parse a table's name into a `TableId`, with each part converted by ``read``.
 
         Args:
             text: ``[source:]schema.table``.
@@ -88,7 +88,9 @@ def quote_name(name: str) -> str:
 
 
 def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
-    """Split ``a:"b.c".d`` into its names, each with whether it is quoted, and its separators.
+    """Split a table's name, as ``a:"b.c".d``, into its names and its separators.
+
+    Each name comes with whether it is quoted.
 
     Both lists are empty if the text is not of that form.
     """
@@ -116,7 +118,7 @@ def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
 
 
 def _quoted(text: str, position: int) -> tuple[str, int]:
-    """Return the quoted name that starts at ``position``, and the position after it.
+    """Return the quoted part of a table's name that starts at ``position``, and its end.
 
     The name is empty if the quotes are not closed.
     """
@@ -227,7 +229,7 @@ class TableSchema:
             )
 
     def shown(self) -> TableSchema:
-        """Return the schema of the rows before values are hidden.
+        """Return the table's schema before values are hidden.
 
         ``secret`` marks the columns whose values are hidden afterwards.
         """
@@ -240,12 +242,12 @@ class TableSchema:
         return replace(self, columns=tuple(columns))
 
     def only(self, names: Collection[str]) -> TableSchema:
-        """Return the schema reduced to the named columns, which must include the key."""
+        """Return the table's schema reduced to the named columns, which include the key."""
         columns = tuple(column for column in self.columns if column.name in names)
         return replace(self, columns=columns)
 
     def column(self, name: str) -> Column:
-        """Return a column by name.
+        """Return a column of the table's schema by name.
 
         Raises:
             SchemaError: There is no such column.

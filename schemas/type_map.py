@@ -24,7 +24,7 @@ _DEBEZIUM = "io.debezium."
 
 @dataclass(frozen=True)
 class TypeEntry:
-    """One line of the map.
+    """One line of ``docs/types.md``: what becomes of a source type.
 
     Args:
         type: The type, or the kind of types.
@@ -41,7 +41,7 @@ class TypeEntry:
 
 
 def type_map() -> list[TypeEntry]:
-    """Return an entry for each type of PostgreSQL, accepted types first."""
+    """Return an entry of ``docs/types.md`` for each type of PostgreSQL, accepted ones first."""
     return [*_travelling(), *_refused()]
 
 
@@ -77,7 +77,7 @@ def as_markdown() -> str:
 
 
 def _travelling() -> Iterator[TypeEntry]:
-    """Yield the entries of the accepted types."""
+    """Yield the entries of the accepted types in ``docs/types.md``."""
     for shown, kind, debezium, notes in _RULED:
         decimal = _CHOSEN if _DECIMAL in shown else ""
         lake = kind.rule(table="t", column="c", decimal=decimal).lake_type
@@ -85,14 +85,14 @@ def _travelling() -> Iterator[TypeEntry]:
 
 
 def _refused() -> Iterator[TypeEntry]:
-    """Yield the entries of the refused types."""
+    """Yield the entries of the refused types in ``docs/types.md``."""
     for shown, kinds in _REFUSED:
         (why,) = {_why_refused(kind) for kind in kinds}
         yield TypeEntry(shown, None, None, why)
 
 
 def _why_refused(kind: PostgresType) -> str:
-    """Return the reason why a type is refused, from the error of its rule."""
+    """Return why ``docs/types.md`` says that a type is refused, from the error of its rule."""
     try:
         kind.rule(table="t", column="c")
     except UnsupportedTypeError as error:

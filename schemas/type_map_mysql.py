@@ -64,7 +64,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
 
 
 def type_map(kind: str) -> list[TypeEntry]:
-    """Return an entry for each type of one kind of server, accepted types first.
+    """Return an entry for each type of MySQL or of MariaDB, accepted types first.
 
     Args:
         kind: ``mysql`` or ``mariadb``.

@@ -22,7 +22,7 @@ WALL_CLOCK, IN_UTC = "timestamp_ntz", "timestamp"
 
 @dataclass(frozen=True)
 class TypeRule:
-    """The rule that converts the values of one column from the source to the lake.
+    """A type's rule: how the values of one column come from the source to the lake.
 
     ``read_sql`` and ``jdbc_cast`` are templates with the placeholder ``{column}``.
 
@@ -48,7 +48,7 @@ class TypeRule:
     doubtful: str = ""
 
     def stored_as(self, lake_type: str) -> TypeRule:
-        """Return the rule for a lake type that the settings chose for a time without a zone.
+        """Return the type's rule for a lake type that the settings chose for a time.
 
         Args:
             lake_type: The lake type. Only `IN_UTC` has an effect, and only on a rule of type
@@ -59,18 +59,18 @@ class TypeRule:
         return replace(self, lake_type=IN_UTC, jdbc_cast=f"timestamp_micros({COLUMN})")
 
     def read(self, column: str) -> str:
-        """Return ``read_sql`` for a column, whose name must already be quoted for the source."""
+        """Return the type's ``read_sql`` for a column, whose name is quoted for the source."""
         return self.read_sql.replace(COLUMN, column)
 
     def from_jdbc(self, column: str) -> str:
-        """Return ``jdbc_cast`` for a column, given as a Spark SQL expression."""
+        """Return the type's ``jdbc_cast`` for a column, given as a Spark SQL expression."""
         return self.jdbc_cast.replace(COLUMN, column)
 
 
 def without_rule(
     kind: object, why: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """Return the error for a column without a rule.
+    """Return the error for a column whose type has no rule.
 
     Its remedy names the operator's choices.
 
@@ -95,7 +95,7 @@ def without_rule(
 def not_numeric(
     kind: object, decimal: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """Return the error for a decimal in the settings of a column that is not ``numeric``."""
+    """Return the error for a chosen decimal of a column whose type is not ``numeric``."""
     return UnsupportedTypeError(
         f"column {column!r} of table {table} has type {kind}, but columns.as is {decimal}, which"
         " is only for columns of PostgreSQL's numeric",
@@ -108,7 +108,7 @@ def not_numeric(
 
 
 def remedy_for_unfit_value(column: str) -> str:
-    """Return the remedy for a value of the column that the lake's type cannot hold."""
+    """Return the remedy for a value that the column's lake type cannot hold."""
     return (
         "Correct the value on the source; or, if the column is not in the key, set columns.as:"
         f" {{{column}: string}} for the table, which stores the text that the source prints, or"
@@ -118,7 +118,7 @@ def remedy_for_unfit_value(column: str) -> str:
 
 
 class SourceType(Protocol):
-    """The type of a source column.
+    """The type of a source column, of any kind of source.
 
     ``str()`` of it is the type's name as the source prints it.
     """
@@ -132,7 +132,7 @@ class SourceType(Protocol):
         decimal: str = "",
         hidden: bool = False,
     ) -> TypeRule:
-        """Return the rule of a column of this type.
+        """Return the type rule of a column of this type.
 
         Args:
             table: The table, for messages.

@@ -66,7 +66,7 @@ class MysqlType:
 
     @classmethod
     def parse(cls, column_type: str, charset: str = "") -> MysqlType:
-        """Parse a type from ``information_schema.COLUMNS``.
+        """Parse a MySQL or MariaDB type from ``information_schema.COLUMNS``.
 
         Every text is accepted as a type.
 
@@ -99,7 +99,7 @@ class MysqlType:
         decimal: str = "",
         hidden: bool = False,
     ) -> TypeRule:
-        """Return the rule of a column of this type; see `schemas.type_rule.SourceType`.
+        """Return the rule of a MySQL or MariaDB type; see `schemas.type_rule.SourceType`.
 
         Every value of a type with a rule can be read. So no error shows a value, and ``hidden`` has
         no effect.
@@ -115,7 +115,7 @@ class MysqlType:
 
 
 def _rule(kind: MysqlType) -> TypeRule | None:
-    """Return the rule of a type; None if the type has none."""
+    """Return the rule of a MySQL or MariaDB type; None if it has none."""
     if kind.name in _BY_SHAPE:
         return _BY_SHAPE[kind.name](kind)
     return _PLAIN.get(kind.name)
@@ -128,7 +128,7 @@ def _integer(kind: MysqlType) -> TypeRule:
 
 
 def _decimal(kind: MysqlType) -> TypeRule:
-    """Return the rule for a decimal: a decimal if its digits fit, otherwise its digits as text."""
+    """Return MySQL's or MariaDB's rule of a decimal; digits that do not fit come as text."""
     precision, scale = (*kind.sizes, 10, 0)[:2] if len(kind.sizes) != 1 else (kind.sizes[0], 0)
     if precision > MAX_DIGITS:
         return _unconverted("string", _PRINTED)
@@ -136,7 +136,7 @@ def _decimal(kind: MysqlType) -> TypeRule:
 
 
 def _bit(kind: MysqlType) -> TypeRule:
-    """Return the rule for bits: a number, or a boolean for a single bit, as the connector sends."""
+    """Return MySQL's or MariaDB's rule of bits: a number, or a boolean for a single bit."""
     width = kind.sizes[0] if kind.sizes else 1
     if width == 1:
         return TypeRule("boolean", f"{COLUMN} + 0", "int", f"{COLUMN} = 1")
@@ -145,23 +145,23 @@ def _bit(kind: MysqlType) -> TypeRule:
 
 
 def _enum(kind: MysqlType) -> TypeRule | None:
-    """Return the rule for an enum; None if a label has a backslash."""
+    """Return MySQL's or MariaDB's rule of an enum; None if a label has a backslash."""
     return None if any("\\" in label for label in kind.labels) else _TEXT
 
 
 def _text(kind: MysqlType) -> TypeRule | None:
-    """Return the rule for text; None if its character set has no entry in `DOUBTFUL`."""
+    """Return MySQL's or MariaDB's rule of text; None without an entry in `DOUBTFUL`."""
     doubtful = DOUBTFUL.get(kind.charset or "utf8mb4")
     return None if doubtful is None else replace(_TEXT, doubtful=doubtful)
 
 
 def _floats(printed: str) -> list[float]:
-    """Return the numbers of a vector from its bytes as hex."""
+    """Return the numbers of a MySQL or MariaDB vector from its bytes as hex."""
     return [one for (one,) in struct.iter_unpack("<f", bytes.fromhex(printed))]
 
 
 def _unconverted(lake: str, read_sql: str = COLUMN) -> TypeRule:
-    """Return a rule that selects the column or an expression, and converts nothing in Spark."""
+    """Return a MySQL or MariaDB type's rule that converts nothing in Spark."""
     return TypeRule(lake, read_sql, lake, COLUMN)
 
 
@@ -176,12 +176,12 @@ CALENDAR = frozenset({"date", "datetime", "timestamp"})
 
 
 def on_calendar(column: str) -> str:
-    """Return SQL that is true if the column's date exists in a calendar."""
+    """Return MySQL's SQL that is true if the column's date exists in a calendar."""
     return " AND ".join(f"{part}({column}) > 0" for part in ("YEAR", "MONTH", "DAYOFMONTH"))
 
 
 def _real(moment: str) -> str:
-    """Return SQL for an expression that is NULL if the column's date exists in no calendar."""
+    """Return MySQL's SQL for an expression that is NULL if the date is in no calendar."""
     return f"CASE WHEN {on_calendar(COLUMN)} THEN {moment} END"
 
 

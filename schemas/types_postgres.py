@@ -97,7 +97,7 @@ class PostgresType:
         decimal: str = "",
         hidden: bool = False,
     ) -> TypeRule:
-        """Return the rule of a column of this type; see `schemas.type_rule.SourceType`."""
+        """Return the rule of a PostgreSQL type; see `schemas.type_rule.SourceType`."""
         if digits := self._other_money_digits:
             raise UnsupportedTypeError(
                 f"column {column!r} of table {table} has type {self}, and this database's"
@@ -120,7 +120,7 @@ class PostgresType:
 
     @property
     def _other_money_digits(self) -> str:
-        """The number of digits after the point of ``money``, as text.
+        """The number of digits after the point of PostgreSQL's ``money``, as text.
 
         Empty for two digits, which the connector sends, and for other types.
         """
@@ -131,21 +131,21 @@ class PostgresType:
 
     @property
     def _is_numeric(self) -> bool:
-        """Whether the type is ``numeric``, or a domain over it."""
+        """Whether the PostgreSQL type is ``numeric``, or a domain over it."""
         if self.kind == "d":
             return self.base is not None and self.base._is_numeric
         return self.name == "numeric" and self.element is None
 
 
 class _Place(NamedTuple):
-    """The column of a value, for errors about values that the lake cannot hold."""
+    """The column of a PostgreSQL type's value, for errors about values that do not fit."""
 
     name: str
     hidden: bool
 
 
 def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
-    """Return the rule of a type; None if the type has none."""
+    """Return the rule of a PostgreSQL type; None if it has none."""
     if kind.kind == "d":
         return _rule(kind.base, place) if kind.base is not None else None
     if kind.element is not None:
@@ -165,7 +165,7 @@ def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _numeric(typmod: int, place: _Place) -> TypeRule | None:
-    """Return the rule for ``numeric``: a decimal if its digits are bounded and fit, otherwise text.
+    """Return PostgreSQL's rule of ``numeric``: a decimal if its digits fit, otherwise text.
 
     The text is that of the connector. A negative scale has no rule.
     """
@@ -189,7 +189,7 @@ def _numeric(typmod: int, place: _Place) -> TypeRule | None:
 
 
 def _chosen(lake: str, place: _Place) -> TypeRule:
-    """Return the rule for a decimal type that the settings choose.
+    """Return PostgreSQL's rule of a decimal type that the settings choose.
 
     A value that does not fit exactly raises an error that names the column.
     """
@@ -208,7 +208,7 @@ def _chosen(lake: str, place: _Place) -> TypeRule:
 
 
 def numeric_modifier(typmod: int) -> tuple[int, int]:
-    """Return precision and scale from the modifier of a ``numeric``.
+    """Return precision and scale from the modifier of PostgreSQL's ``numeric``.
 
     The scale can be negative, or above the precision.
     """
@@ -245,7 +245,7 @@ def _timestamptz(place: _Place) -> TypeRule:
 
 
 def _micros(place: _Place) -> str:
-    """Return SQL of a timestamp as microseconds since 1970; it fails outside years 1 to 9999."""
+    """Return PostgreSQL's SQL of a timestamp as microseconds; outside years 1 to 9999 it fails."""
     # date_part is a double. Multiplied by one million it is off by less than half a microsecond if
     # microseconds since 1970 stay below 2^51. Elsewhere it is exact for whole seconds and for the
     # microseconds of a minute, but not for both at once, so two calls are needed: twice the time.
@@ -273,7 +273,7 @@ def _timetz(place: _Place) -> TypeRule:
 
 
 def _array(element: PostgresType, place: _Place) -> TypeRule | None:
-    """Return the rule for arrays of one dimension, which are read as JSON arrays of text."""
+    """Return PostgreSQL's rule of arrays of one dimension, read as JSON arrays of text."""
     if element.name not in _ARRAY_ITEMS:
         return None
     inner = _rule(element, place)
@@ -301,7 +301,7 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _failure(place: _Place, why: str, as_type: str) -> str:
-    """Return SQL that is NULL for a NULL; any other value raises an error that ends with ``why``.
+    """Return PostgreSQL's SQL that is NULL for a NULL; other values raise an error with ``why``.
 
     SQL without functions of its own can raise an error only through a cast that fails. The cast
     depends on the column, so the planner cannot evaluate it early.
@@ -311,7 +311,7 @@ def _failure(place: _Place, why: str, as_type: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Replace the characters of a name that would end a literal, a template or a parameter."""
+    """Replace characters of a name that would end PostgreSQL's literal or a template."""
     return re.sub(r"[\x00-\x1f'\\{}?]", "_", name)
 
 

@@ -24,7 +24,7 @@ _TEXTS = frozenset({"text", "character varying", "character", "citext"})
 
 
 def family(kind: str) -> str:
-    """The type as the source names it, without its modifier."""
+    """The source type's name without its modifier, to see whether a type became wider."""
     return re.sub(r"\(.*?\)", "", kind).strip()
 
 
@@ -110,7 +110,7 @@ def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
 
 
 def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
-    """Whether rows keep their values if the type becomes wider at the source and in the lake."""
+    """Whether rows keep their values if a type becomes wider at the source and in the lake."""
     kinds = family(was), family(now)
     return "oid" not in kinds if source_kind == "postgres" else kinds in WIDER_IN_PLACE
 

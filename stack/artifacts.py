@@ -21,7 +21,7 @@ _CONVERTER_SERVICE = "META-INF/services/org.apache.kafka.connect.storage.Convert
 
 @dataclass(frozen=True)
 class Software:
-    """The cache's folders with the software of the Java servers.
+    """The cache's folders with the software of the stack's Java servers.
 
     Args:
         java: The Java that runs the software.
@@ -40,7 +40,7 @@ class Software:
 
 
 def version_of(bundle: str, name: str) -> str:
-    """Return the pinned version of an artifact, for example of ``kafka-clients`` in ``kafka``."""
+    """Return the pinned version of a stack's artifact, as of ``kafka-clients`` in ``kafka``."""
     return next(a.revision for a in LOCK[bundle] if a.name == name)
 
 
@@ -79,12 +79,12 @@ def fetch_software(
 
 
 def artifacts(bundle: str) -> tuple[Artifact, ...]:
-    """Return all pinned files of a bundle."""
+    """Return all pinned files of a bundle of the stack."""
     return LOCK[bundle]
 
 
 def unpack(folder: Path) -> None:
-    """Unpack the archives in a folder, and remove the archives."""
+    """Unpack the stack's archives in a folder, and remove the archives."""
     for archive in folder.glob("*.tar.gz"):
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")

@@ -51,7 +51,7 @@ class Package:
 
 
 def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
-    """Return the folder of the newest accepted version in the cache; None if there is none."""
+    """Return the folder of the newest accepted Debian package in the cache, or None."""
     # A version of Debian's begins with a digit; a suite's name does not.
     folders = [
         folder
@@ -62,7 +62,7 @@ def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
 
 
 def unpack(package: Package, *, cache: Path | None = None, report: Report | None = None) -> Path:
-    """Return the folder of the unpacked package, which is fetched if the cache lacks it.
+    """Return the folder of the unpacked Debian package, fetched if the cache lacks it.
 
     Args:
         package: The package.
@@ -89,7 +89,7 @@ def unpack(package: Package, *, cache: Path | None = None, report: Report | None
 
 
 def _fetch(package: Package, staging: Path, folder: Path, report: Report) -> Path:
-    """Fetch, verify and unpack a package and its dependencies; return their new folder."""
+    """Fetch, verify and unpack a Debian package with dependencies; return their new folder."""
     report(f"fetching Debian's package {package.name}")
     apt = _Apt(staging / "apt", package)
     apt.update()
@@ -157,11 +157,11 @@ class _Apt:
         self._configure()
 
     def update(self) -> None:
-        """Fetch the lists of the configured suites."""
+        """Fetch APT's lists of the configured suites."""
         self._apt("update", limit_s=_UPDATE_LIMIT_S)
 
     def narrow_to(self, suite: str) -> None:
-        """Use another suite of the configured mirror in place of the configured suites."""
+        """Let APT use another suite of the configured mirror in place of the configured ones."""
         targets = self._apt(
             "indextargets",
             "--format",
@@ -192,7 +192,7 @@ class _Apt:
         self._config.write_text("\n".join(lines) + "\n", "utf-8")
 
     def candidate(self) -> str | None:
-        """Return the package's version in the suites; None if they lack the package."""
+        """Return the Debian package's version in the suites; None if they lack it."""
         answer = _run(
             ["apt-cache", f"--config-file={self._config}", "policy", self._package.name], 60
         )
@@ -200,7 +200,7 @@ class _Apt:
         return None if found is None or found[1] == "(none)" else found[1]
 
     def download(self) -> list[Path]:
-        """Fetch the package and its dependencies; return their files."""
+        """Fetch the Debian package and its dependencies; return their files."""
         plan = self._apt("install", "--simulate", self._package.name, *self._package.also)
         names = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
         wanted = [name for name in names if not name.startswith(self._package.without or "\0")]
@@ -220,7 +220,7 @@ class _Apt:
 
 
 def _run(command: Sequence[str], limit_s: float, folder: Path | None = None) -> str:
-    """Run a command within a limit, and return its output."""
+    """Run a command of APT or dpkg within a limit, and return its output."""
     what = f"{Path(command[0]).name} {next((a for a in command[1:] if a.isalpha()), '')}".strip()
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
@@ -253,14 +253,14 @@ def _folder(cache: Path | None) -> Path:
 
 
 def _prefix(package: Package) -> str:
-    """Return what the names of a package's folders have before the version."""
+    """Return what the names of a Debian package's folders have before the version."""
     return "_".join(filter(None, (package.name, package.suite)))
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """Return a sort key for versions, by which 10.11.9 comes before 10.11.19."""
+    """Return a sort key for Debian versions, by which 10.11.9 comes before 10.11.19."""
     return [(int(number or 0), text) for number, text in re.findall(r"(\d*)(\D*)", name)]
 
 
 def _silent(_line: str) -> None:
-    """Ignore progress, for callers that pass no reporter."""
+    """Ignore progress of Debian packages, for callers that pass no reporter."""

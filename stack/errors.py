@@ -10,7 +10,7 @@ class StackError(TributaryError):
 
 
 class ServerDiedError(StackError):
-    """A server ended by itself or did not become ready; the message has its last log lines."""
+    """A stack's server has ended or is not ready in time; the message has its last lines."""
 
 
 class UnavailableError(StackError):

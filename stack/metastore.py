@@ -13,12 +13,12 @@ from stack.secrets import private_folder
 
 
 class Metastore(JavaServer):
-    """A Hive Metastore, which stores its data in a Derby database of its own."""
+    """The stack's Hive Metastore, which stores its data in a Derby database of its own."""
 
     name = "metastore"
 
     def prepare(self) -> None:
-        """Write the server's configuration."""
+        """Write the configuration of the stack's Hive Metastore."""
         private_folder(self.folder)
         settings = {
             "javax.jdo.option.ConnectionURL": f"jdbc:derby:{self.folder / 'db'};create=true",
@@ -31,7 +31,7 @@ class Metastore(JavaServer):
         (self.folder / "hive-site.xml").write_text(hive_site(settings), "utf-8")
 
     def command(self) -> Command:
-        """The command that starts the server."""
+        """The command that starts the stack's Hive Metastore."""
         argv = self._java(
             *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *opened("lang", "net", "util"),
@@ -41,12 +41,12 @@ class Metastore(JavaServer):
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """The reason why the server is not ready; None when it is ready."""
+        """The reason why the stack's Hive Metastore is not ready; None when it is ready."""
         return refused(self.port)
 
 
 def hive_site(settings: Mapping[str, str]) -> str:
-    """Return the text of a ``hive-site.xml`` with these settings."""
+    """Return the text of a ``hive-site.xml`` with these settings, for the stack."""
     properties = "".join(
         f"<property><name>{name}</name><value>{escape(value)}</value></property>\n"
         for name, value in settings.items()

@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 
 
 class MysqlServer:
-    """The common parts of a primary and a replica of MySQL or MariaDB.
+    """The common parts of the stack's primary and replica of MySQL or MariaDB.
 
     Args:
         instance: The server.
@@ -62,7 +62,7 @@ class MysqlServer:
         self._passwords = passwords
 
     def command(self) -> Command:
-        """The command that starts the server."""
+        """The command that starts the stack's MySQL or MariaDB."""
         argv = (
             *self._user.prefix,
             *self._installation.command,
@@ -73,7 +73,7 @@ class MysqlServer:
         return Command(argv, self.folder, self._installation.environment)
 
     def unhealthy(self) -> str | None:
-        """The reason why the server is not ready; None when it is ready."""
+        """The reason why the stack's MySQL or MariaDB is not ready; None when it is."""
         try:
             self.sql("SELECT 1", limit_s=_PROBE_LIMIT_S)
         except StackError as error:
@@ -83,7 +83,7 @@ class MysqlServer:
     def sql(
         self, *statements: str, database: str | None = None, limit_s: float = _STEP_LIMIT_S
     ) -> list[Row]:
-        """Run statements as the superuser, each in a transaction of its own.
+        """Run statements as superuser of the stack's MySQL or MariaDB, each in a transaction.
 
         Args:
             statements: The statements.
@@ -132,16 +132,16 @@ class MysqlServer:
 
 
 class MysqlPrimary(MysqlServer):
-    """The primary, whose changes are captured."""
+    """The stack's primary of MySQL or MariaDB, whose changes are captured."""
 
     def prepare(self) -> None:
-        """Make its data directory if there is none, and write its option file."""
+        """Make the data directory of the stack's MySQL primary if missing; write its options."""
         if self.data.unfinished:
             self.data.make()
         self.data.configure({})
 
     def initialise(self) -> None:
-        """Create the roles and the database on a new server."""
+        """Create the roles and the database on a new MySQL or MariaDB server of the stack."""
         if not self.data.unfinished:
             return
         passwords = {role: self._passwords.get(role) for role in ROLES}
@@ -150,13 +150,13 @@ class MysqlPrimary(MysqlServer):
 
 
 class MysqlReplica(MysqlServer):
-    """A replica, which executes every transaction of the primary under the primary's GTID."""
+    """The stack's replica of MySQL or MariaDB, with every transaction under its GTID."""
 
     joining = False
     """Whether the replica is being created and does not follow a primary yet."""
 
     def prepare(self) -> None:
-        """Make its data directory if there is none, and write its option file."""
+        """Make the data directory of the stack's MySQL replica if missing; write its options."""
         if self.data.unfinished:
             self.data.make()
             # A read-only server could not run its first statements.
@@ -165,7 +165,7 @@ class MysqlReplica(MysqlServer):
             self.data.configure(REPLICA_SETTINGS[self._kind])
 
     def follow(self, primary: MysqlPrimary) -> None:
-        """Let the replica follow the primary, unless it does so already."""
+        """Let the stack's MySQL replica follow the primary, unless it does so already."""
         if not self.data.unfinished and self._state().get("port") == str(primary.port):
             return
         password = self._passwords.get(REPLICATOR)
@@ -193,7 +193,7 @@ class MysqlReplica(MysqlServer):
         self.data.finish()
 
     def unhealthy(self) -> str | None:
-        """Return why the server is not ready; None if it answers and replicates."""
+        """Return why the stack's MySQL replica is not ready; None if it answers and replicates."""
         if (problem := super().unhealthy()) or self.joining or self.data.unfinished:
             return problem
         try:
@@ -208,7 +208,7 @@ class MysqlReplica(MysqlServer):
         return f"it does not replicate (receiver {state['io']}, applier {state['sql']}): {reason}"
 
     def _state(self) -> dict[str, str]:
-        """Return the state of the replication; empty if the replica follows no primary."""
+        """Return the replication state of the stack's MySQL replica; empty without a primary."""
         new = self._kind == MYSQL
         statement = "SHOW REPLICA STATUS" if new else "SHOW SLAVE STATUS"
         rows, names = self._sql([statement], None, _PROBE_LIMIT_S)
@@ -226,7 +226,7 @@ class MysqlReplica(MysqlServer):
 
 
 class MysqlPair:
-    """A primary of MySQL or MariaDB with its replica.
+    """The stack's primary of MySQL or MariaDB with its replica.
 
     Args:
         folder: Holds both data directories.
@@ -261,7 +261,7 @@ class MysqlPair:
         )
 
     def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:
-        """Start the primary, and then the replica that follows it.
+        """Start the stack's MySQL primary, and then the replica that follows it.
 
         Args:
             ensure: Starts a server unless it runs, and waits until it is ready.

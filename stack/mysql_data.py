@@ -37,7 +37,7 @@ class Instance:
 
 
 class DataDirectory:
-    """The data directory of one server, with the files beside it.
+    """The data directory of a stack's MySQL or MariaDB server, with the files beside it.
 
     Args:
         instance: The server.
@@ -64,7 +64,7 @@ class DataDirectory:
         self._passwords = passwords
 
     def make(self) -> None:
-        """Create the data directory, and the file with the statements of the first start."""
+        """Create the stack's MySQL data directory, and the statements of the first start."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self._user.own(self.folder)
@@ -73,7 +73,7 @@ class DataDirectory:
         self._user.own(self.first)
 
     def _first_statements(self) -> str:
-        """Return statements that leave one superuser, who can log in over TCP.
+        """Return statements for the stack's MySQL that leave one superuser, over TCP.
 
         The statements are not replicated.
         """
@@ -88,7 +88,7 @@ class DataDirectory:
         return "".join(f"{line};\n" for line in lines)
 
     def _maker(self) -> list[str]:
-        """Return the command that creates the data directory."""
+        """Return the command that creates the stack's MySQL data directory."""
         places = [f"--{name}={path}" for name, path in self._installation.places.items()]
         if self._kind == MYSQL:
             return [
@@ -136,7 +136,7 @@ class DataDirectory:
             )
 
     def configure(self, extra: Mapping[str, str]) -> None:
-        """Write the option file.
+        """Write the option file of the stack's MySQL or MariaDB.
 
         Args:
             extra: Further settings, besides those that every server has.
@@ -161,7 +161,7 @@ class DataDirectory:
 
     @property
     def options(self) -> Path:
-        """The server's option file.
+        """The option file of the stack's MySQL or MariaDB.
 
         It is not in the data directory, which must be empty at first.
         """
@@ -169,12 +169,12 @@ class DataDirectory:
 
     @property
     def first(self) -> Path:
-        """The file with statements that the server executes first, before any login."""
+        """The statements that the stack's MySQL executes first, before any login."""
         return self.folder.parent / f"{self.folder.name}.first.sql"
 
     @property
     def _done(self) -> Path:
-        """The file that marks a complete server.
+        """The file that marks a complete MySQL or MariaDB server of the stack.
 
         A server without this file is created again.
         """
@@ -182,16 +182,16 @@ class DataDirectory:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the server is incomplete, so that the next start creates it again."""
+        """Whether the stack's MySQL is incomplete, so that the next start creates it again."""
         return not self._done.exists()
 
     def finish(self) -> None:
-        """Mark the server as complete, and delete the statements of its first start."""
+        """Mark the stack's MySQL as complete, and delete the statements of its first start."""
         self._done.touch()
         self.first.unlink(missing_ok=True)
 
 
 def _quoted(value: str) -> str:
-    """Return an option file's value in quotes; a path can contain the start of a comment."""
+    """Return a value in quotes for MySQL's option file; a path can contain a comment's start."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"' if value else ""

@@ -51,7 +51,7 @@ REPLICA_SETTINGS: Mapping[str, Mapping[str, str]] = {
 
 
 def roles_sql(kind: str, host: str) -> list[str]:
-    """Return the statements that create the database, and the roles with the documented rights.
+    """Return statements for the stack's MySQL: the database, and roles with documented rights.
 
     The statements have placeholders for the passwords, as ``{tributary_admin}``. ``admin`` creates
     the tables in the schema ``tributary`` later, so it also grants the rights on them that capture,
@@ -80,7 +80,7 @@ def roles_sql(kind: str, host: str) -> list[str]:
 
 
 def write_option_file(kind: str, ports: Mapping[str, int], passwords: Passwords) -> None:
-    """Write an option file for clients into the folder of the passwords.
+    """Write an option file for MySQL's clients into the folder of the stack's passwords.
 
     ``[client]`` logs in to the primary as admin, and ``[client_replica]`` to the replica as
     snapshot. With `mysql --defaults-extra-file=FILE`, no password is needed on the command line.

@@ -99,7 +99,7 @@ class Installation:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The beginning of the server's command line."""
+        """The beginning of the command line of the stack's MySQL or MariaDB."""
         if (loader := self._loader) is None:
             return (str(self.server),)
         # The server was built for another release of Debian. It needs that release's C library,
@@ -108,12 +108,12 @@ class Installation:
 
     @property
     def program(self) -> str:
-        """File name of the program that runs as the server's process."""
+        """File name of the program that runs as the stack's MySQL or MariaDB."""
         return self.server.resolve().name if self._loader is None else self._loader.name
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables that an unpacked program needs; empty if it needs none."""
+        """The environment variables that an unpacked MySQL or MariaDB of the stack needs."""
         # With a C library in that folder, other programs could not be loaded any more.
         if self.root is None or self._loader is not None:
             return {}
@@ -121,7 +121,7 @@ class Installation:
 
     @property
     def places(self) -> dict[str, Path]:
-        """The server's settings for the unpacked folders; empty if the product is installed."""
+        """The settings of the stack's MySQL for unpacked folders; empty if it is installed."""
         if self.root is None:
             return {}
         share = self.root / "usr" / "share" / "mysql"
@@ -134,7 +134,7 @@ class Installation:
 
     @property
     def _loader(self) -> Path | None:
-        """The loader of the C library that was unpacked with the server; None if there is none."""
+        """The C library's loader that was unpacked with the stack's MySQL; None without one."""
         if self.root is None:
             return None
         return next(_libraries(self.root).glob("ld-linux*.so*"), None)
@@ -143,7 +143,7 @@ class Installation:
 def find_installation(
     kind: str, *, cache: Path | None = None, report: Report | None = None
 ) -> Installation:
-    """Return the MySQL or MariaDB to use here, which is fetched if this machine has none.
+    """Return the MySQL or MariaDB for the stack, fetched if this machine has none.
 
     Args:
         kind: A key of ``PRODUCTS``.
@@ -192,7 +192,7 @@ def find_installation(
 
 
 def _installed(product: Product) -> Iterator[Path]:
-    """Yield the server programs of a product on the PATH and in Debian's folders."""
+    """Yield MySQL's or MariaDB's server programs on the PATH and in Debian's folders."""
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
     for name in product.programs:
         if found := shutil.which(name, path=path):
@@ -200,7 +200,7 @@ def _installed(product: Product) -> Iterator[Path]:
 
 
 def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation | str:
-    """Return the installation of a server program, or the reason why it is not usable."""
+    """Return a MySQL server program's installation, or the reason why the stack cannot use it."""
     product = PRODUCTS[kind]
     candidate = Installation(kind, server, "", root)
     try:
@@ -225,7 +225,7 @@ def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation 
 
 
 def _libraries(root: Path) -> Path:
-    """Return the folder of unpacked shared libraries, whose name has the architecture."""
+    """Return the folder of the unpacked MySQL's shared libraries, by the architecture."""
     return next((root / "usr" / "lib").glob("*-linux-gnu*"), root / "usr" / "lib")
 
 

@@ -26,7 +26,7 @@ _CREATE_S = 10.0
 
 
 class ObjectStore:
-    """An S3-compatible server that holds all objects in memory, until it stops.
+    """The stack's S3-compatible server, which holds all objects in memory until it stops.
 
     The server accepts any credentials, since only programs on this machine can reach it.
 
@@ -47,20 +47,20 @@ class ObjectStore:
 
     @property
     def endpoint(self) -> str:
-        """The URL of the server."""
+        """The URL of the stack's S3-compatible server."""
         return f"http://{HOST}:{self.port}"
 
     def prepare(self) -> None:
-        """Make the server's folder."""
+        """Make the folder of the stack's S3-compatible server."""
         private_folder(self.folder)
 
     def command(self) -> Command:
-        """The command that starts the server."""
+        """The command that starts the stack's S3-compatible server."""
         argv = (sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(self.port))
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """The reason why the server is not ready; None when it is ready."""
+        """The reason why the stack's S3-compatible server is not ready; None when it is ready."""
         try:
             answer = httpx.get(f"{self.endpoint}/moto-api/data.json", timeout=_PROBE_S)
         except httpx.HTTPError as error:
@@ -68,7 +68,7 @@ class ObjectStore:
         return None if answer.is_success else f"answers with HTTP {answer.status_code}"
 
     def create_bucket(self, name: str = BUCKET) -> None:
-        """Create a bucket; an existing bucket stays as it is.
+        """Create a bucket in the stack's S3-compatible server; an existing one stays.
 
         Raises:
             StackError: The server refuses, or does not answer.

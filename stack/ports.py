@@ -17,7 +17,7 @@ _PROBE_S = 3.0
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port now."""
+    """Whether a server of the stack could listen on this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # Servers set this too. Connections of an earlier server in TIME_WAIT then do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -29,7 +29,7 @@ def is_free(port: int) -> bool:
 
 
 def refused(port: int) -> str | None:
-    """Return why a port takes no connection; None if it takes one."""
+    """Return why a port of the stack takes no connection; None if it takes one."""
     try:
         with socket.create_connection((HOST, port), timeout=_PROBE_S):
             return None
@@ -42,7 +42,7 @@ def choose(
     kept: Mapping[str, int] | None = None,
     held: Collection[int] = (),
 ) -> dict[str, int]:
-    """Return a port for each name: its kept port if that is still usable, else a free port.
+    """Return a port for each name of the stack: its kept port if usable, else a free one.
 
     Args:
         names: The names that need a port.

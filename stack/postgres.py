@@ -84,7 +84,7 @@ SELECT pg_create_physical_replication_slot('{_SLOT}', true);
 
 @dataclass(frozen=True)
 class Binaries:
-    """A PostgreSQL installation.
+    """A PostgreSQL installation for the stack.
 
     Args:
         folder: The folder of ``postgres`` and ``initdb``.
@@ -95,7 +95,7 @@ class Binaries:
     version: str
 
     def path(self, program: str) -> str:
-        """Return the path of one of the installation's programs."""
+        """Return the path of one of the programs of the stack's PostgreSQL."""
         return str(self.folder / program)
 
 
@@ -141,7 +141,7 @@ def _major(name: str) -> int:
 
 
 def _output(command: list[str]) -> str:
-    """Return a command's output; if it fails, a text that reads as version 0."""
+    """Return a command's output; if it fails, a text that reads as PostgreSQL's version 0."""
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             command, capture_output=True, text=True, timeout=60, check=True
@@ -152,7 +152,7 @@ def _output(command: list[str]) -> str:
 
 
 class PostgresServer:
-    """The common parts of a primary and a replica of PostgreSQL.
+    """The common parts of the stack's primary and replica of PostgreSQL.
 
     Args:
         data: Data directory.
@@ -185,12 +185,12 @@ class PostgresServer:
         self._pgpass = passwords.folder / PGPASS
 
     def command(self) -> Command:
-        """The command that starts the server."""
+        """The command that starts the stack's PostgreSQL."""
         argv = (*self._user.prefix, self._binaries.path("postgres"), "-D", str(self.folder))
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """The reason why the server is not ready; None when it is ready."""
+        """The reason why the stack's PostgreSQL is not ready; None when it is ready."""
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             [self._binaries.path("pg_isready"), "-h", HOST, "-p", str(self.port), "-t", "3"],
             capture_output=True,
@@ -200,7 +200,7 @@ class PostgresServer:
         return None if answer.returncode == 0 else answer.stdout.strip() or "no answer"
 
     def psql(self, sql: str, *, database: str = "postgres", limit_s: float = _STEP_LIMIT_S) -> str:
-        """Run SQL as the superuser; return the output, one row per line.
+        """Run SQL as superuser of the stack's PostgreSQL; return the output by lines.
 
         Args:
             sql: The statements. They can contain secrets, since psql reads them from standard
@@ -258,12 +258,12 @@ class PostgresServer:
 
 
 class Primary(PostgresServer):
-    """The primary, whose changes are captured."""
+    """The stack's primary of PostgreSQL, whose changes are captured."""
 
     name = "primary"
 
     def prepare(self) -> None:
-        """Create the database cluster if there is none, and write its configuration."""
+        """Create the stack's PostgreSQL cluster if there is none, and write its configuration."""
         if not self._initialised.exists():
             shutil.rmtree(self.folder, ignore_errors=True)
             password = self.folder.parent / ".initial-password"
@@ -286,7 +286,7 @@ class Primary(PostgresServer):
         self._user.own(access)
 
     def initialise(self) -> None:
-        """Create the roles, the database and the replica's slot on a new cluster."""
+        """Create roles, database and the replica's slot on the stack's new PostgreSQL."""
         if self._initialised.exists():
             return
         roles = (REPLICATOR, *ROLES[1:])
@@ -297,12 +297,12 @@ class Primary(PostgresServer):
 
     @property
     def unfinished(self) -> bool:
-        """Whether the cluster is incomplete, so that the next start creates it again."""
+        """Whether the stack's PostgreSQL is incomplete; the next start then creates it again."""
         return not self._initialised.exists()
 
     @property
     def _initialised(self) -> Path:
-        """The file that marks a complete cluster.
+        """The file that marks a complete PostgreSQL cluster of the stack.
 
         A cluster without this file is created again.
         """
@@ -310,12 +310,12 @@ class Primary(PostgresServer):
 
 
 class Replica(PostgresServer):
-    """A physical standby, which follows the primary by streaming through a slot."""
+    """The stack's physical standby of PostgreSQL, which follows the primary through a slot."""
 
     name = "replica"
 
     def prepare_from(self, primary: Primary) -> None:
-        """Copy the data of the running primary if there is no copy yet; write the configuration."""
+        """Copy the stack's PostgreSQL primary if there is no copy; write the configuration."""
         passfile = self.folder.parent / "replication.pgpass"
         self._passwords.write_pgpass(passfile, (REPLICATOR,), host=HOST)
         self._user.own(passfile)
@@ -340,7 +340,7 @@ class Replica(PostgresServer):
         )
 
     def unhealthy(self) -> str | None:
-        """Return why the server is not ready; None if it answers and is a standby."""
+        """Return why the stack's standby is not ready; None if it answers and is a standby."""
         if problem := super().unhealthy():
             return problem
         try:
@@ -351,7 +351,7 @@ class Replica(PostgresServer):
 
 
 class PostgresPair:
-    """A primary of PostgreSQL with its replica.
+    """The stack's primary of PostgreSQL with its replica.
 
     Args:
         folder: Holds both data directories.
@@ -388,7 +388,7 @@ class PostgresPair:
         )
 
     def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:
-        """Start the primary, and then the replica, which first copies the primary if necessary.
+        """Start the stack's PostgreSQL primary, and then the replica, a copy of the primary.
 
         Args:
             ensure: Starts a server unless it runs, and waits until it is ready.

@@ -26,7 +26,7 @@ _KILL_LIMIT_S = 20.0
 
 @dataclass(frozen=True)
 class Command:
-    """The command that starts a server.
+    """The command that starts a server of the stack.
 
     Args:
         argv: Program and arguments. They must contain no secret, since every user can read them.
@@ -41,7 +41,7 @@ class Command:
 
 
 class ServerProcess:
-    """The process of a server, whose pid and start time are recorded in a file.
+    """The process of a stack's server, whose pid and start time are recorded in a file.
 
     Args:
         name: The server's name.
@@ -59,7 +59,7 @@ class ServerProcess:
         self._record = record
 
     def start(self, command: Command) -> None:
-        """Start the server in a session of its own, so that it continues after this process.
+        """Start the stack's server in a session of its own, to outlive this process.
 
         Raises:
             StackError: The program cannot be started.
@@ -91,11 +91,11 @@ class ServerProcess:
 
     @property
     def was_started(self) -> bool:
-        """Whether the server was started and not stopped since, even if it has died."""
+        """Whether the stack's server was started and not stopped since, even if it has died."""
         return self._record.exists()
 
     def find(self) -> psutil.Process | None:
-        """Return the recorded process if it still runs, else None.
+        """Return the stack server's recorded process if it still runs, else None.
 
         A process with the recorded pid but another start time is a different process.
         """
@@ -109,7 +109,7 @@ class ServerProcess:
         return process
 
     def memory_bytes(self) -> int:
-        """Return the resident memory of the server's processes; each counts its shared pages."""
+        """Return the resident memory of a stack server's processes, with shared pages."""
         total = 0
         for process in self._family():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -117,7 +117,7 @@ class ServerProcess:
         return total
 
     def stop(self, sign: signal.Signals, limit_s: float) -> None:
-        """Send the server a signal, wait for its end, and kill its remaining processes."""
+        """Send the stack's server a signal, wait for its end, and kill its remaining processes."""
         family = self._family()
         if process := self.find():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -126,15 +126,15 @@ class ServerProcess:
         self._end(family)
 
     def kill(self) -> None:
-        """End the server's processes at once with SIGKILL; do nothing if there are none."""
+        """End the stack server's processes at once with SIGKILL, if there are some."""
         self._end(self._family())
 
     def crash(self) -> None:
-        """Kill the server as a crash would; its record remains, so ``status`` shows it as dead."""
+        """Kill the stack's server as a crash would; ``status`` then shows it as dead."""
         self._end(self._family(), forget=False)
 
     def log_tail(self, lines: int = 25) -> str:
-        """Return the last lines of the server's output."""
+        """Return the last lines of the stack server's output."""
         try:
             text = self.log.read_bytes()[-20_000:].decode("utf-8", "replace")
         except FileNotFoundError:
@@ -142,7 +142,7 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def _family(self) -> list[psutil.Process]:
-        """Return the server's process, its children, and others of its program in its folder.
+        """Return the stack server's process, its children, and others of its program.
 
         PostgreSQL's children have sessions of their own, and live a moment longer than a killed
         postmaster. So neither the process group nor the process tree contains them all.
@@ -179,14 +179,14 @@ class ServerProcess:
 
 @atexit.register
 def _take_note() -> None:
-    """Reap the children that have ended, and drop their handles."""
+    """Reap the ended children among the stack's servers, and drop their handles."""
     for pid, child in list(_CHILDREN.items()):
         if child.poll() is not None:
             _CHILDREN.pop(pid, None)
 
 
 def _has_ended(process: psutil.Process) -> bool:
-    """Whether the process is gone, or is a zombie that its parent has not reaped yet."""
+    """Whether the stack's process is gone, or is a zombie that its parent has not reaped."""
     if child := _CHILDREN.get(process.pid):
         if child.poll() is None:
             return False

@@ -77,22 +77,22 @@ class Addresses:
 
     @property
     def kafka(self) -> str:
-        """Kafka's bootstrap server."""
+        """The bootstrap server of the stack's Kafka."""
         return f"{HOST}:{self.ports['kafka']}"
 
     @property
     def registry_url(self) -> str:
-        """The URL of the schema registry's Confluent-compatible API."""
+        """The URL of the Confluent-compatible API of the stack's schema registry."""
         return f"http://{HOST}:{self.ports['registry']}/apis/ccompat/v7"
 
     @property
     def connect_url(self) -> str:
-        """The URL of Kafka Connect's REST interface."""
+        """The URL of the REST interface of the stack's Kafka Connect."""
         return f"http://{HOST}:{self.ports['connect']}"
 
     @property
     def connect_login(self) -> tuple[str, str]:
-        """User and password of Kafka Connect's REST interface."""
+        """User and password of the REST interface of the stack's Kafka Connect."""
         return CONNECT, self.passwords.get(CONNECT)
 
     @property
@@ -114,7 +114,7 @@ class Addresses:
         return None if port is None else f"http://{HOST}:{port}"
 
     def dsn(self, role: str, *, replica: bool = False, database: str | None = None) -> str:
-        """Return a PostgreSQL URI, which names the file of the password and not the password.
+        """Return the PostgreSQL URI of the stack, which names the password's file.
 
         Args:
             role: The role that logs in.
@@ -126,7 +126,7 @@ class Addresses:
         return f"postgresql://{role}@{HOST}:{port}/{database or self.database}?passfile={passfile}"
 
     def env(self) -> dict[str, str]:
-        """Return the addresses as environment variables, for shells and tests."""
+        """Return the stack's addresses as environment variables, for shells and tests."""
         values: dict[str, str] = {}
         for kind in self.kinds:
             if kind == POSTGRES:
@@ -196,7 +196,7 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
 
 
 def _lake(addresses: Addresses, folder: Path) -> str:
-    """Return the text of the section ``lake``: the stack's S3 if it has one, otherwise a folder."""
+    """Return the section ``lake`` for a stack: its S3 if it has one, otherwise a folder."""
     endpoint = addresses.s3_endpoint
     if endpoint is None:
         return f"  url: {_yaml(str(folder / 'lake'))}"
@@ -211,5 +211,5 @@ def _lake(addresses: Addresses, folder: Path) -> str:
 
 
 def _yaml(text: str) -> str:
-    """Return a text as a YAML string in double quotes, which a JSON string always is."""
+    """Return a text of the stack's ``tributary.yaml`` in quotes, as a JSON string always is."""
     return json.dumps(text, ensure_ascii=False)

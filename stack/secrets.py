@@ -22,29 +22,29 @@ class Passwords:
         self.folder = folder
 
     def file(self, role: str) -> Path:
-        """Return the path of the file that contains nothing but the role's password."""
+        """Return the path of the file that has nothing but a stack role's password."""
         return self.folder / f"{role}.password"
 
     def get(self, role: str) -> str:
-        """Return the role's password, which the first call generates."""
+        """Return a stack role's password, which the first call generates."""
         path = self.file(role)
         if not path.exists():
             write_private(path, secrets.token_urlsafe(24))
         return path.read_text("utf-8")
 
     def write_pgpass(self, path: Path, roles: Iterable[str], *, host: str) -> None:
-        """Write a libpq password file with these roles, for all ports and databases of a host."""
+        """Write a libpq password file with the stack's roles, for all ports and databases."""
         write_private(path, "".join(f"{host}:*:*:{role}:{self.get(role)}\n" for role in roles))
 
 
 def private_folder(path: Path) -> None:
-    """Create a folder for rows or secrets if it is missing, and close it to other users."""
+    """Create the stack's folder for rows or secrets if missing, closed to other users."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that no other user can read at any moment."""
+    """Write a file of the stack that no other user can read at any moment."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -30,22 +30,22 @@ class Server(Protocol):
     ready_limit_s: float
 
     def command(self) -> Command:
-        """The command that starts the server."""
+        """The command that starts the stack's server."""
 
     def unhealthy(self) -> str | None:
-        """The reason why the server is not ready; None when it is ready."""
+        """The reason why the stack's server is not ready; None when it is ready."""
 
 
 class Prepared(Server, Protocol):
-    """A server that needs its files written before each start."""
+    """A server of the stack that needs its files written before each start."""
 
     def prepare(self) -> None:
-        """Write the server's files."""
+        """Write the files of the stack's server."""
 
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """The status of one server.
+    """The status of one server of the stack.
 
     Args:
         name: The server's name.
@@ -66,7 +66,7 @@ class ServerStatus:
 
 
 def status_of(server: Server, process: ServerProcess) -> ServerStatus:
-    """Return the current status of a server.
+    """Return the current status of a server of the stack.
 
     Args:
         server: The server.
@@ -98,31 +98,31 @@ class RunningServer:
 
     @property
     def pid(self) -> int | None:
-        """The server's process id; None if it does not run."""
+        """The process id of the stack's server; None if it does not run."""
         process = self._process.find()
         return process.pid if process else None
 
     def kill(self) -> None:
-        """Kill the server with SIGKILL, as a crash would."""
+        """Kill the stack's server with SIGKILL, as a crash would."""
         self._process.crash()
 
     def stop(self) -> None:
-        """Stop the server as an operator would."""
+        """Stop the stack's server as an operator would."""
         self._process.stop(self._server.stop_signal, self._server.stop_limit_s)
 
     def start(self) -> None:
-        """Start the server unless it runs, and wait until it is ready."""
+        """Start the stack's server unless it runs, and wait until it is ready."""
         if self._process.find() is None:
             self._process.start(self._server.command())
         wait_ready(self._server, self._process)
 
     def restart(self) -> None:
-        """Stop the server as an operator would, start it, and wait until it is ready."""
+        """Stop the stack's server as an operator would, start it, and wait until it is ready."""
         self.stop()
         self.start()
 
     def log_tail(self, lines: int = 25) -> str:
-        """Return the last lines of the server's output."""
+        """Return the last lines of the output of the stack's server."""
         return self._process.log_tail(lines)
 
 
@@ -132,7 +132,7 @@ def wait_ready(
     report: Report | None = None,
     abort: threading.Event | None = None,
 ) -> None:
-    """Wait until a started server is ready.
+    """Wait until a started server of the stack is ready.
 
     Args:
         server: The server.

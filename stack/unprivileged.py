@@ -17,7 +17,7 @@ _PASS_FOLDERS = (("dac_read_search", 2), ("dac_override", 1))
 
 @dataclass(frozen=True)
 class Unprivileged:
-    """The user that runs the databases.
+    """The user that runs the stack's databases.
 
     Args:
         name: Login name.
@@ -29,14 +29,14 @@ class Unprivileged:
     prefix: tuple[str, ...] = ()
 
     def own(self, path: Path) -> None:
-        """Make the user the owner of a file or an empty folder."""
+        """Make the stack's database user the owner of a file or an empty folder."""
         if self.prefix:
             user = pwd.getpwnam(self.name)
             os.chown(path, user.pw_uid, user.pw_gid)
 
 
 def database_user(*needs: Path) -> Unprivileged:
-    """Return the user that runs the databases: the current user, or another one if that is root.
+    """Return the user that runs the stack's databases: the current one, another if root.
 
     Args:
         needs: Folders that the user must be able to reach.
@@ -76,12 +76,12 @@ def _user(name: str) -> pwd.struct_passwd | None:
 
 
 def _open(folder: Path) -> bool:
-    """Whether every user can pass through the folder."""
+    """Whether every user, also the stack's database user, can pass through the folder."""
     return bool(folder.stat().st_mode & 0o001)
 
 
 def _capability(folder: Path, user: str) -> str:
-    """Return the weakest capability with which a process of the user can enter the folder."""
+    """Return the weakest capability with which the stack's database user enters a folder."""
     status = Path("/proc/self/status")
     if status.exists():
         bounding = next(

@@ -12,7 +12,7 @@ from tributary_reader.timeline import Commit, Timeline
 
 @dataclass(frozen=True)
 class DataFile:
-    """One Parquet file of a table.
+    """One Parquet file of a table that a reader opens.
 
     Args:
         path: Absolute path on the storage.
@@ -33,7 +33,7 @@ class DataFile:
 
     @classmethod
     def of(cls, base: str, entry: Entry) -> DataFile | None:
-        """Return a listed file below a table as a data file; None if it is another kind of file."""
+        """Return a listed file below a table as a reader's data file, or None."""
         partition, _, name = entry.path.rpartition("/")
         stem, dot, suffix = name.rpartition(".")
         parts = stem.rsplit("_", 2)
@@ -46,7 +46,7 @@ class DataFile:
 
 
 def data_files(storage: Storage, path: str) -> list[DataFile]:
-    """Return all Parquet files of a table, also those that no commit has completed.
+    """Return all Parquet files of a table for a reader, also those of no commit.
 
     The timeline must be read before this call.
     """
@@ -55,7 +55,7 @@ def data_files(storage: Storage, path: str) -> list[DataFile]:
 
 
 def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[DataFile]:
-    """Return the files that hold the table's rows as of an instant, sorted by path.
+    """Return the files that a reader opens for an instant, sorted by path.
 
     Args:
         files: The result of :func:`data_files`.
@@ -77,7 +77,7 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
 def require_written(
     files: Iterable[DataFile], timeline: Timeline, instant: str, commits: Iterable[Commit]
 ) -> None:
-    """Check that the list of an instant's files has every file that some commits name.
+    """Check that a reader's list of an instant's files has all that some commits name.
 
     Args:
         files: The result of :func:`as_of`.
@@ -110,7 +110,7 @@ def require_written(
 
 
 def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:
-    """Return the files with their numbers of rows, as far as the timeline's commits have them."""
+    """Return a reader's files with their numbers of rows, as far as commits have them."""
     known = set(timeline.instants)
     rows: dict[tuple[str, str], int] = {}
     listed = list(files)

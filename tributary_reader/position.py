@@ -38,12 +38,12 @@ class Position(Part):
     format: Literal[1] = 1
 
     def to_text(self) -> str:
-        """Return the position as text."""
+        """Return the reader's position as text."""
         return base64.urlsafe_b64encode(_CODEC.write(self).encode()).decode()
 
     @classmethod
     def from_text(cls, text: str) -> Position:
-        """Read what :meth:`to_text` wrote.
+        """Read a reader's position that :meth:`to_text` wrote.
 
         Raises:
             ReadError: The text is no position, or is of another version.
@@ -86,7 +86,7 @@ class Progress:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Progress | None:
-        """Return the progress in a commit's record; None for a commit without a handoff."""
+        """Return the progress in a commit's record for a reader; None without a handoff."""
         handoff = record.get("handoff")
         if not handoff:
             return None

@@ -29,7 +29,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table as of one commit.
+    """A table as of one commit, for a reader.
 
     Its files can be read for as long as the table's setting ``readers_keep``, also after later
     commits.
@@ -133,7 +133,7 @@ def _opened(storage: Storage, url: str, instant: str | None) -> Snapshot:
 
 
 def read_pointer(storage: Storage, url: str) -> Pointer | None:
-    """Return the pointer of a table's folder; None if the folder has none.
+    """Return the pointer of a table's folder for a reader; None if the folder has none.
 
     Raises:
         ReadError: The pointer cannot be read.
@@ -150,7 +150,7 @@ def table_folder(url: str) -> str:
 
 
 def _generation(storage: Storage, pointer: Pointer | None, instant: str | None, url: str) -> str:
-    """Return the path of the generation that readers were to open at an instant.
+    """Return the path of the generation for readers at an instant.
 
     Args:
         storage: The file access.
@@ -175,7 +175,7 @@ def _generation(storage: Storage, pointer: Pointer | None, instant: str | None, 
 
 
 def snapshot(storage: Storage, path: str, instant: str | None = None) -> Snapshot:
-    """Return a generation as of an instant, or as of its newest commit.
+    """Return a reader's snapshot of a generation at an instant, or at its newest commit.
 
     Raises:
         ReadError: There is no such table, its state as of the instant no longer exists, or a
@@ -192,7 +192,7 @@ def snapshot(storage: Storage, path: str, instant: str | None = None) -> Snapsho
 def files_as_of(
     storage: Storage, timeline: Timeline, instant: str, commits: Sequence[Commit]
 ) -> list[DataFile]:
-    """Return the files that hold a generation's rows as of an instant, sorted by path.
+    """Return the files that a reader opens for an instant of a generation, sorted by path.
 
     A cleaning writes its plan before it deletes a file, and the plans are read after the files are
     listed. So if all plans keep the instant, the list has every file of the instant.
@@ -215,7 +215,7 @@ def files_as_of(
 
 
 def require_there(timeline: Timeline, instant: str) -> None:
-    """Check that no cleaning and no rollback can have deleted files of an instant's state.
+    """Check that no file of an instant can be missing for a reader, by cleaning or rollback.
 
     Raises:
         CleanedError: The state as of the instant is no longer there.
@@ -238,7 +238,7 @@ def require_there(timeline: Timeline, instant: str) -> None:
 
 
 def published_files(path: str, storage: Storage | None = None) -> list[DataFile]:
-    """Return the files that have a generation's rows now, with their numbers of rows.
+    """Return the files that readers open in a generation now, with their numbers of rows.
 
     Neither Spark nor pyarrow is needed. But without pyarrow, the number of rows is None for a file
     whose commit is archived.
@@ -267,7 +267,7 @@ def published_files(path: str, storage: Storage | None = None) -> list[DataFile]
 
 
 def _instant(as_of: datetime | str | None) -> str | None:
-    """Return Hudi's instant of a time; an instant and None are returned as they are.
+    """Return Hudi's instant of a reader's time; an instant or None stays as it is.
 
     Raises:
         ReadError: The time has no zone, or the text is no instant.

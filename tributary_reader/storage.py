@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file in a listing.
+    """A file in a listing of the reader's storage.
 
     Args:
         path: The file's path below the folder that was listed, with ``/``.
@@ -32,47 +32,47 @@ class Storage(Protocol):
     """The access to files that the reader needs."""
 
     def resolve(self, url: str) -> str:
-        """Return the path on this file system that a URL names."""
+        """Return the path on the reader's file system that a URL names."""
 
     def text(self, path: str) -> bytes | None:
-        """Return the content of a file; None if there is no such file."""
+        """Return the content of a file for the reader; None if there is no such file."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files and folders in a folder; none without such a folder."""
+        """Return the names in a folder for the reader; none without such a folder."""
 
     def below(self, folder: str) -> Iterator[Entry]:
-        """Yield all files below a folder; yield nothing if there is no such folder."""
+        """Yield all files below a folder for the reader; nothing without such a folder."""
 
     def arrow(self) -> FileSystem:
         """Return this file system in the form that Arrow's readers need."""
 
 
 class LocalStorage:
-    """The access to files on the local disk."""
+    """The reader's access to files on the local disk."""
 
     def resolve(self, url: str) -> str:
-        """Return the absolute path that a ``file:`` URL or a path names."""
+        """Return the local path that a ``file:`` URL or a path names, for the reader."""
         folder = local_folder(url)
         if folder is None:
             raise no_file_system(url)
         return str(Path(folder).absolute())
 
     def text(self, path: str) -> bytes | None:
-        """Return the content of a file; None if there is no such file."""
+        """Return the content of the reader's local file; None if there is no such file."""
         try:
             return Path(path).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files and folders in a folder; none without such a folder."""
+        """Return the names in the reader's local folder; none without such a folder."""
         try:
             return [one.name for one in Path(folder).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def below(self, folder: str) -> Iterator[Entry]:
-        """Yield all files below a folder; yield nothing if there is no such folder.
+        """Yield all files below the reader's local folder; nothing without such a folder.
 
         Raises:
             ReadError: A folder or file below it cannot be accessed.
@@ -93,7 +93,7 @@ class LocalStorage:
 
 
 class ArrowStorage:
-    """The access to files on a file system of Arrow, for example ``S3FileSystem``.
+    """The reader's access to a file system of Arrow, for example ``S3FileSystem``.
 
     Args:
         filesystem: The file system.
@@ -103,12 +103,12 @@ class ArrowStorage:
         self._files = filesystem
 
     def resolve(self, url: str) -> str:
-        """Return the path of a URL without its scheme; for an object store, bucket and key."""
+        """Return a URL's path for Arrow, without scheme; for an object store, bucket and key."""
         _, scheme, rest = url.rpartition("://")
         return (rest if scheme else url.removeprefix("file:")).rstrip("/")
 
     def text(self, path: str) -> bytes | None:
-        """Return the content of a file; None if there is no such file."""
+        """Return the content of a file through Arrow; None if there is no such file."""
         try:
             with self._files.open_input_stream(path) as stream:
                 return bytes(stream.readall())
@@ -116,12 +116,12 @@ class ArrowStorage:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files and folders in a folder; none without such a folder."""
+        """Return the names in a folder through Arrow; none without such a folder."""
         selector = pyarrow_module("fs").FileSelector(folder, allow_not_found=True)
         return [one.base_name for one in self._files.get_file_info(selector)]
 
     def below(self, folder: str) -> Iterator[Entry]:
-        """Yield all files below a folder; yield nothing if there is no such folder."""
+        """Yield all files below a folder through Arrow; nothing without such a folder."""
         fs = pyarrow_module("fs")
         found = self._files.get_file_info(
             fs.FileSelector(folder, recursive=True, allow_not_found=True)
@@ -131,12 +131,12 @@ class ArrowStorage:
                 yield Entry(one.path[len(folder) :].lstrip("/"), int(one.size))
 
     def arrow(self) -> FileSystem:
-        """Return the file system."""
+        """Return the file system of Arrow itself."""
         return self._files
 
 
 def _unlisted(error: OSError) -> None:
-    """Raise an error for a folder or file that cannot be listed, unless it was removed since.
+    """Raise a reader's error for what cannot be listed, unless it was removed since.
 
     Raises:
         ReadError: The folder or file exists.
@@ -155,7 +155,7 @@ def storage_of(filesystem: FileSystem | None) -> Storage:
 
 
 def no_file_system(url: str) -> ReadError:
-    """Return the error for a folder that is not on the local disk."""
+    """Return the reader's error for a folder that is not on the local disk."""
     return ReadError(
         f"{url} is not on this machine",
         remedy="Give the file system that has it: filesystem=, a file system of pyarrow.",
@@ -183,7 +183,7 @@ def pyarrow_module(name: str = "") -> Any:
 
 
 def properties(text: bytes) -> Mapping[str, str]:
-    """Return the settings in a Java properties file, from its content."""
+    """Return the settings in Hudi's properties file, from its content."""
     lines = (line.strip() for line in text.decode("utf-8", "replace").splitlines())
     pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
     return {key.strip(): value.strip() for key, _, value in pairs}

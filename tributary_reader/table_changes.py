@@ -33,7 +33,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Changes:
-    """The net changes of a table between two positions.
+    """The net changes of a table between two positions of a reader.
 
     Args:
         rows: The rows that are new or were written again, as of the new position. A row that was
@@ -62,7 +62,7 @@ def changes(
     over_resync: bool = False,
     filesystem: FileSystem | None = None,
 ) -> Changes:
-    """Return the changes of a published table since a position.
+    """Return to a reader the changes of a published table since a position.
 
     Args:
         url: The table's folder, which has the pointer ``_current.json``; or the path of one of its
@@ -137,7 +137,7 @@ class _Reader:
         return snapshot(self._storage, self._storage.resolve(published.path))
 
     def _former(self, since: Position) -> Snapshot | None:
-        """Return the position's generation, if its folder is still there, else None."""
+        """Return the generation of the reader's position, if its folder is still there."""
         for one in self._pointer.former:
             if one.attempt == since.attempt:
                 path = self._storage.resolve(one.path)
@@ -164,7 +164,7 @@ class _Reader:
         )
 
     def _of_generation(self, now: Snapshot, since: Position, *, more: bool = False) -> Changes:
-        """Return the changes from a position to the newest commit of the same generation."""
+        """Return to a reader the changes up to the newest commit of the same generation."""
         timeline = now.timeline
         first, known = timeline.instants[0], set(timeline.instants)
         if since.instant > now.instant or (since.instant > first and since.instant not in known):
@@ -204,7 +204,7 @@ class _Reader:
         )
 
     def _of_next_generation(self, former: Snapshot | None, since: Position) -> Changes:
-        """Return the changes from the last commit of a former generation to the newest commit.
+        """Return to a reader the changes from a former generation to the newest commit.
 
         The changed rows are those whose offset is the position's or a greater one. This finds every
         change if two conditions are met: the new generation's stream does not begin after the
@@ -232,11 +232,11 @@ class _Reader:
         return found.select(at.schema(meta=self._meta).names)
 
     def _keys(self, at: Snapshot, files: Sequence[DataFile]) -> pa.Array:
-        """Return Hudi's record keys of all rows in some files."""
+        """Return Hudi's record keys of all rows in some files of a reader."""
         return at.dataset_of(files, meta=True).to_table([_KEY])[_KEY]
 
     def _missing(self, now: Snapshot, files: Sequence[DataFile], keys: pa.Array) -> pa.Table:
-        """Return the files' rows whose key is not among the keys, with the newest columns."""
+        """Return the rows that a reader misses, by key, with the newest columns."""
         compute = pyarrow_module("compute")
         old = now.dataset_of(files, meta=True).to_table()
         kept = old.filter(compute.invert(compute.is_in(old[_KEY], value_set=keys)))
@@ -252,7 +252,7 @@ def _progress(at: Snapshot) -> Progress | None:
 
 
 def _difference(since: Position, next_: Progress | None) -> str | None:
-    """Return why the next generation's rows do not follow from the former ones, or None."""
+    """Return why a reader cannot compare the next generation with the former, or None."""
     if next_ is None or len(since.offsets) != 1 or since.offsets.keys() != next_.offsets.keys():
         return "the table was copied again, and its rows have no offsets of one topic partition"
     if since.topic_id != next_.topic_id:

@@ -26,7 +26,7 @@ _COMMITS = ("commit", "replacecommit")
 
 @dataclass(frozen=True)
 class Commit:
-    """One completed commit.
+    """One completed commit, as a reader finds it.
 
     Args:
         instant: Hudi's instant, which orders the commits of a table.
@@ -46,24 +46,24 @@ class Commit:
 
     @property
     def replaced(self) -> frozenset[tuple[str, str]]:
-        """Partition and id of each file group that the commit replaced."""
+        """Partition and id of each Hudi file group that the commit replaced."""
         listed = (self.metadata.get("partitionToReplaceFileIds") or {}).items()
         return frozenset((partition, file) for partition, files in listed for file in files)
 
     @property
     def removes_rows(self) -> bool:
-        """Whether rows that were in the table before the commit may be gone."""
+        """Whether rows may be gone for readers that were in the table before the commit."""
         if self.action == "replacecommit" and self.metadata.get("operationType") != "CLUSTER":
             return True
         return any(stat.get("numDeletes") for stat in self.stats)
 
     def note(self, key: str) -> str | None:
-        """Return the text that the writer put into the commit under a key, or None."""
+        """Return the text that the writer put into the Hudi commit under a key, or None."""
         return (self.metadata.get("extraMetadata") or {}).get(key) or None
 
 
 class Timeline:
-    """The completed commits of a table as of the construction.
+    """The completed commits of a table, as a reader found them.
 
     Args:
         storage: The file access.
@@ -100,7 +100,7 @@ class Timeline:
         self._pending = planned - self._completed.keys()
 
     def again(self) -> Timeline:
-        """Return the timeline as of now. The plans that were read are not read again."""
+        """Return the reader's timeline as of now. Plans that were read are not read again."""
         now = Timeline(self._storage, self.path)
         now._plans = self._plans
         return now
@@ -125,12 +125,12 @@ class Timeline:
 
     @property
     def instants(self) -> list[str]:
-        """The instants of the completed commits that are not archived, oldest first."""
+        """The instants that a reader finds completed and not archived, oldest first."""
         return sorted(self._completed)
 
     @property
     def newest(self) -> str:
-        """The newest instant.
+        """The newest instant that a reader finds completed.
 
         Raises:
             ReadError: Nothing is committed.
@@ -144,14 +144,14 @@ class Timeline:
         return max(self._completed)
 
     def is_committed(self, instant: str) -> bool:
-        """Whether a file of an instant belongs to the table; archived commits count."""
+        """Whether readers may read files of an instant: its commit is complete."""
         if instant in self._completed:
             return True
         return instant not in self._pending and instant < min(self._completed, default="")
 
     @cached_property
     def complete_from(self) -> str:
-        """The oldest instant whose whole state is still there.
+        """The oldest instant whose whole state a reader can still open.
 
         Files that were replaced before this instant may be removed.
         """
@@ -160,12 +160,12 @@ class Timeline:
         return max([oldest, *(self._retained_from(name) for name in self._cleanings)])
 
     def _retained_from(self, name: str) -> str:
-        """Return the oldest instant that a cleaning keeps; empty if its plan names none."""
+        """Return the oldest instant that a cleaning keeps for readers, or empty."""
         earliest = self._plan(name).get("earliestInstantToRetain") or {}
         return str(earliest.get("timestamp") or "")
 
     def _plan(self, name: str) -> Mapping[str, Any]:
-        """Return the plan of a cleaning or of a rollback; empty if archived or not written yet.
+        """Return the plan of Hudi's cleaning or rollback; empty if archived or not written.
 
         Raises:
             ReadError: The plan cannot be read, for example since it is being written.
@@ -187,7 +187,7 @@ class Timeline:
 
     @property
     def undone(self) -> frozenset[str]:
-        """The completed commits that a rollback names: another writer removed their files.
+        """The completed commits that Hudi rolled back: another writer removed their files.
 
         A chunk whose rollback is complete is left out: the copy has copied it again.
         """
@@ -204,7 +204,7 @@ class Timeline:
         return record is not None and json.loads(record)["kind"] == "chunk"
 
     def commit(self, instant: str) -> Commit:
-        """Return a completed commit.
+        """Return a completed commit for a reader.
 
         Raises:
             ReadError: Its file cannot be read, for example since it was archived meanwhile.
@@ -224,11 +224,11 @@ class Timeline:
         return self._read[instant]
 
     def upto(self, instant: str) -> list[Commit]:
-        """Return the completed commits up to an instant, newest first."""
+        """Return the completed commits up to an instant for a reader, newest first."""
         return [self.commit(one) for one in reversed(self.instants) if one <= instant]
 
     def replaced_upto(self, instant: str) -> frozenset[tuple[str, str]]:
-        """Return the file groups that were replaced up to an instant."""
+        """Return Hudi's file groups that were replaced up to an instant."""
         return frozenset(
             group
             for one, action in self._completed.items()
@@ -237,7 +237,7 @@ class Timeline:
         )
 
     def note(self, key: str, instant: str) -> str | None:
-        """Return the newest text under a key in the commits up to an instant, or None."""
+        """Return for a reader the newest text under a key in the commits up to an instant."""
         for one in reversed(self.instants):
             if one <= instant and (text := self.commit(one).note(key)) is not None:
                 return text

@@ -27,7 +27,7 @@ Answer: TypeAlias = T | TributaryError
 
 
 def known(answer: Answer[T]) -> T:
-    """Return the answer of a server.
+    """Return the answer of a server that a capture's evidence needs.
 
     Raises:
         TributaryError: The server did not answer.
@@ -39,7 +39,7 @@ def known(answer: Answer[T]) -> T:
 
 @dataclass(frozen=True)
 class CleanupPolicy:
-    """The cleanup policy of a topic.
+    """The cleanup policy of a captured topic.
 
     Args:
         policy: The topic's ``cleanup.policy``.
@@ -57,7 +57,7 @@ class CleanupPolicy:
 
 @dataclass(frozen=True)
 class ConnectorHealth:
-    """The state of a connector and its tasks.
+    """The state of a capture's connector and its tasks.
 
     Args:
         status: The state in Kafka Connect.
@@ -71,24 +71,24 @@ class ConnectorHealth:
 
     @property
     def running(self) -> bool:
-        """Whether the connector and all of its tasks run."""
+        """Whether the capture's connector and all of its tasks run."""
         return self.status.running
 
     @property
     def paused_or_stopped(self) -> bool:
-        """Whether an operator has paused or stopped the connector."""
+        """Whether an operator has paused or stopped the capture's connector."""
         return self.status.state in ("PAUSED", "STOPPED")
 
     @property
     def states(self) -> str:
-        """The states of the connector and its tasks."""
+        """The states of the capture's connector and its tasks."""
         tasks = ", ".join(f"task {task.id} {task.state}" for task in self.status.tasks)
         return f"{self.status.state} with {tasks or 'no task'}"
 
 
 @dataclass(frozen=True)
 class SignsOfLife:
-    """The facts that show whether a connector sends changes.
+    """The facts that show whether a capture's connector sends changes.
 
     Args:
         topic: The topic of the connector's heartbeats.
@@ -108,7 +108,7 @@ class SignsOfLife:
 
 @dataclass(frozen=True)
 class ConnectorFacts:
-    """A connector in Kafka Connect.
+    """What a capture's evidence has of its connector in Kafka Connect.
 
     Args:
         effective: The connector's configuration, with references in place of secrets.
@@ -126,7 +126,7 @@ class ConnectorFacts:
 
     @property
     def running(self) -> bool:
-        """Whether the connector and all of its tasks run."""
+        """Whether the capture's connector and all of its tasks run."""
         return self.health is not None and self.health.running
 
 
@@ -173,7 +173,7 @@ class CaptureEvidence:
 
     @property
     def errors(self) -> list[TributaryError]:
-        """The errors of the servers that did not answer, without repetitions."""
+        """The errors of the servers that gave a capture no evidence, without repetitions."""
         answers: tuple[Answer[object], ...] = (
             *(self.log, self.lost, self.unreadable, self.obstacles, self.server),
             *(
@@ -189,7 +189,7 @@ class CaptureEvidence:
         return list({id(error): error for error in found}.values())
 
     def require_answers(self) -> None:
-        """Check that every server has answered.
+        """Check that every server has answered for the capture's evidence.
 
         Raises:
             TributaryError: The first error of a server.
@@ -199,16 +199,16 @@ class CaptureEvidence:
 
     @property
     def connector_facts(self) -> ConnectorFacts | None:
-        """The connector; None if there is none or Connect does not answer."""
+        """The capture's connector; None if there is none or Connect does not answer."""
         return None if isinstance(self.connector, TributaryError) else self.connector
 
     @property
     def health(self) -> Answer[ConnectorHealth | None]:
-        """The state of the connector; None if there is none."""
+        """The state of the capture's connector; None if there is none."""
         facts = self.connector
         return facts.health if isinstance(facts, ConnectorFacts) else facts
 
     @property
     def stored_position(self) -> LogPosition | None:
-        """The stored position; None if Connect has stored none, or if it does not answer."""
+        """The capture's stored position; None if Connect has stored none or does not answer."""
         return None if isinstance(self.stored, TributaryError) else self.stored

@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class _ServerQueries(Generic[S]):
-    """Queries one server until its first error; further queries get the same error at once.
+    """Queries one server for captures until its first error, which further queries get, too.
 
     Otherwise, a server that is down would cost one time-out for each query.
 
@@ -68,7 +68,7 @@ class _ServerQueries(Generic[S]):
         self._away: TributaryError | None = None
 
     def ask(self, look: Callable[[S], T]) -> Answer[T]:
-        """Return the answer to a query, or the server's first error."""
+        """Return the answer to a query for captures, or the server's first error."""
         if self._away is None:
             try:
                 return look(self._opened())
@@ -269,7 +269,7 @@ class Captures:
 
 
 def _warn_of_unknown(evidence: CaptureEvidence) -> None:
-    """Log a warning if Connect did not answer, or if the connector does not exist."""
+    """Log a warning if Connect gave no evidence, or if the capture's connector does not exist."""
     name = evidence.names.connector
     for error in evidence.errors:
         if isinstance(error, ConnectError):
@@ -279,7 +279,7 @@ def _warn_of_unknown(evidence: CaptureEvidence) -> None:
 
 
 def cleanup_policy(settings: Mapping[str, str]) -> CleanupPolicy:
-    """Return the cleanup policy in a topic's effective settings."""
+    """Return the cleanup policy that a captured topic's effective settings have."""
     return CleanupPolicy(settings.get("cleanup.policy", "delete"), never_compacted(settings))
 
 
@@ -300,7 +300,7 @@ def _reported_statements(
 def _definition_changes(
     statements: Answer[ReportedStatements | None],
 ) -> tuple[DefinitionChange, ...]:
-    """Return the reported statements; none if they are not known."""
+    """Return the statements that a capture has reported; none if they are not known."""
     return statements.changes if isinstance(statements, ReportedStatements) else ()
 
 
@@ -320,7 +320,7 @@ def _connector_facts(
 
 
 def health(status: ConnectorStatus | None) -> ConnectorHealth | None:
-    """Return a connector's state with the reason and the remedy of a failure, without secrets.
+    """Return the capture's connector's state with a failure's reason and remedy, no secrets.
 
     Args:
         status: The connector's state; None if there is no connector.

@@ -46,7 +46,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem that the evidence shows.
+    """One problem of a capture that the evidence shows.
 
     Args:
         severity: What the problem means for the source's changes.
@@ -128,7 +128,7 @@ def of_stream(
 
 
 def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:
-    """Yield a finding if a topic is compacted, which can drop changes before a run reads them."""
+    """Yield a finding if a captured topic is compacted, which can drop unread changes."""
     if policy.compacted:
         spared = policy.lagging
         yield Finding(
@@ -170,7 +170,7 @@ def why_silent(
 
 
 def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> Finding | None:
-    """Return a finding if a connector sends nothing although its state shows no problem."""
+    """Return a finding if a capture's connector is silent although its state is sound."""
     if life is None or life.sends:
         return None
     if life.beat_age_s is None:
@@ -183,7 +183,7 @@ def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> 
 
 
 def stopping(findings: Sequence[Finding]) -> list[str]:
-    """Return the messages of the findings for which a run stops a table."""
+    """Return the messages of a capture's findings for which a run stops a table."""
     grave = (Severity.LOST, Severity.INCOMPLETE)
     return [finding.message for finding in findings if finding.severity in grave]
 

@@ -56,7 +56,7 @@ _FLOAT_DIGITS = 24
 
 @dataclass(frozen=True)
 class _Form:
-    """The part of a column's type that decides how its values in the binlog are read."""
+    """The part of a column's type by which the connector reads its values in the binlog."""
 
     kind: str
     sizes: tuple[int, ...] = ()
@@ -155,7 +155,7 @@ def _remedy(table: TableId, what: str) -> str:
 
 
 def _same_form(read: _Form, actual: _Form) -> bool:
-    """Return whether the connector reads values as the catalog's type requires."""
+    """Return whether the connector reads binlog values as the catalog's type requires."""
     # JSON is MariaDB's name for a text type. The connector reads its values as UTF-8.
     if read.kind == "json" and actual.kind == "text":
         return actual.charset == "utf8"
@@ -181,7 +181,7 @@ def _of_connector(column: KnownColumn) -> _Form:
 
 
 def _of_catalog(column: SourceColumn) -> _Form:
-    """Return the form of a column in the catalog."""
+    """Return the form of a column in the catalog, to compare it with the connector's."""
     kind = column.type
     if not isinstance(kind, MysqlType):
         raise TypeError(f"column {column.name} is not of MySQL or MariaDB: {kind}")
@@ -195,7 +195,7 @@ def _of_catalog(column: SourceColumn) -> _Form:
 def _form(
     name: str, sizes: tuple[int, ...], charset: str, *, labels: tuple[str, ...], unsigned: bool
 ) -> _Form:
-    """Return the form of a type. Types whose values are read alike have equal forms."""
+    """Return the form in which the connector reads a type; equal forms are read alike."""
     if name in _INTEGERS:
         return _Form(name, unsigned=unsigned)
     if name in TEXTS:
@@ -218,6 +218,6 @@ def _form(
 
 
 def _label(quoted: str) -> str:
-    """Return the label of an enum or a set without its quotes and escapes."""
+    """Return an enum's or set's label without quotes and escapes, to compare definitions."""
     inside = quoted[1:-1].replace("''", "'")
     return inside.replace("\\'", "'").replace("\\\\", "\\")

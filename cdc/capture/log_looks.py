@@ -39,7 +39,7 @@ class LogLooks:
         self._registry = registry
 
     def compare(self, names: CaptureNames, capture: SourceCapture) -> Continuity | None:
-        """Return the log's comparison with the last look; None if they are not compared.
+        """Return the comparison of a capture's log with the last look; None if not compared.
 
         Raises:
             TributaryError: The source, Kafka or the registry does not answer, or the state store
@@ -51,7 +51,7 @@ class LogLooks:
         )
 
     def leave(self, names: CaptureNames, found: Continuity) -> None:
-        """Leave the mark of a look for the next look. The caller must have counted a loss before.
+        """Leave the mark of a look at a capture's log; the caller has counted a loss before.
 
         Raises:
             StateError: The state store cannot be used.
@@ -59,7 +59,7 @@ class LogLooks:
         self._marks.move(str(names.resource), found.earlier, found.mark)
 
     def follow(self, names: CaptureNames, source: Source) -> None:
-        """Compare the log with the last look, count a loss, and leave a new mark.
+        """Compare a capture's log with the last look, count a loss, and leave a new mark.
 
         Raises:
             TributaryError: As for `compare`.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """The current facts of a topic.
+    """The facts by which a capture check judges a topic now.
 
     Args:
         id: The topic's UUID; None if there is no such topic.
@@ -53,7 +53,7 @@ class TopicFacts:
 
     @property
     def compacted(self) -> bool:
-        """Whether Kafka can drop a record because a later record has the same key."""
+        """Whether Kafka can compact a captured topic's records by key."""
         return "compact" in self.policy
 
 
@@ -112,7 +112,7 @@ def check_topic(
 
 
 def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
-    """Check that no partition was truncated below the lake's offset and refilled.
+    """Check that no partition of a captured topic was truncated below the lake's offset.
 
     Args:
         table: The table.
@@ -133,7 +133,7 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
 
 
 def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
-    """Refuse a compacted topic.
+    """Refuse a captured topic that is compacted.
 
     Compaction drops deletes. It also drops all events of a key but the last. The last event need
     not have all values of the row, and the other values would be lost.
@@ -210,7 +210,7 @@ class Rests:
 
     @classmethod
     def of(cls, record: TableRecord) -> Rests:
-        """Return these positions from the state store's record, without a look at the lake."""
+        """Return a stream's positions from the state store's record, without a look at the lake."""
         attempt, commit = record.attempt, record.last_commit
         return cls(
             view=attempt.view if attempt is not None else None,

@@ -50,7 +50,9 @@ class FailedConnector:
 def restart_connector(
     connect: ConnectClient, restarts: Restarts, name: str, failed: FailedConnector
 ) -> FailedConnector:
-    """Restart a connector if a restart is due and unclaimed; return its failure with the restarts.
+    """Restart a capture's connector if a restart is due and unclaimed.
+
+    Return its failure with the restarts.
 
     Args:
         connect: Kafka Connect.
@@ -70,20 +72,20 @@ def restart_connector(
 
 
 def explained(name: str, trace: str) -> FailedConnector:
-    """Return the reason and the remedy of a connector's failure; do not restart it."""
+    """Return why a capture's connector failed, and the remedy; do not restart it."""
     reason = f"connector {name} failed: {redact(failures.explain(trace))}"
     remedy = failures.remedy(trace, f"Correct the cause; to restart it at once, {RETRY}.")
     return FailedConnector(reason, remedy)
 
 
 def disconnected(names: CaptureNames) -> FailedConnector:
-    """Return the reason and the remedy of a lost connection; do not restart the connector."""
+    """Return why a capture's connector lost its connection, and the remedy; do not restart it."""
     reason = f"connector {names.connector} runs, but has lost its connection to the server"
     return FailedConnector(reason, f"{silence(names)} To restart it at once, {RETRY}.", runs=True)
 
 
 class Recovery:
-    """Restarts a failed or disconnected connector while a command waits for its changes.
+    """Restarts a capture's failed or disconnected connector while a command waits for its changes.
 
     No run checks the connector during such a wait. Without restarts, the command would wait until
     its bound after one transient failure, such as a broken connection or a Kafka transaction that
@@ -114,7 +116,7 @@ class Recovery:
         self._next_look = 0.0
 
     def restart_if_failed(self, names: CaptureNames) -> None:
-        """Restart the connector if it has failed or lost its connection.
+        """Restart the capture's connector if it has failed or lost its connection.
 
         Connect and Kafka are queried at most once in five seconds.
 
@@ -146,7 +148,7 @@ class Recovery:
             return restart_connector(self._connect, self._restarts, names.connector, failed)
 
     def _failure(self, names: CaptureNames) -> FailedConnector | None:
-        """Return the failure of a connector; None if it has not failed."""
+        """Return the failure of a capture's connector; None if it has not failed."""
         status = self._connect.status(names.connector)
         if status is None:
             return None
@@ -157,7 +159,7 @@ class Recovery:
 
 
 def _restarts_text(tried: Restarted) -> str:
-    """Return as text how often a connector was restarted, and when the next restart is due."""
+    """Return as text how often a capture's connector was restarted, and when it is next."""
     if tried.next_at is None and tried.times >= LIMIT:
         return f"restarted {tried.times} times in a row, and not again by itself"
     again = (

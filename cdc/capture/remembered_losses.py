@@ -24,7 +24,7 @@ class RememberedLossError(LostHistoryError):
 
 
 def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None:
-    """Count a loss if the findings show one.
+    """Count a capture's loss if the findings show one.
 
     Args:
         losses: The counts in the state store.
@@ -86,5 +86,5 @@ def of_remembered_losses(
 
 
 def _of(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> list[Loss]:
-    """Return the counted losses of a table and of its whole capture."""
+    """Return the remembered losses of a table and of its whole capture."""
     return [seen[scope] for scope in (names.resource, str(table)) if scope in seen]

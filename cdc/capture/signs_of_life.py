@@ -55,7 +55,7 @@ def signs(
 
 
 def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> bool:
-    """Return whether a running connector has lost its connection to the server without noticing it.
+    """Return whether a running connector has silently lost its connection to the source.
 
     A connector that reads sends heartbeats of its own, even if it is far behind or reads a large
     transaction. An idle server sends messages that keep these heartbeats going.
@@ -77,7 +77,7 @@ def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> b
 
 
 def any_lately(kafka: KafkaAdmin, topics: Sequence[str], bound_s: float) -> bool:
-    """Return whether a record of any of the topics was sent in the last ``bound_s`` seconds.
+    """Return whether a capture's topic got a record in the last ``bound_s`` seconds.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -53,7 +53,7 @@ def written_since(
     sent: Mapping[str, datetime],
     began: Mapping[TableId, datetime],
 ) -> dict[TableId, list[str]]:
-    """Return the stray topics with a record from after the start of a table's attempt.
+    """Return the capture's stray topics with a record from after the start of a table's attempt.
 
     The other stray topics have only older changes, and the table's copy contains these.
 

@@ -48,7 +48,7 @@ _BEHIND = 5_000
 
 @dataclass(frozen=True)
 class TaskLook:
-    """One look at the events of a connector.
+    """One look at the events of a connector, for ends of its tasks.
 
     Args:
         task: The task that sent the newest heartbeat.
@@ -61,11 +61,11 @@ class TaskLook:
     ends: Mapping[str, int]
 
     def mark(self) -> LogMark:
-        """Return the look as a mark in the state store."""
+        """Return the look at a connector's tasks as a mark in the state store."""
         return LogMark(self.task, self.beat_at.isoformat(), json.dumps(dict(self.ends)))
 
     def only_settled(self, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
-        """Return the look without ends that a later task can have moved.
+        """Return the look without ends of tasks that a later task can have moved.
 
         Args:
             sent: The time of each topic's newest record, read after this look.
@@ -82,7 +82,7 @@ class TaskLook:
 
     @classmethod
     def of(cls, mark: LogMark) -> TaskLook:
-        """Return the look that a mark stands for."""
+        """Return the look at a connector's tasks that a mark stands for."""
         return cls(mark.server, datetime.fromisoformat(mark.file), json.loads(mark.executed))
 
 
@@ -102,7 +102,7 @@ class TaskLooks:
     def follow(
         self, names: CaptureNames, records: Iterable[TableRecord], source: Callable[[], Source]
     ) -> None:
-        """Search the events since the last look, count a loss for each table that has one.
+        """Search a connector's events since the last look; count each table's loss at a task's end.
 
         Args:
             names: The capture.
@@ -134,7 +134,7 @@ class TaskLooks:
         self._marks.move(scope, earlier, now.mark())
 
     def _look(self, names: CaptureNames, topics: Iterable[str]) -> TaskLook | None:
-        """Return a look; None without a heartbeat that names its task."""
+        """Return a look at a connector's tasks; None without a heartbeat that names one."""
         beat = self._kafka.latest_record(names.heartbeat_topic)
         task = None if beat is None else task_of(beat)
         if beat is None or task is None or beat.timestamp is None:
@@ -225,7 +225,7 @@ class TaskLooks:
 
 
 def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
-    """Return whether a task ended after the first of several rows that one record can have.
+    """Return whether a task ended after the first of several rows of one change event.
 
     Args:
         change: The last change of the task.
@@ -252,14 +252,14 @@ def _place(ended: TaskEnd) -> str:
 
 
 def _warn(what: str, table: TableId) -> None:
-    """Log that rows can be missing, and how an operator finds out."""
+    """Log that rows can be missing since a task's end, and how an operator finds out."""
     _log.warning(
         "%s: rows of table %s can be missing; run `tributary verify %s`", what, table, table
     )
 
 
 def _first_offset(record: TableRecord) -> int | None:
-    """Return O of a table that follows its topic; None if it has none."""
+    """Return O of a captured table that follows its topic; None if it has none."""
     attempt = record.attempt
     if attempt is None or attempt.start_offsets is None:
         return None

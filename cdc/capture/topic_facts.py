@@ -24,7 +24,7 @@ _LEADERS_S = 10.0
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts | KafkaError]:
-    """Return each topic's current facts, without its settings, by three calls to Kafka.
+    """Return each captured topic's current facts, without settings, by three calls to Kafka.
 
     A topic that cannot be read, for lack of a leader or an ACL, has an error in place of its facts.
     Only the run of the topic's table raises this error.
@@ -55,7 +55,9 @@ def _facts(
 
 
 def one_topic(context: RunContext, topic: str) -> TopicFacts:
-    """Return the current facts of one topic, with its settings; wait until its leaders answer.
+    """Return the current facts of one captured topic, with its settings.
+
+    It waits until the topic's leaders answer.
 
     Raises:
         KafkaError: The cluster does not answer, or the topic cannot be read.
@@ -73,7 +75,7 @@ def one_topic(context: RunContext, topic: str) -> TopicFacts:
 def still_in_topic(
     context: RunContext, record: TableRecord, latest: Committed, now: TopicFacts
 ) -> Committed:
-    """Check that the topic continues from the offsets that the lake has read.
+    """Check that a captured topic continues from the offsets that the lake has read.
 
     A leader keeps every record that it has shown as committed. So only partitions with a new leader
     are checked for lost records. The new leader could have lacked records, or could have an older
@@ -153,7 +155,7 @@ def cut_off(
 
 
 def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
-    """Return the record with the current leaders' epochs, for the partitions with a leader."""
+    """Return a table's record with the epochs of its topic's current leaders."""
     last = record.last_commit
     if last is None:
         return record
@@ -164,7 +166,7 @@ def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
 def _elsewhere_led(
     topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
 ) -> list[ReachedOffset]:
-    """Return, per partition with a new leader, the lake's offset and the former epoch."""
+    """Return the lake's offset and the former epoch, per captured partition with a new leader."""
     return [
         ReachedOffset(topic, partition, offsets[partition], was)
         for partition, was in epochs.items()
@@ -175,7 +177,9 @@ def _elsewhere_led(
 def with_settings(
     context: RunContext, topics: Mapping[str, TopicFacts | KafkaError]
 ) -> dict[str, TopicFacts | KafkaError]:
-    """Return the topics' facts with their cleanup settings; one call reads hundreds of topics.
+    """Return captured topics' facts with their cleanup settings.
+
+    One call reads hundreds of topics.
 
     A topic whose settings cannot be read has the error in place of its facts.
 

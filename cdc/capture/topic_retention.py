@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Expiring:
-    """The topics that can drop unread changes because of the same setting.
+    """The captured topics that can drop unread changes because of the same setting.
 
     Args:
         expiry: The setting and its effect.
@@ -29,16 +29,16 @@ class Expiring:
 
     @property
     def message(self) -> str:
-        """The problem and its topics, as a message."""
+        """The retention problem and its captured topics, as a message."""
         return f"{self._named}: {self.expiry.what}"
 
     @property
     def remedy(self) -> str:
-        """The next step for a person."""
+        """The next step for a person whose captured topics expire."""
         return self.expiry.remedy(self._named)
 
     def to_json(self) -> dict[str, Any]:
-        """Return message, remedy and topics as plain values."""
+        """Return message, remedy and captured topics as plain values."""
         topics = list(self.topics)
         return {"message": self.message, "remedy": self.remedy, "topics": topics}
 

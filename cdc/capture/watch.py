@@ -49,11 +49,11 @@ class Silence:
 
     @property
     def message(self) -> str:
-        """The problem and its tables, as a message."""
+        """A silent capture's problem and its tables, as a message."""
         return f"{self.reason}; until then no changes come for {listed(self.tables)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the silence as plain values, for JSON."""
+        """Return a capture's silence as plain values, for JSON."""
         return {
             "source": self.capture.source,
             "tier": self.capture.tier,
@@ -65,7 +65,7 @@ class Silence:
 
 
 def listed(names: Sequence[object]) -> str:
-    """Return the first names of a list and the number of the other names, as text."""
+    """Return the first names of silent tables and the number of the other names, as text."""
     named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
     return f"{named} and {more} more" if more > 0 else named
 
@@ -151,7 +151,7 @@ class _Watch:
         return Finding(Severity.WAITING, f"connector {name}", failed.reason, failed.remedy)
 
     def _failure(self, capture: CaptureNames, state: ConnectorHealth) -> FailedConnector | None:
-        """Return the failure of a connector that a restart can end; None if it has not failed."""
+        """Return a connector's failure that a restart can end, for the watch; else None."""
         trace, context = state.status.failure, self._context
         if trace is not None:
             return explained(capture.connector, trace)
@@ -159,7 +159,10 @@ class _Watch:
         return disconnected(capture) if lost else None
 
     def _health(self, name: str) -> ConnectorHealth | ConnectError | None:
-        """Return a connector's state, or the error of Connect. The first error ends the queries."""
+        """Return a watched connector's state, or Connect's error.
+
+        The first error ends the queries.
+        """
         if self._away is not None:
             return self._away
         try:
@@ -176,7 +179,7 @@ class _Watch:
         return signs(capture, interval_ms, beat, lambda bound_s: self._flows(capture, bound_s))
 
     def _flows(self, capture: CaptureNames, bound_s: float) -> bool:
-        """Return whether records were sent recently, or since the last look at the topics' ends.
+        """Return whether a capture's records were sent recently, or since the last look.
 
         The ends are compared with those of the last look, since the senders' clocks can be slow.
         """

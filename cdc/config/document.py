@@ -36,7 +36,7 @@ _PLAIN_TEXT = (
 
 @dataclass(frozen=True)
 class ConfigProblem:
-    """One problem, and the path of its key."""
+    """One problem in ``tributary.yaml``, and the path of its key."""
 
     path: _Path
     reason: str
@@ -46,7 +46,7 @@ class ConfigProblem:
 
 
 def load(path: Path | None = None) -> Config:
-    """Read the configuration.
+    """Read the configuration in ``tributary.yaml``.
 
     Args:
         path: The file. By default it is the one that ``TRIBUTARY_CONFIG`` names, or
@@ -93,7 +93,7 @@ def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) 
 
 
 def dotted(path: _Path) -> str:
-    """Return a path as text, with dots between names and with list indexes in brackets.
+    """Return a configuration key's path as text, with dots, and list indexes in brackets.
 
     A name with a character that is not a letter, a digit, ``_`` or ``-`` is quoted.
     """
@@ -141,7 +141,7 @@ def _parse(text: str, name: str, base: Path) -> Config:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """The safe loader, with an error for a duplicate key or a key that is not a string in YAML."""
+    """YAML's safe loader, with an error for a duplicate key or one that is no string."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[object] = set()
@@ -177,7 +177,7 @@ def _failure(name: str, problems: list[ConfigProblem]) -> ConfigError:
 
 
 def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
-    """Yield the settings of a section, and of the sections in it, that cannot work together."""
+    """Yield the settings of a configuration section, and below it, that cannot work together."""
     if isinstance(section, Config) or (
         # A section of table settings need not be complete; Config checks the combined settings.
         hasattr(section, "conflicts") and path[:1] not in (("tables",), ("defaults",))
@@ -205,7 +205,7 @@ def _problems_in(error: ValidationError, document: Any) -> Iterator[ConfigProble
 
 
 def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
-    """Return the path of a key with an error, and the type of the section that has the key."""
+    """Return the path of a wrong configuration key, and the type of the section that has it."""
     path: _Path = ()
     section: Any = None
     annotation: Any = Config
@@ -246,7 +246,10 @@ def _reason(details: ErrorDetails, path: _Path, section: Any) -> str:
 
 
 def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProblem]) -> Any:
-    """Return a value with its references replaced. A secret or ``Verbatim`` text stays as it is."""
+    """Return a configuration value with its references replaced.
+
+    A secret or ``Verbatim`` text stays as it is.
+    """
     if annotation is None:
         return value  # below an unknown key, which is reported as a separate problem
     if isinstance(value, dict):
@@ -277,7 +280,10 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProbl
 def _plain_secrets(
     options: Mapping[Any, Any], path: _Path, *, verbatim: bool
 ) -> Iterator[ConfigProblem]:
-    """Yield raw options whose value is a secret in plain text or a reference in the wrong form."""
+    """Yield raw options of the configuration whose value is a plain secret.
+
+    A reference in the wrong form counts, too.
+    """
     for key, value in options.items():
         if is_sensitive(str(key)) and not is_reference(str(value)):
             yield ConfigProblem((*path, str(key)), _PLAIN_TEXT)
@@ -290,7 +296,7 @@ def _plain_secrets(
 
 
 def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
-    """Yield a problem if a URL has a password or another secret in plain text."""
+    """Yield a problem if a configured URL has a password or another secret in plain text."""
     login = re.match(r"[^/]*//[^/@]*:([^@]*)@", url)
     named = parse_qsl(url.partition("?")[2])
     secrets = [value for name, value in named if is_sensitive(name)]
@@ -299,7 +305,7 @@ def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
 
 
 def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
-    """Return the type of a key's value, and the classes of its marks, such as `Verbatim`.
+    """Return the type of a configuration key's value, and its marks, such as `Verbatim`.
 
     Args:
         annotation: The type of the map or section that has the key.
@@ -313,7 +319,7 @@ def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
 
 
 def _raw_child(annotation: Any, key: object) -> Any:
-    """Return the whole annotation of a key's value, from that of the section with the key."""
+    """Return the whole annotation of a configuration key's value, from that of its section."""
     if _is_model(annotation):
         field = _fields(annotation).get(str(key))
         return None if field is None else field.annotation
@@ -323,7 +329,7 @@ def _raw_child(annotation: Any, key: object) -> Any:
 
 
 def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
-    """Return the type inside ``Annotated`` and ``| None``, and the classes of its marks.
+    """Return the type of a section's field inside ``Annotated`` and ``| None``, and its marks.
 
     A tagged union is reduced to the member that the value's ``kind`` selects.
     """
@@ -340,7 +346,7 @@ def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return a section's fields by their keys in the file.
+    """Return a configuration section's fields by their keys in the file.
 
     A key can differ from the field's name: `as` is reserved in Python.
     """
@@ -348,7 +354,7 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _variants(annotation: Any) -> dict[Any, Any]:
-    """Return the members of a tagged union by their tags; empty for any other type."""
+    """Return a configuration section's variants, for a tagged union, by their tags."""
     marks = getattr(annotation, "__metadata__", ())
     if not any(isinstance(mark, Discriminator) for mark in marks):
         return {}

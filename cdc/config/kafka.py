@@ -41,7 +41,7 @@ ConnectReference = Annotated[str, Field(pattern=r"^\$\{[A-Za-z0-9_-]+:[^{}]+\}$"
 
 
 class Security(Section):
-    """The encryption and the login of connections to the brokers, for librdkafka and Java."""
+    """The configured encryption and login of connections to the brokers."""
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """The brokers' listener protocol."""
@@ -62,16 +62,16 @@ class Security(Section):
 
     @property
     def sasl(self) -> bool:
-        """Whether the protocol requires a login."""
+        """Whether the configured protocol of Kafka requires a login."""
         return self.protocol.startswith("SASL_")
 
     @property
     def tls(self) -> bool:
-        """Whether the protocol is encrypted."""
+        """Whether the configured protocol of Kafka is encrypted."""
         return self.protocol.endswith("SSL")
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations that cannot work, as (path of the key, problem)."""
+        """Return Kafka's security settings that cannot work together, as (path, problem)."""
         found: list[Conflict] = []
         for name in ("mechanism", "username", "password"):
             if getattr(self, name) is not None and not self.sasl:
@@ -89,7 +89,7 @@ class Security(Section):
         return found
 
     def librdkafka(self) -> dict[str, str]:
-        """Return these settings by librdkafka's names, with secrets resolved."""
+        """Return Kafka's security settings by librdkafka's names, with secrets resolved."""
         settings: dict[str, str | None] = {
             "security.protocol": self.protocol,
             "sasl.mechanism": self.mechanism,
@@ -103,7 +103,7 @@ class Security(Section):
         return {key: value for key, value in settings.items() if value is not None}
 
     def java(self) -> dict[str, str]:
-        """Return these settings by the Java client's names, with secrets resolved.
+        """Return Kafka's security settings by the Java client's names, with secrets resolved.
 
         Certificates are included as text, so that Spark executors on other hosts need no files.
 
@@ -125,7 +125,7 @@ class Security(Section):
         return settings
 
     def for_connect(self) -> dict[str, str]:
-        """Return these settings for a Java client in Kafka Connect, with secrets as references.
+        """Return Kafka's security settings for Kafka Connect, with secrets as references.
 
         The worker reads the key's file itself, so the file must have the same path on the worker.
 
@@ -139,7 +139,7 @@ class Security(Section):
         return settings
 
     def _java_properties(self, secret: Callable[[SecretRef], str]) -> dict[str, str]:
-        """Return these settings by the Java client's names, except for the client's key.
+        """Return Kafka's security settings by the Java client's names, without the client's key.
 
         Args:
             secret: Converts a secret's reference to the text that replaces it in the settings.
@@ -164,7 +164,7 @@ class Security(Section):
 
 
 class RegistryConfig(Section):
-    """The schema registry, by its Confluent-compatible API."""
+    """The section of the schema registry, by its Confluent-compatible API."""
 
     url: HttpUrl
     """Base URL of the API."""
@@ -177,7 +177,7 @@ class RegistryConfig(Section):
 
 
 class TopicConfig(Section):
-    """The settings of the topics that are created."""
+    """The section with the settings of the topics that are created."""
 
     replication_factor: Annotated[int, Field(ge=-1)] = -1
     """Replicas of each partition; -1 is the brokers' default."""
@@ -189,7 +189,7 @@ class TopicConfig(Section):
     """Other topic settings."""
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations that cannot work, as (path of the key, problem)."""
+        """Return combinations of topic settings that cannot work, as (path of the key, problem)."""
         found: list[Conflict] = []
         if self.replication_factor == 0:
             found.append((("replication_factor",), "must be -1 or at least 1"))
@@ -210,7 +210,7 @@ class TopicConfig(Section):
 
 
 class KafkaConfig(Section):
-    """Brokers, schema registry and topics."""
+    """The section ``kafka``: brokers, schema registry and topics."""
 
     bootstrap_servers: Servers
     """host:port of brokers, separated by commas."""
@@ -226,7 +226,7 @@ class KafkaConfig(Section):
     """The settings of the topics that are created."""
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations that cannot work, as (path of the key, problem)."""
+        """Return combinations of Kafka's settings that cannot work, as (path of key, problem)."""
         raw = any(key.startswith("sasl.mechanism") for key in self.librdkafka)
         if self.security.sasl and self.security.mechanism is None and not raw:
             reason = f"protocol {self.security.protocol} needs a mechanism"
@@ -234,18 +234,18 @@ class KafkaConfig(Section):
         return []
 
     def librdkafka_config(self) -> dict[str, str]:
-        """Return settings for a librdkafka client: secrets are resolved, raw overrides win."""
+        """Return the configured settings of a librdkafka client: secrets resolved, raw ones win."""
         servers = {"bootstrap.servers": self.bootstrap_servers}
         return servers | self.security.librdkafka() | dict(self.librdkafka)
 
     def java_config(self) -> dict[str, str]:
-        """Return settings for a Java client: secrets are resolved, raw overrides win."""
+        """Return the configured settings of a Java client: secrets resolved, raw ones win."""
         servers = {"bootstrap.servers": self.bootstrap_servers}
         return servers | self.security.java() | dict(self.java)
 
 
 class ConnectConfig(Section):
-    """The Kafka Connect cluster that runs Debezium."""
+    """The Kafka Connect cluster, as configured, that runs Debezium."""
 
     url: HttpUrl
     """Base URL of the REST API."""
@@ -274,12 +274,12 @@ class ConnectConfig(Section):
 
     @property
     def keeps_nulls(self) -> bool:
-        """Whether the converter sends the NULL of a column with a default as NULL."""
+        """Whether the configured converter sends the NULL of a column with a default as NULL."""
         return self.converter == "confluent"
 
 
 def _why_java_cannot_read(key: str) -> str | None:
-    """Return why Kafka's Java client cannot read a key, or None if it can.
+    """Return why Kafka's Java client cannot read a configured key, or None if it can.
 
     Source: https://kafka.apache.org/documentation/#brokerconfigs_ssl.keystore.key
     """

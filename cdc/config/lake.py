@@ -25,7 +25,7 @@ _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
 
 def _lake_url(url: str, info: ValidationInfo) -> str:
-    """Return the URL, with a local path made absolute; refuse one that Hadoop cannot read."""
+    """Return the lake's configured URL, a local path made absolute; refuse an unreadable one."""
     if problem := s3.url_problem(url) or gcs.url_problem(url):
         raise PydanticCustomError("lake_url", "{problem}", {"problem": problem})
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url):
@@ -35,7 +35,7 @@ def _lake_url(url: str, info: ValidationInfo) -> str:
 
 
 def _state_url(url: str, info: ValidationInfo) -> str:
-    """Return the URL; a relative SQLite file is resolved from the configuration file's folder."""
+    """Return the state store's configured URL, with a relative SQLite file resolved."""
     match = _SQLITE.match(url)
     path = url[match.end() :] if match else ""
     if match is None or not path or path.startswith((":", "file:")) or "${" in url:
@@ -45,7 +45,7 @@ def _state_url(url: str, info: ValidationInfo) -> str:
 
 
 class LakeConfig(Section):
-    """The lake that the tables are written to."""
+    """The section ``lake``: the lake that the tables are written to."""
 
     url: Annotated[LoginFreeUrl, AfterValidator(_lake_url)]
     """URL of the lake's folder on any Hadoop file system, for example s3a://bucket/lake."""
@@ -58,13 +58,13 @@ class LakeConfig(Section):
 
     @property
     def store(self) -> Store | None:
-        """The object store whose jars the lake needs; None if pyspark's own jars are enough."""
+        """The object store of the configured lake, whose jars are needed; None if pyspark's do."""
         if s3.is_s3(self.url):
             return "s3"
         return "gcs" if gcs.is_gcs(self.url) else None
 
     def conflicts(self) -> list[Conflict]:
-        """Return settings that cannot work, as (path of the key, problem)."""
+        """Return settings of the lake that cannot work, as (path of the key, problem)."""
         found = (
             *s3.settings_problems(self.url, self.hadoop),
             *gcs.settings_problems(self.url, self.hadoop),
@@ -73,7 +73,7 @@ class LakeConfig(Section):
 
 
 class CatalogConfig(Section):
-    """A Hive Metastore in which readers find the tables by name."""
+    """The section ``catalog``: a Hive Metastore in which readers find the tables by name."""
 
     metastore: Annotated[str, Field(pattern=r"^thrift://[^,/@]+(,thrift://[^,/@]+)*$")]
     """URL, for example thrift://metastore:9083; separate several URLs by commas."""
@@ -84,7 +84,7 @@ class CatalogConfig(Section):
 
 
 class StateConfig(Section):
-    """The store of states, leases and run history."""
+    """The section ``state``: the store of states, leases and run history."""
 
     url: Annotated[str, Verbatim(), Field(min_length=1), AfterValidator(_state_url)] = (
         "sqlite:///.tributary/state.db"
@@ -93,14 +93,14 @@ class StateConfig(Section):
 
     @property
     def sqlite(self) -> bool:
-        """Whether the store is a SQLite file; False if the URL cannot be resolved now."""
+        """Whether the configured state store is SQLite; False if its URL cannot be resolved."""
         try:
             return self.connection_url().startswith("sqlite")
         except SecretError:
             return False  # the code that opens the store reports it
 
     def connection_url(self) -> str:
-        """Return the URL with its references resolved. The result must never be shown.
+        """Return the state store's URL with references resolved. It must never be shown.
 
         Raises:
             SecretError: A reference does not resolve.
@@ -109,7 +109,7 @@ class StateConfig(Section):
 
 
 class SparkConfig(Section):
-    """The Spark session."""
+    """The section ``spark``: the Spark session."""
 
     master: Annotated[str, Field(min_length=1)] = "local[*]"
     """Spark's master URL."""
@@ -130,11 +130,11 @@ class SparkConfig(Section):
 
     @property
     def local(self) -> bool:
-        """Whether Spark runs on this machine only."""
+        """Whether the configured Spark runs on this machine only."""
         return self.master == "local" or self.master.startswith("local[")
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations that cannot work, as (path of the key, problem)."""
+        """Return combinations of Spark's settings that cannot work, as (path of key, problem)."""
         reason = (
             "is a secret that every user of the machine could read on the command line of Spark's"
             " JVM; put it into the cluster's spark-defaults.conf, or a Hadoop setting into"

@@ -41,7 +41,7 @@ class Pattern:
         return cls(text, TableId.of_parts(text, _read, default_source="*"))
 
     def matches(self, table: TableId) -> bool:
-        """Return whether the pattern matches the table."""
+        """Return whether the pattern of ``tables`` matches the table."""
         return (
             matches(table.source, self.parts.source)
             and matches(table.schema, self.parts.schema)
@@ -49,12 +49,12 @@ class Pattern:
         )
 
     def covers_source(self, source: str) -> bool:
-        """Return whether tables of the source can match."""
+        """Return whether a source's tables can match the pattern of ``tables``."""
         return matches(source, self.parts.source)
 
     @property
     def open_parts(self) -> set[str]:
-        """The parts with wildcards, by their names in a name template: source, schema, table."""
+        """The wildcard parts of a pattern of ``tables``, by name: source, schema, table."""
         parts = {
             "source": self.parts.source,
             "schema": self.parts.schema,
@@ -64,7 +64,7 @@ class Pattern:
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, int]:
-        """The rank among the patterns that match one table. The highest rank wins.
+        """The rank among the patterns of ``tables`` that match one table. The highest wins.
 
         A pattern whose table name has no wildcards ranks above all others. Among equals, a schema
         without wildcards decides, then a source without wildcards, then the number of characters
@@ -87,7 +87,7 @@ def _read(name: str, quoted: bool) -> str:
 
 
 def _is_open(part: str) -> bool:
-    """Return whether a part can match several names."""
+    """Return whether a pattern's part can match several names."""
     return bool(_WILD & set(_LITERAL.sub("", part)))
 
 

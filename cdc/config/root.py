@@ -61,7 +61,7 @@ class Config(Section):
     """Settings of single tables, by schema.table or source:schema.table; * and ? are wildcards."""
 
     def source(self, name: str) -> SourceConfig:
-        """Return the source of that name.
+        """Return the configured source of that name.
 
         Raises:
             ConfigError: There is no such source.
@@ -78,7 +78,7 @@ class Config(Section):
         return self.sources[name]
 
     def table_id(self, text: str) -> TableId:
-        """Parse a table's name; the source may be left out if there is only one.
+        """Parse a table's name; the configured source may be missing if there is only one.
 
         Raises:
             InvalidIdentifierError: The text does not name a table.
@@ -90,7 +90,7 @@ class Config(Section):
         return table
 
     def table_settings(self, table: TableId) -> TableSettings:
-        """Return the settings of a table, from the defaults and all matching patterns.
+        """Return a table's configured settings, from the defaults and all matching patterns.
 
         Raises:
             ConfigError: The combined settings cannot work.
@@ -107,7 +107,7 @@ class Config(Section):
         return settings
 
     def settings_on_plan(self, table: TableId, tier: str) -> TableSettings:
-        """Return the settings of an onboarded table, after a check that they still fit its tier.
+        """Return an onboarded table's configured settings, after a check that they fit its tier.
 
         Raises:
             ConfigError: The table's mode has changed since onboarding. An append table cannot
@@ -128,7 +128,7 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """Return a source table's shard; None if no other source table feeds its lake table.
+        """Return a source table's configured shard; None if it feeds its lake table alone.
 
         Raises:
             ConfigError: The settings list the source table under two lake tables.
@@ -140,7 +140,7 @@ class Config(Section):
 
     @property
     def pool_shares(self) -> dict[str, float]:
-        """The part of the work of each tier that has a share, by the tier's name."""
+        """The configured share of the work of each tier that has one, by the tier's name."""
         tiers = self.tiers.items()
         return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
 
@@ -165,11 +165,11 @@ class Config(Section):
 
     @property
     def sharded(self) -> frozenset[str]:
-        """Names of the lake tables that several source tables feed."""
+        """Names of the configured lake tables that several source tables feed."""
         return frozenset(sharded(self.tables))
 
     def table_path(self, table: TableId) -> str:
-        """Return the folder of a source table's lake table, or of a shard's copy.
+        """Return the configured folder of a source table's lake table, or of a shard's copy.
 
         Names are encoded, so that no name leads out of the lake's folder.
         """
@@ -179,7 +179,7 @@ class Config(Section):
         return f"{self.lake.url}/{fill(template, table)}"
 
     def catalog_name(self, table: TableId, shard: Shard | None = None) -> tuple[str, str] | None:
-        """Return a lake table's database and name in the catalog; None without a catalog."""
+        """Return a lake table's configured database and name in the catalog of names, or None."""
         if self.catalog is None:
             return None
         if shard is not None:
@@ -188,7 +188,7 @@ class Config(Section):
         return fill_name(self.catalog.database, table), fill_name(self.catalog.table, table)
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations that cannot work, as (path of the key, problem)."""
+        """Return combinations in ``tributary.yaml`` that cannot work, as (path, problem)."""
         found: list[Conflict] = []
         if not self.sources:
             found.append((("sources",), "must name at least one source"))

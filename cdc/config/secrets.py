@@ -128,7 +128,7 @@ class SecretRef:
 
 
 def expand(text: str, *, secret: bool = False) -> str:
-    """Return the text with the value of each ``${NAME}`` and ``${file:/path}`` in its place.
+    """Return the configured text with the values of ``${NAME}`` and ``${file:/path}``.
 
     ``$${`` means a literal ``${``.
 
@@ -150,7 +150,7 @@ def expand(text: str, *, secret: bool = False) -> str:
 
 
 def fold(text: str, written: str) -> str:
-    """Return the text with references in place of their values: the reverse of ``expand``.
+    """Return the configured text with references in place of their values, after ``expand``.
 
     Args:
         text: The text in which values are replaced, for example a message.
@@ -168,17 +168,17 @@ def fold(text: str, written: str) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """Return whether the text has a reference, ours or one of a Connect ConfigProvider."""
+    """Return whether a configured text has a reference, ours or one of Kafka Connect's."""
     return re.search(r"\$\{[^{}]+\}", text) is not None
 
 
 def is_only_references(text: str) -> bool:
-    """Return whether the text is empty or consists only of our references."""
+    """Return whether a configured text is empty or consists only of our references."""
     return not _REFERENCE.sub("", text)
 
 
 def _validate(value: object) -> SecretRef:
-    """Convert the text of a reference for pydantic; the error never shows the text."""
+    """Convert the text of a secret's reference for pydantic; the error never shows the text."""
     if isinstance(value, SecretRef):
         return value
     try:

@@ -67,7 +67,7 @@ def _path(name: str, section: TableSettings) -> str:
 
 
 def described(shard: Shard | None) -> str:
-    """Return a text for people: which shard a table is, or that it is a table of its own."""
+    """Return for people which configured shard a table is, or that it is a table of its own."""
     if shard is None:
         return "a table of its own"
     return f"shard {shard.name} of {shard.of} (column {shard.column}) in {shard.base_path}"

@@ -18,7 +18,7 @@ SourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,29}$")]
 
 
 class Endpoint(Section):
-    """The address of a PostgreSQL server."""
+    """The section with the address of a PostgreSQL server."""
 
     host: NonEmpty
     """Host name or address."""
@@ -38,7 +38,7 @@ class Endpoint(Section):
     """Other connection parameters, as in libpq."""
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations that cannot work, as (path of the key, problem)."""
+        """Return combinations of PostgreSQL's settings that cannot work, as (path, problem)."""
         found: list[Conflict] = []
         if (self.sslcert is None) != (self.sslkey is None):
             missing = "sslkey" if self.sslkey is None else "sslcert"
@@ -49,7 +49,7 @@ class Endpoint(Section):
 
 
 class Credential(Section):
-    """A database login."""
+    """The section with a database login."""
 
     user: NonEmpty
     """Name of the role."""
@@ -58,7 +58,7 @@ class Credential(Section):
 
 
 class Credentials(Section):
-    """Logins by purpose. A login that is left out is the same as admin."""
+    """The section with logins by purpose. A login that is missing is the same as admin."""
 
     admin: Credential
     """Login that owns the publication and the schema tributary, and drops slots."""
@@ -71,7 +71,7 @@ class Credentials(Section):
 
 
 class PostgresSourceConfig(Section):
-    """One PostgreSQL database and, preferably, a read replica of it."""
+    """The section of one PostgreSQL database and, preferably, a read replica of it."""
 
     kind: Literal["postgres"] = "postgres"
     """The kind of server."""
@@ -102,7 +102,7 @@ class PostgresSourceConfig(Section):
 
 
 class MysqlEndpoint(Section):
-    """The address of a MySQL or MariaDB server."""
+    """The section with the address of a MySQL or MariaDB server."""
 
     host: NonEmpty
     """Host name or address."""
@@ -118,7 +118,7 @@ class MysqlEndpoint(Section):
     """PEM file with the client's key."""
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations that cannot work, as (path of the key, problem)."""
+        """Return combinations of MySQL's settings that cannot work, as (path of key, problem)."""
         found: list[Conflict] = []
         if (self.ssl_cert is None) != (self.ssl_key is None):
             missing = "ssl_key" if self.ssl_key is None else "ssl_cert"
@@ -131,7 +131,7 @@ class MysqlEndpoint(Section):
 
 
 class MysqlSourceConfig(Section):
-    """One MySQL or MariaDB server and, preferably, a replica of it."""
+    """The section of one MySQL or MariaDB server and, preferably, a replica of it."""
 
     kind: Literal["mysql", "mariadb"]
     """The kind of server: mysql and mariadb differ in GTIDs, types and Debezium's connector."""

@@ -68,7 +68,7 @@ LakeType = Annotated[
 
 
 class ColumnRules(Section):
-    """The columns to replicate, and the form of their values."""
+    """The setting ``columns``: which columns to replicate, and the form of their values."""
 
     include: tuple[NonEmpty, ...] = ()
     """Only these columns; empty means all."""
@@ -88,7 +88,7 @@ class ColumnRules(Section):
     Set it before the rename; afterwards it may stay."""
 
     def is_read_by_key(self, column: str) -> bool:
-        """Return whether the column's values are read from the source by key, as text."""
+        """Return whether the settings let runs read the column from the source by key, as text."""
         return self.as_.get(column) == "string"
 
     def decimal(self, column: str) -> str:
@@ -102,7 +102,7 @@ class ColumnRules(Section):
 
 
 class ResyncLimits(Section):
-    """The limits of automatic resyncs."""
+    """The settings with the limits of automatic resyncs."""
 
     max_rows: Positive | None = None
     """The largest estimated number of rows in the table. Default: no limit."""
@@ -110,7 +110,7 @@ class ResyncLimits(Section):
     """The time in which a resync may begin, in UTC, for example 22:00-05:00. Default: any time."""
 
     def allows(self, at: datetime) -> bool:
-        """Return whether a resync may begin at a time.
+        """Return whether the settings allow a resync to begin at a time.
 
         Args:
             at: An aware time.
@@ -207,23 +207,23 @@ class TableSettings(Section):
 
     @property
     def readers_keep_s(self) -> int:
-        """``readers_keep`` in seconds."""
+        """The setting ``readers_keep`` in seconds."""
         return seconds_of(self.readers_keep)
 
     @property
     def min_commit_interval_s(self) -> float:
-        """``min_commit_interval`` in seconds; by default a tenth of the freshness target."""
+        """The setting ``min_commit_interval`` in seconds; else a tenth of the freshness target."""
         chosen = self.min_commit_interval
         return self.freshness_target_s / 10 if chosen is None else seconds_of(chosen)
 
     @property
     def appends(self) -> bool:
-        """Whether the lake table is an append table."""
+        """Whether the settings make the table an append table."""
         return self.mode == "append"
 
     @property
     def capture_tier(self) -> str:
-        """The tier in the names of connector, slot and publication.
+        """The tier by the settings, as in the names of connector, slot and publication.
 
         Append tables have a tier of their own. A publication publishes the same operations for all
         of its tables. If it publishes updates and deletes, PostgreSQL refuses every UPDATE and
@@ -232,7 +232,7 @@ class TableSettings(Section):
         return f"{self.tier}{_APPEND}" if self.appends else self.tier
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations that cannot work, as (path of the key, problem)."""
+        """Return combinations of a table's settings that cannot work, as (path, problem)."""
         found: list[Conflict] = list(self._mode_conflicts())
         if self.from_ and self.appends:
             found.append(
@@ -309,7 +309,7 @@ class TableSettings(Section):
 
 
 class TierSettings(Section):
-    """Settings of one tier."""
+    """The section with the settings of one tier."""
 
     pool_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """Part of the work of spark.parallel_tables that the tier's tables have while they have work.
@@ -340,7 +340,7 @@ def resolve(
 
 
 def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:
-    """Return the defaults with the keys that the overrides set; later overrides win.
+    """Return the settings' defaults with the keys that the overrides set; later overrides win.
 
     Maps are merged key by key.
     """
@@ -351,7 +351,7 @@ def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSet
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Return the first map with the second map's keys; maps in both are merged."""
+    """Return the first map of settings with the second map's keys; maps in both are merged."""
     merged = dict(base)
     for key, value in over.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)

@@ -18,7 +18,7 @@ CAPTURE_PLACES = frozenset({"source", "tier"})
 def template_problems(
     path: tuple[str, ...], template: str, places: Set[str], needed: Set[str]
 ) -> Iterator[Conflict]:
-    """Yield the problems of a template.
+    """Yield the problems of a name template in the configuration.
 
     Args:
         path: Path of the template in the configuration.
@@ -48,7 +48,7 @@ def template_problems(
 
 
 def fill(template: str, table: TableId) -> str:
-    """Return a table's path by a template.
+    """Return a table's lake path by the configured template.
 
     Each byte that is unsafe in a path becomes ``~`` and two hex digits. The encoding is one to one.
     So different tables never share a folder, and no name leads into another folder.
@@ -59,7 +59,7 @@ def fill(template: str, table: TableId) -> str:
 
 
 def fill_name(template: str, table: TableId) -> str:
-    """Return a table's name in the catalog by a template.
+    """Return a table's name in the catalog by the configured template.
 
     The name has only lower-case letters, digits and ``_``. Any other character of the table's
     source, schema or name becomes ``_x``, its code in hex, and ``_``. This encoding is one to one.
@@ -70,13 +70,13 @@ def fill_name(template: str, table: TableId) -> str:
 
 
 def _encoded(name: str) -> str:
-    """Encode a name in lower-case letters, digits and ``_``, one to one."""
+    """Encode a name for the catalog in lower-case letters, digits and ``_``, one to one."""
     # A text that looks like an encoded character is also encoded.
     return re.sub(r"[^a-z0-9_]|_(?=x[0-9a-f]+_)", lambda match: f"_x{ord(match[0]):x}_", name)
 
 
 def encoded(name: str) -> str:
-    """Encode a name as one part of a path. Different names get different parts."""
+    """Encode a table's name as one part of a path. Different names get different parts."""
     return _safe(name)
 
 
@@ -98,7 +98,7 @@ def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
 
 
 def _safe(name: str) -> str:
-    """Encode all but letters, digits, ``_``, ``-`` and inner dots."""
+    """Encode all of a name for a path but letters, digits, ``_``, ``-`` and inner dots."""
     return "".join(
         character if _is_plain(character) or (character == "." and at) else f"~{ord(character):02x}"
         for at, character in enumerate(name.encode().decode("latin-1"))

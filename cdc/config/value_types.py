@@ -79,14 +79,14 @@ def is_sensitive(key: str) -> bool:
 
 
 def _text(value: object) -> object:
-    """Return a number or boolean among raw settings as the text that programs expect."""
+    """Return a raw setting's number or boolean as the text that programs expect."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else value
 
 
 def _absolute(path: Path, info: ValidationInfo) -> Path:
-    """Return the path; a relative one is resolved from the configuration file's folder."""
+    """Return a configured path; a relative one is resolved from the file's folder."""
     base = (info.context or {}).get("base") or Path.cwd()
     return Path(base, path.expanduser()).absolute()
 
@@ -100,7 +100,7 @@ _LOGIN = re.compile(r"[^/]*//(?:[^/?#]*@|[^/:@]+:(?!\d+(?:/|$))[^@]*@)")
 
 
 def _without_login(url: str) -> str:
-    """Return the URL; refuse one that contains a login."""
+    """Return the configured URL; refuse one that contains a login."""
     if _LOGIN.match(url) and not _CONTAINER.match(url):
         raise PydanticCustomError(
             "url_login", "the URL contains a login; use the keys username and password instead"
@@ -109,7 +109,7 @@ def _without_login(url: str) -> str:
 
 
 def _servers(text: str) -> str:
-    """Return the list of brokers; refuse one that contains a login."""
+    """Return the configured list of brokers; refuse one that contains a login."""
     if "@" in text:
         raise PydanticCustomError(
             "servers_login", "it contains a login; use kafka.security instead"
@@ -118,7 +118,10 @@ def _servers(text: str) -> str:
 
 
 def _http(url: str) -> str:
-    """Return the URL without slashes at its end; refuse one without HTTP or with parameters."""
+    """Return the configured URL without slashes at its end.
+
+    Refuse one without HTTP or with parameters.
+    """
     if not re.match(r"https?://[^/]", url):
         raise PydanticCustomError("url_scheme", "the URL must begin with http:// or https://")
     if re.search(r"[?#]", url):
@@ -154,5 +157,5 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds_of(duration: str) -> int:
-    """Return the seconds of a :data:`Duration`."""
+    """Return a setting's seconds of a :data:`Duration`."""
     return int(duration[:-1]) * _UNITS_S[duration[-1]]

@@ -48,11 +48,11 @@ class ConnectClient:
         self._rest = RestClient(config, request_timeout_s=request_timeout_s)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to Kafka Connect."""
         self._rest.close()
 
     def plugins(self) -> list[Plugin]:
-        """Return the connector plugins that the worker has."""
+        """Return the connector plugins that the Connect worker has."""
         answer = self._rest.ask("GET", "connector-plugins")
         return [
             Plugin(str(item["class"]), str(item.get("type", "")), str(item.get("version", "")))
@@ -60,7 +60,7 @@ class ConnectClient:
         ]
 
     def worker(self) -> Worker:
-        """Return the worker's version and plugins, and whether it supports exactly-once sources.
+        """Return the Connect worker's version and plugins, and its exactly-once support.
 
         The REST API does not report exactly-once support. So this method has the worker validate a
         configuration that requires it. A worker without this support refuses the configuration.
@@ -80,7 +80,7 @@ class ConnectClient:
         )
 
     def names(self) -> list[str]:
-        """Return the names of all connectors, sorted."""
+        """Return the names of all of Connect's connectors, sorted."""
         return sorted(str(name) for name in self._rest.ask("GET", "connectors").json())
 
     def connector(self, name: str) -> dict[str, str] | None:
@@ -91,7 +91,7 @@ class ConnectClient:
         return {str(key): str(value) for key, value in answer.json().items()}
 
     def validate(self, config: Mapping[str, str]) -> list[FieldProblem]:
-        """Have the worker check a configuration, and return its objections.
+        """Have the Connect worker check a configuration, and return its objections.
 
         The worker connects to the database for the check.
 
@@ -111,7 +111,7 @@ class ConnectClient:
     def put_connector(
         self, name: str, config: Mapping[str, str], *, progress: Progress | None = None
     ) -> bool:
-        """Create the connector, or change its configuration.
+        """Create the connector in Connect, or change its configuration.
 
         The connector is stopped before its configuration is changed. So no task still has the
         former configuration when the connector runs again. If the configuration is equal, this
@@ -144,7 +144,7 @@ class ConnectClient:
         return True
 
     def status(self, name: str) -> ConnectorStatus | None:
-        """Return the state of a connector and its tasks; None if there is no such connector."""
+        """Return Connect's state of a connector and its tasks; None without a connector."""
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/status", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -169,7 +169,7 @@ class ConnectClient:
     def wait_running(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
     ) -> ConnectorStatus:
-        """Wait until the connector and its tasks run with the connector's present configuration.
+        """Wait until Connect runs the connector and its tasks with the present configuration.
 
         Args:
             name: The connector.
@@ -188,7 +188,7 @@ class ConnectClient:
         return self._wait_for_status(name, _TO_RUN, ready, timeout_s, progress)
 
     def require_sound(self, name: str) -> None:
-        """Check once that neither the connector nor a task has failed.
+        """Check once that neither the connector nor a task has failed in Connect.
 
         Raises:
             ConnectError: The connector or a task has failed. The error has the reason from the
@@ -197,7 +197,7 @@ class ConnectClient:
         self._refuse_failed(self.status(name))
 
     def restart(self, name: str, *, only_failed: bool = True) -> None:
-        """Restart the connector and its tasks, or only those of them that have failed.
+        """Let Connect restart the connector and its tasks, or only those that have failed.
 
         The method returns when the worker no longer reports the same failure. If the connector
         fails again in the same way, the method returns after a few seconds.
@@ -217,7 +217,7 @@ class ConnectClient:
     def pause(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
     ) -> None:
-        """Pause the connector, and wait until it and all of its tasks are paused.
+        """Pause the connector in Connect, and wait until it and all of its tasks are paused.
 
         A paused connector keeps its tasks.
         """
@@ -232,11 +232,11 @@ class ConnectClient:
         self._wait_for_status(name, "to pause", paused, timeout_s, progress)
 
     def resume(self, name: str) -> None:
-        """Resume a paused or stopped connector."""
+        """Resume a paused or stopped connector in Connect."""
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/resume")
 
     def wake(self, name: str) -> bool:
-        """Resume a connector if it is stopped or paused; return whether it was stopped or paused.
+        """Resume a connector in Connect if stopped or paused; return whether it was.
 
         If a process dies while it changes the configuration, the connector stays stopped. A later
         `put_connector` with an equal configuration does not resume the connector.
@@ -251,7 +251,10 @@ class ConnectClient:
     def stop(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
     ) -> None:
-        """Stop the connector and wait until its tasks are gone; its configuration stays."""
+        """Stop the connector in Connect and wait until its tasks are gone.
+
+        Its configuration stays.
+        """
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/stop")
         self._wait_for_status(
             name,
@@ -264,7 +267,7 @@ class ConnectClient:
     def delete(
         self, name: str, *, forget_offsets: bool = True, progress: Progress | None = None
     ) -> bool:
-        """Delete a connector; return whether there was one.
+        """Delete a connector from Connect; return whether there was one.
 
         Args:
             name: The connector.
@@ -301,7 +304,7 @@ class ConnectClient:
         return None
 
     def _exactly_once(self, plugin: str) -> bool:
-        """Return whether the worker accepts a connector that requires exactly-once support."""
+        """Return whether the Connect worker accepts exactly-once support as required."""
         probe = {
             "name": "tributary-probe",
             "connector.class": plugin,
@@ -321,7 +324,7 @@ class ConnectClient:
         return not any(objections)
 
     def _tasks_current(self, name: str) -> bool:
-        """Return whether the tasks run with the connector's present configuration."""
+        """Return whether Connect's tasks run with the connector's present configuration."""
         wanted = self.connector(name) or {}
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/tasks", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
@@ -339,7 +342,7 @@ class ConnectClient:
         timeout_s: float | None,
         progress: Progress | None,
     ) -> ConnectorStatus:
-        """Wait until a connector's status is ready, and return the status.
+        """Wait until Connect shows a connector's status as ready, and return the status.
 
         Args:
             name: The connector.
@@ -376,7 +379,7 @@ class ConnectClient:
             )
 
     def _refuse_failed(self, status: ConnectorStatus | None) -> None:
-        """Raise an error if the connector or a task has failed."""
+        """Raise an error if the connector or a task has failed in Connect."""
         if status is not None and status.failure is not None:
             raise self._failed_task_error(status, status.failure)
 

@@ -120,7 +120,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 
 
 def explain(trace: str) -> str:
-    """Return the outermost message of a trace and its root cause, in one line."""
+    """Return the outermost message of a Connect task's trace and its root cause, in one line."""
     parts = [part for part in _CAUSE.split(trace.strip()) if part]
     if not parts:
         return "no reason was given"
@@ -129,7 +129,7 @@ def explain(trace: str) -> str:
 
 
 def remedy(trace: str, default: str) -> str:
-    """Return the remedy for a failure with a known text, or ``default`` for any other failure."""
+    """Return the remedy for a Connect failure with a known text, else ``default``."""
     for pattern, advice in _REMEDIES:
         if re.search(pattern, trace, re.IGNORECASE):
             return advice
@@ -137,7 +137,7 @@ def remedy(trace: str, default: str) -> str:
 
 
 def _headline(text: str) -> str:
-    """Return the message of one exception, in one line and without dumps of Java objects."""
+    """Return one exception's message in a Connect trace, in one line, without Java dumps."""
     lines = []
     for line in text.splitlines():
         if line.lstrip().startswith("at "):
@@ -151,7 +151,7 @@ def _headline(text: str) -> str:
 
 
 def _exception_name(match: re.Match[str]) -> str:
-    """Return an exception's name with its colon; empty for a name that explains nothing."""
+    """Return the exception's name in a Connect trace, with its colon, if it explains something."""
     name = match["name"]
     return (
         ""

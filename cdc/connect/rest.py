@@ -21,7 +21,7 @@ _RETRIED_STATUS = frozenset({409, 429, 502, 503, 504})
 
 
 def rebalancing(status: int, text: str) -> bool:
-    """Return whether a request was refused only because the workers' group rebalances.
+    """Return whether Connect refused a request only because its workers rebalance.
 
     A request that was refused for this reason has had no effect. The status is 409, or 500 if the
     request was to validate a configuration.
@@ -32,7 +32,7 @@ def rebalancing(status: int, text: str) -> bool:
 
 
 class RestClient:
-    """One worker's REST API. Safe to share among threads.
+    """One Connect worker's REST API. Safe to share among threads.
 
     Args:
         config: The worker's address, and the login.
@@ -57,7 +57,7 @@ class RestClient:
         )
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to a Connect worker."""
         self._http.close()
 
     def ask(
@@ -68,7 +68,7 @@ class RestClient:
         body: Mapping[str, str] | None = None,
         missing_ok: bool = False,
     ) -> httpx.Response:
-        """Send a request that must succeed.
+        """Send Connect a request that must succeed.
 
         Args:
             method: The HTTP method.
@@ -88,7 +88,7 @@ class RestClient:
         return answer
 
     def send(self, method: str, path: str, body: Mapping[str, str] | None) -> httpx.Response:
-        """Send a request and return its answer, including a refusal.
+        """Send Connect a request and return its answer, including a refusal.
 
         Raises:
             ConnectError: The worker is unreachable.
@@ -112,7 +112,7 @@ class RestClient:
             ) from error
 
     def refused(self, answer: httpx.Response, method: str, path: str) -> ConnectError:
-        """Return the error for an answer that refuses a request, or that is not JSON."""
+        """Return the error for Connect's refusal, or for an answer that is not JSON."""
         status = answer.status_code
         try:
             text = str(answer.json().get("message", ""))
@@ -134,7 +134,7 @@ class RestClient:
 
 
 class _TransientAnswerError(Exception):
-    """A worker refused a request that can succeed when it is sent again."""
+    """A Connect worker refused a request that can succeed when it is sent again."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.status_code)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Plugin:
-    """A connector plugin of the worker: its Java class, its type and its version."""
+    """A connector plugin of the Connect worker: its Java class, its type and its version."""
 
     name: str
     kind: str
@@ -16,7 +16,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Worker:
-    """The worker that answered a request.
+    """The Connect worker that answered a request.
 
     Args:
         version: Version of Kafka Connect.
@@ -32,13 +32,13 @@ class Worker:
     exactly_once: bool | None
 
     def plugin(self, name: str) -> Plugin | None:
-        """Return the plugin with this Java class; None if the worker lacks it."""
+        """Return the Connect plugin with this Java class; None if the worker lacks it."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """The worker's objections to one property of a connector configuration."""
+    """The Connect worker's objections to one property of a connector configuration."""
 
     field: str
     problems: tuple[str, ...]
@@ -46,7 +46,7 @@ class FieldProblem:
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """The state of one task. If the task has failed, the stack trace is in ``trace``."""
+    """The state of one Connect task, with its stack trace in ``trace`` if it has failed."""
 
     id: int
     state: str
@@ -66,13 +66,13 @@ class ConnectorStatus:
 
     @property
     def running(self) -> bool:
-        """Whether the connector and all of its tasks run, and it has at least one task."""
+        """Whether Connect runs the connector and all of its tasks, at least one."""
         states = [self.state, *(task.state for task in self.tasks)]
         return len(states) > 1 and all(state == "RUNNING" for state in states)
 
     @property
     def failure(self) -> str | None:
-        """The stack trace of the connector or of the first failed task; None if nothing failed."""
+        """The stack trace of the connector or of the first failed task in Connect, or None."""
         if self.state == "FAILED":
             return self.trace or "the connector failed without a trace"
         for task in self.tasks:

@@ -20,7 +20,7 @@ def audit(
     *,
     exactly_once: bool = True,
 ) -> list[SettingFinding]:
-    """Compare a connector's effective configuration with the settings that the handoff needs.
+    """Compare a Debezium connector's effective settings with those that the handoff needs.
 
     Args:
         effective: The configuration as Connect returns it, with references in place of secrets.
@@ -49,7 +49,7 @@ def audit(
 
 
 def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[SettingFinding]:
-    """Yield the properties that are set although they must not be."""
+    """Yield a Debezium connector's properties that are set although they must not be."""
     for name, value in effective.items():
         if value in rules.harmless.get(name, ()):
             continue
@@ -61,7 +61,7 @@ def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[Sett
 
 
 def _converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-    """Yield the converters' wrong settings.
+    """Yield the wrong settings of a Debezium connector's converters.
 
     Keys and values must be Avro with the writer's schema id, in Confluent's format.
     """
@@ -92,7 +92,7 @@ def _converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
 
 
 def _plain_secrets(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-    """Yield the secrets that the configuration has in plain text."""
+    """Yield the secrets that a Debezium connector's configuration has in plain text."""
     for name, value in effective.items():
         if is_sensitive(name) and not _REFERENCE.search(value):
             yield SettingFinding(

@@ -36,17 +36,17 @@ _CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
 
 
 def connector_class(kind: SourceKind) -> str:
-    """Return the class of the connector, as Connect names the plugin."""
+    """Return the class of Debezium's connector, as Connect names the plugin."""
     return KINDS[kind].connector_class
 
 
 def settings_changed_while_running(capture: CaptureNames) -> tuple[str, ...]:
-    """Return the settings that onboarding may change although the connector has tables."""
+    """Return the Debezium settings that onboarding may change although there are tables."""
     return KINDS[capture.kind].settings_changed_while_running
 
 
 def capture_settings(capture: CaptureNames) -> dict[str, str]:
-    """Return the settings that the handoff's proof needs, with the values that `audit` requires.
+    """Return the Debezium settings that the handoff's proof needs, as `audit` requires them.
 
     Args:
         capture: The connector's names.
@@ -55,17 +55,17 @@ def capture_settings(capture: CaptureNames) -> dict[str, str]:
 
 
 def heartbeat_sql(capture: CaptureNames) -> str:
-    """Return the statement that the connector runs at each heartbeat."""
+    """Return the statement that Debezium's connector runs at each heartbeat."""
     return KINDS[capture.kind].heartbeat_sql(capture)
 
 
 def include_settings(capture: CaptureNames, tables: Collection[TableId]) -> dict[str, str]:
-    """Return the settings that name these tables; none if a publication selects the tables."""
+    """Return the Debezium settings that name these tables; none with a publication."""
     return KINDS[capture.kind].include_settings(tables)
 
 
 def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list[TableId] | None:
-    """Return the tables in a connector's include list, in order and without Tributary's own.
+    """Return the tables in a connector's include list, without Tributary's own.
 
     Args:
         effective: The configuration as Connect returns it.
@@ -78,12 +78,12 @@ def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list
 
 
 def silence(capture: CaptureNames) -> str:
-    """Return the advice for a connector that runs but sends no heartbeat."""
+    """Return the advice for a Debezium connector that runs but sends no heartbeat."""
     return KINDS[capture.kind].silence(capture)
 
 
 def lost_after_s(capture: CaptureNames, interval_ms: int) -> float | None:
-    """Return after how many silent seconds a running connector has lost its connection.
+    """Return after how many silent seconds a Debezium connector has lost its connection.
 
     Args:
         capture: The connector's names.
@@ -96,7 +96,7 @@ def lost_after_s(capture: CaptureNames, interval_ms: int) -> float | None:
 
 
 def stored_position(connect: ConnectClient, capture: CaptureNames) -> LogPosition | None:
-    """Return the position up to which Kafka has acknowledged every change, as stored by Connect.
+    """Return the position that Debezium stored: Kafka has acknowledged every change up to it.
 
     Args:
         connect: Kafka Connect.
@@ -121,7 +121,7 @@ def connector_config(
     connect: ConnectConfig,
     tables: Collection[TableId] = (),
 ) -> dict[str, str]:
-    """Return the configuration of the connector for one source and tier.
+    """Return the configuration of Debezium's connector for one source and tier.
 
     Secrets are references that the worker resolves through its ConfigProviders. Raw overrides of
     ``connect.connector`` win; `audit` refuses those that break the capture.
@@ -168,7 +168,7 @@ def connector_config(
 
 
 def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
-    """Return the settings of the Avro converters, and of their access to the registry."""
+    """Return the Avro converters' settings for Debezium, and of their access to the registry."""
     registry = kafka.registry
     url = connect.registry_url or registry.url
     user, password = registry.username, _secret_reference(registry.password)

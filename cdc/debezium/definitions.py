@@ -34,7 +34,7 @@ _ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """A column in the definition by which the connector reads a table's rows.
+    """A column in the definition by which Debezium reads a table's rows.
 
     Args:
         name: The column's name.
@@ -57,7 +57,7 @@ class KnownColumn:
 
 @dataclass(frozen=True)
 class DefinitionChange:
-    """One statement's change of one table.
+    """The change of one table by one DDL statement that Debezium has reported.
 
     Args:
         kind: CREATE, ALTER (also RENAME, with the new name) or DROP; None if the statement names no
@@ -89,7 +89,7 @@ class DefinitionChange:
 
 
 class StatementsByTable:
-    """The statements that a connector has reported, indexed by table.
+    """The statements that a Debezium connector has reported, indexed by table.
 
     Args:
         changes: The statements, in the order of the binlog. Those of a snapshot are left out.
@@ -103,7 +103,7 @@ class StatementsByTable:
                     self._by_table[table].append(change)
 
     def of(self, table: TableId) -> list[DefinitionChange]:
-        """Return the statements on a table, in the order of the binlog."""
+        """Return Debezium's statements on a table, in the order of the binlog."""
         source = table.source
         names = (table, TableId(source, "", table.name), TableId(source, "", ""))
         found = {id(one): one for name in names for one in self._by_table.get(name, ())}
@@ -139,7 +139,7 @@ def definition_changes(
 
 @dataclass(frozen=True)
 class ReportedStatements:
-    """The content of one connector's topic of DDL statements when it was read.
+    """The content of one Debezium connector's topic of DDL statements when it was read.
 
     Args:
         topic_id: The topic's UUID.
@@ -155,12 +155,12 @@ class ReportedStatements:
 
     @cached_property
     def by_table(self) -> StatementsByTable:
-        """The changes, indexed by table."""
+        """The changes that Debezium has reported, indexed by table."""
         return StatementsByTable(self.changes)
 
 
 class Definitions:
-    """The DDL statements that connectors report. An instance reads each record only once.
+    """The DDL statements that Debezium reports. An instance reads each record only once.
 
     A topic of statements grows without end, and runs read it every few seconds. Safe to share among
     threads.
@@ -176,7 +176,7 @@ class Definitions:
         self._lock = threading.Lock()
 
     def of(self, capture: CaptureNames) -> ReportedStatements:
-        """Return all statements that a connector has reported so far.
+        """Return all statements that a Debezium connector has reported so far.
 
         Raises:
             KafkaError: The topic does not exist, or a part of it cannot be read in time.
@@ -203,7 +203,7 @@ class Definitions:
 
 
 def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
-    """Return the tables whose definition the connector knows.
+    """Return the tables whose definition Debezium's connector knows.
 
     Any other table must not be added to the connector's include list, since the first change of
     such a table would stop the connector for all tables. The connector does not know a table if the
@@ -222,7 +222,7 @@ def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
 
 
 def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
-    """Return the offsets in the topic at which the connector started without a stored position.
+    """Return the offsets at which Debezium's connector started without a stored position.
 
     More than one offset means that the connector's stored position was deleted. Changes between the
     deletion and the new start were never captured, and nothing else shows the loss. The new stored
@@ -243,14 +243,14 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
 def _read(
     kafka: KafkaAdmin, events: EventReader, capture: CaptureNames, start: int, end: int
 ) -> Iterator[DefinitionChange]:
-    """Yield the changes that the records between two offsets report."""
+    """Yield the changes of definitions that Debezium's records between two offsets report."""
     for record in kafka.read(capture.schema_change_topic, 0, start, end):
         take = partial(_definition_changes, source=capture.source, offset=record.offset)
         yield from events.read(record, "a changed definition", take)
 
 
 def _definition_changes(event: Any, source: str, offset: int) -> list[DefinitionChange]:
-    """Return a record's changes, one per table; one change if the record names no table."""
+    """Return a Debezium record's changes, one per table; one if it names no table."""
     found: list[DefinitionChange] = []
     origin = event["source"]
     statement, gtid = str(event["ddl"]), origin["gtid"]
@@ -282,7 +282,7 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
 
 
 def _beside(named: NamedTable | None, source: str, session: str) -> TableId | None:
-    """Return the table that a statement names, or None.
+    """Return the table that a statement in a Debezium record names, or None.
 
     Args:
         named: The table as the statement names it; None if the statement names no table.
@@ -296,7 +296,7 @@ def _beside(named: NamedTable | None, source: str, session: str) -> TableId | No
 
 
 def _known_columns(table: Any) -> Iterator[KnownColumn]:
-    """Yield the columns of a table in an event, in the order of the table."""
+    """Yield the columns of a table in a Debezium event, in the order of the table."""
     for column in sorted(table["columns"], key=lambda one: int(one["position"])):
         yield KnownColumn(
             name=column["name"],

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class EventReader:
-    """Decodes the events of records, and fetches each writer's schema only once.
+    """Decodes Debezium's events in records, and fetches each writer's schema only once.
 
     Args:
         registry: The writers' schemas.
@@ -32,7 +32,7 @@ class EventReader:
         self._schemas: dict[int, Any] = {}
 
     def read(self, record: KafkaRecord, what: str, take: Callable[[Any], T]) -> T:
-        """Return what a function takes from the event of a record.
+        """Return what a function takes from Debezium's event in a record.
 
         Args:
             record: The record.
@@ -57,7 +57,7 @@ class EventReader:
             ) from error
 
     def _event(self, value: bytes) -> Any:
-        """Return a record's value, decoded by the schema that the value's id names."""
+        """Return a Debezium record's value, decoded by the schema that its id names."""
         schema_id, body = split_wire(value)
         if schema_id not in self._schemas:
             document = json.loads(self._registry.schema(schema_id))

@@ -33,7 +33,7 @@ _BACKLOG_S = 6 * 3600.0
 
 
 def silence_bound_s(interval_ms: int) -> float:
-    """Return the age, in seconds, above which the newest heartbeat shows a stuck connector.
+    """Return the age in seconds above which Debezium's newest heartbeat shows a stuck connector.
 
     Args:
         interval_ms: Interval between two beats, in milliseconds.
@@ -42,7 +42,7 @@ def silence_bound_s(interval_ms: int) -> float:
 
 
 def came_lately(sent: datetime | None, bound_s: float) -> bool:
-    """Return whether a record was sent at most ``bound_s`` seconds ago, by its sender's clock.
+    """Return whether Debezium sent a record at most ``bound_s`` seconds ago, by its clock.
 
     A time that is ahead of this machine's clock by more than the bound is not recent. Otherwise
     the record would count as recent until that time has passed.
@@ -145,7 +145,7 @@ def wait_for_heartbeat(
 def wait_while_sending(
     kafka: KafkaAdmin, topics: Collection[str], wait: Callable[[], None]
 ) -> None:
-    """Repeat a wait for a heartbeat while the connector sends changes.
+    """Repeat a wait for a heartbeat while Debezium's connector sends changes.
 
     A connector that sends a large transaction or a backlog sends its heartbeats after these
     changes.
@@ -174,7 +174,7 @@ def wait_while_sending(
 
 
 def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceKind) -> Heartbeat:
-    """Return the heartbeat in one record of the heartbeat topic.
+    """Return Debezium's heartbeat in one record of the heartbeat topic.
 
     Args:
         record: The record.

@@ -23,7 +23,7 @@ OWN = tuple((SCHEMA, name) for name in (HEARTBEAT_TABLE, MARKER_TABLE))
 
 
 def entry(database: str, table: str) -> str:
-    """Return the part of the list that matches one table.
+    """Return the part of Debezium's include list that matches one table.
 
     Each character that is not an ASCII letter, a digit or ``_`` is written as its code. So a
     comma in a name does not split the list, a blank at the end of a name is not trimmed, and each
@@ -33,13 +33,16 @@ def entry(database: str, table: str) -> str:
 
 
 def include_list(tables: Iterable[TableId]) -> str:
-    """Return the list of these tables and Tributary's own. Equal sets give equal texts."""
+    """Return Debezium's include list of these tables and Tributary's own.
+
+    Equal sets of tables give equal texts.
+    """
     names = {*OWN, *((table.schema, table.name) for table in tables)}
     return ",".join(sorted(entry(*name) for name in names))
 
 
 def listed(text: str) -> set[tuple[str, str]]:
-    """Return database and table of each part that `entry` could have written; ignore others."""
+    """Return the tables in Debezium's include list that `entry` could have written; no others."""
     matches = (_ENTRY.fullmatch(part) for part in text.split(","))
     return {(_unquoted(match[1]), _unquoted(match[2])) for match in matches if match}
 

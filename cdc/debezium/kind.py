@@ -92,7 +92,7 @@ FOLLOWED_SETTINGS = ("producer.override.max.request.size", "producer.override.bu
 
 @dataclass(frozen=True)
 class SettingFinding:
-    """One property with a wrong value.
+    """One property of a Debezium connector with a wrong value.
 
     Args:
         property: Name of the connector property.
@@ -113,7 +113,7 @@ class SettingFinding:
 
 @dataclass(frozen=True)
 class AuditRules:
-    """The rules by which `audit` judges a kind of connector, beside the values of `settings`.
+    """The rules by which `audit` judges a kind of Debezium connector, beside `settings`.
 
     Args:
         reasons: By required property, what goes wrong with another value.
@@ -128,7 +128,7 @@ class AuditRules:
 
 @dataclass(frozen=True)
 class Beat:
-    """The facts of a heartbeat row, whose columns differ by kind of connector.
+    """The facts of a row of Debezium's heartbeat, whose columns differ by kind of connector.
 
     Args:
         system_identifier: The server's identity.
@@ -146,23 +146,23 @@ class ConnectorKind(Protocol):
 
     @property
     def connector_class(self) -> str:
-        """The Java class of the connector, which is also the plugin's name in Connect."""
+        """The Java class of Debezium's connector, which is also the plugin's name in Connect."""
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The settings that onboarding may change although the connector has tables."""
+        """The Debezium settings that onboarding may change although there are tables."""
 
     @property
     def rules(self) -> AuditRules:
-        """The rules by which `audit` judges a connector of this kind."""
+        """The rules by which `audit` judges a Debezium connector of this kind."""
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """Return the settings that the handoff's proof needs, with the required values."""
+        """Return the Debezium settings that the handoff's proof needs, with the required values."""
 
     def connection(
         self, source_name: str, source: SourceConfig, connect: ConnectConfig
     ) -> dict[str, str]:
-        """Return the settings by which the worker reaches the database.
+        """Return the settings by which Debezium's connector reaches the database.
 
         Raises:
             ConfigError: The worker does not support the source's configuration.
@@ -175,16 +175,16 @@ class ConnectorKind(Protocol):
         kafka: KafkaConfig,
         tables: Collection[TableId],
     ) -> dict[str, str]:
-        """Return the settings that only this kind of connector needs."""
+        """Return the settings that only this kind of Debezium connector needs."""
 
     def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Return the settings that name the tables; none if a publication selects the tables."""
+        """Return the Debezium settings that name the tables; none with a publication."""
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
-        """Return the statement that the connector runs at each heartbeat."""
+        """Return the statement that Debezium's connector runs at each heartbeat."""
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Return the facts of a heartbeat row.
+        """Return the facts of a row of Debezium's heartbeat.
 
         Raises:
             KeyError: The row lacks a column.
@@ -192,10 +192,10 @@ class ConnectorKind(Protocol):
         """
 
     def silence(self, capture: CaptureNames) -> str:
-        """Return the advice for a connector that runs but sends no heartbeat."""
+        """Return the advice for a Debezium connector that runs but sends no heartbeat."""
 
     def lost_after_s(self, interval_ms: int) -> float | None:
-        """Return after how many silent seconds a running connector has lost its connection.
+        """Return after how many silent seconds a Debezium connector has lost its connection.
 
         Args:
             interval_ms: Interval between two heartbeats, in milliseconds.
@@ -205,12 +205,12 @@ class ConnectorKind(Protocol):
         """
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the position up to which Kafka has every change, from Connect's stored offset."""
+        """Return the position in Debezium's stored offset: Kafka has every change up to it."""
 
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str
     ) -> list[TableId] | None:
-        """Return the tables in the include list, without Tributary's own; None without a list."""
+        """Return the tables in Debezium's include list without Tributary's own, or None."""
 
     def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-        """Yield a finding for each of Tributary's own tables that the include list lacks."""
+        """Yield a finding for each of Tributary's own tables that Debezium's include list lacks."""

@@ -166,22 +166,22 @@ class Mysql:
 
     @property
     def connector_class(self) -> str:
-        """The connector's Java class, as Connect names the plugin."""
+        """The Java class of Debezium's connector of MySQL or MariaDB."""
         return _CLASSES[self.kind]
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The settings of all kinds, and the include list, which adds and removes tables."""
+        """All kinds' settings, and Debezium's include list, which adds and removes tables."""
         return (*FOLLOWED_SETTINGS, INCLUDE_LIST)
 
     @property
     def rules(self) -> AuditRules:
-        """The rules by which `audit` judges this connector."""
+        """The rules by which `audit` judges Debezium's connector of MySQL or MariaDB."""
         _, reason = _KEEP_ALIVE[self.kind]
         return replace(_RULES, reasons={**_RULES.reasons, "connect.keep.alive": reason})
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """Return the settings that the handoff's proof needs."""
+        """Return the MySQL or MariaDB connector's settings that the handoff's proof needs."""
         return {
             **_SETTINGS,
             "connector.class": self.connector_class,
@@ -194,7 +194,7 @@ class Mysql:
     def connection(
         self, source_name: str, source: SourceConfig, connect: ConnectConfig
     ) -> dict[str, str]:
-        """Return the settings by which the worker reaches the database."""
+        """Return the settings by which Debezium reaches MySQL or MariaDB."""
         if not isinstance(source, MysqlSourceConfig):
             raise TypeError(f"a {self.kind} source is needed, not {source.kind}")
         endpoint = source.endpoint_for_connect or source.primary
@@ -220,7 +220,7 @@ class Mysql:
         kafka: KafkaConfig,
         tables: Collection[TableId],
     ) -> dict[str, str]:
-        """Return the settings of tables, of the connector's server id, and of the schema history.
+        """Return Debezium's settings of tables, of its MySQL server id, and of schema history.
 
         The keep-alive interval is a compromise. The connector writes a heartbeat row only when the
         server sends something, and an idle server sends a message only after 0.8 of the interval.
@@ -244,11 +244,11 @@ class Mysql:
         return settings
 
     def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Return the setting with the include list of these tables."""
+        """Return Debezium's setting with the include list of these MySQL or MariaDB tables."""
         return {INCLUDE_LIST: include_list(tables)}
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
-        """Return the statement that the connector runs at each heartbeat.
+        """Return the statement that MySQL's or MariaDB's connector runs at each heartbeat.
 
         The row names the server, so the stream shows between which changes a switch to another
         server happened. The row also counts the heartbeats. A number that is missing in the topic
@@ -263,11 +263,11 @@ class Mysql:
         )
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Return the facts of a heartbeat row."""
+        """Return the facts of a heartbeat row of Debezium in MySQL or MariaDB."""
         return Beat(str(row["server"]), None, int(row["beats"]))
 
     def silence(self, capture: CaptureNames) -> str:
-        """Return the advice for a connector that runs but sends no heartbeat."""
+        """Return the advice for a silent Debezium connector of MySQL or MariaDB."""
         return (
             "Check that the capture role may insert into and update tributary.heartbeat (`tributary"
             " onboard` for a table of the source grants that), that no other client of the primary"
@@ -277,13 +277,13 @@ class Mysql:
         )
 
     def lost_after_s(self, interval_ms: int) -> float | None:
-        """Return for how long a running connector sends nothing if it lost its connection."""
+        """Return for how long MySQL's connector sends nothing if it lost its connection."""
         if self.kind == "mysql":
             return None
         return _LOST_AFTER * _keep_alive_ms(interval_ms) / 1000
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the position that covers all transactions that are complete in Kafka.
+        """Return the GTIDs or place in the binlog up to which Kafka has whole transactions.
 
         It does not cover a transaction of which only a part is in Kafka.
 
@@ -310,12 +310,12 @@ class Mysql:
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str
     ) -> list[TableId] | None:
-        """Return the tables in the include list, in order and without Tributary's own."""
+        """Return the MySQL or MariaDB tables in Debezium's include list, without Tributary's."""
         names = listed(effective.get(INCLUDE_LIST, "")) - set(OWN)
         return sorted(TableId(source_name, *name) for name in names)
 
     def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-        """Yield a finding for each of Tributary's own tables that the include list lacks."""
+        """Yield a finding for each Tributary table that MySQL's include list lacks."""
         found = effective.get(INCLUDE_LIST, NOT_SET)
         for name in OWN:
             if name not in listed(found):
@@ -324,7 +324,7 @@ class Mysql:
 
 
 def _keep_alive_ms(heartbeat_interval_ms: int) -> int:
-    """Return the keep-alive interval, in milliseconds.
+    """Return Debezium's keep-alive interval for MySQL or MariaDB, in milliseconds.
 
     A server sends its messages after 0.8 of the interval, so not before a heartbeat is due.
     """
@@ -332,7 +332,7 @@ def _keep_alive_ms(heartbeat_interval_ms: int) -> int:
 
 
 def server_id(connector: str) -> int:
-    """Return the server id by which the connector registers at the primary, as a replica does.
+    """Return the server id by which Debezium registers at the primary, as a replica does.
 
     The id is a hash of the connector's name. So it never changes, and two connectors practically
     never have the same id. It is far above the ids that people assign to servers.
@@ -345,7 +345,7 @@ def server_id(connector: str) -> int:
 def _refuse_unusable_certificate(
     source_name: str, endpoint: MysqlEndpoint, connect: ConnectConfig
 ) -> None:
-    """Refuse a PEM certificate: the connectors read certificates only from Java key stores."""
+    """Refuse a PEM certificate: Debezium reads certificates only from Java key stores."""
     if endpoint.ssl_cert is None or "database.ssl.keystore" in connect.connector:
         return
     raise ConfigError(

@@ -59,7 +59,7 @@ class CaptureNames:
     kind: SourceKind
 
     def topic(self, table: TableId) -> str:
-        """Return the topic of a table's changes."""
+        """Return Debezium's topic of a table's changes."""
         return topic_for(self.topic_prefix, table.schema, table.name)
 
     @property
@@ -91,7 +91,7 @@ class CaptureNames:
 
     @property
     def append(self) -> bool:
-        """Whether the capture's tables are append tables.
+        """Whether the capture's connector is for append tables.
 
         PostgreSQL then publishes only inserts and TRUNCATE.
         """
@@ -99,43 +99,43 @@ class CaptureNames:
 
     @property
     def heartbeat_table(self) -> str:
-        """The table in schema ``tributary`` to which the connector writes its heartbeats."""
+        """The table in schema ``tributary`` to which Debezium writes its heartbeats."""
         inserts_only = self.append and self.kind == "postgres"
         return HEARTBEAT_LOG_TABLE if inserts_only else HEARTBEAT_TABLE
 
     @property
     def heartbeat_topic(self) -> str:
-        """The topic of the heartbeat rows, each of which names its server."""
+        """The topic of Debezium's heartbeat rows, each of which names its server."""
         return topic_for(self.topic_prefix, SCHEMA, self.heartbeat_table)
 
     @property
     def look_topic(self) -> str:
-        """The topic to which the connector writes whenever it has read something from the log."""
+        """The topic to which Debezium writes whenever it has read something from the log."""
         return f"__debezium-heartbeat.{self.topic_prefix}"
 
     @property
     def transaction_topic(self) -> str:
-        """The topic in which the connector of append tables reports the ends of transactions."""
+        """The topic in which Debezium's connector of append tables reports transactions' ends."""
         return f"{self.topic_prefix}.transaction"
 
     @property
     def schema_history_topic(self) -> str:
-        """The topic in which a binlog's connector stores all tables' definitions for itself."""
+        """The topic in which Debezium's binlog connector stores all definitions for itself."""
         return f"{self.topic_prefix}.schema_history"
 
     @property
     def schema_change_topic(self) -> str:
-        """The topic in which a binlog's connector reports the DDL statements on tables."""
+        """The topic in which Debezium's binlog connector reports the DDL statements on tables."""
         return self.topic_prefix
 
     @property
     def reports_definitions(self) -> bool:
-        """Whether the connector reports the DDL statements on tables in a topic."""
+        """Whether Debezium reports the DDL statements on tables in a topic."""
         return self.kind != "postgres"
 
     @property
     def reports_transactions(self) -> bool:
-        """Whether the connector reports transactions in a topic, and numbers their events."""
+        """Whether Debezium reports transactions in a topic, and numbers their events."""
         return self.append
 
     @property
@@ -153,7 +153,7 @@ class CaptureNames:
         return tuple(topic for topic in self.own_topics if topic not in passing)
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        """Return the settings that a topic needs in addition to those of ``kafka.topic``.
+        """Return the settings that a capture's topic needs beside those of ``kafka.topic``.
 
         Two topics must keep their first records forever. Without the first records of the schema
         history, the connector does not start, since it knows no table's columns. Without the first
@@ -165,7 +165,7 @@ class CaptureNames:
 
     @property
     def marker_topic(self) -> str:
-        """The topic of the marker rows' changes."""
+        """The topic of the marker rows' changes from Debezium."""
         return topic_for(self.topic_prefix, SCHEMA, MARKER_TABLE)
 
 
@@ -200,7 +200,7 @@ def names(source_name: str, source: SourceConfig, tier: str = "default") -> Capt
 
 
 def topic_for(prefix: str, schema: str, table: str) -> str:
-    """Return the topic to which the connector writes a table's changes.
+    """Return the topic to which Debezium writes a table's changes.
 
     The rules are Debezium's. Blank parts are left out. Each UTF-16 unit of a character that Kafka
     does not allow becomes an underscore. The name is cut after 249 characters.
@@ -216,7 +216,7 @@ def topic_for(prefix: str, schema: str, table: str) -> str:
 
 
 def topic_collisions(prefix: str, tables: Iterable[TableId]) -> dict[str, list[TableId]]:
-    """Return topics that several tables would share, each with its tables in order.
+    """Return Debezium topics that several tables would share, each with its tables in order.
 
     Kafka refuses a topic that differs from another one only in dots and underscores, so the two
     count as equal here. The heartbeat and marker tables also count as tables.

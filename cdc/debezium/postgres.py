@@ -101,7 +101,7 @@ class Postgres:
     rules = _RULES
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """Return the settings that the handoff's proof needs.
+        """Return the PostgreSQL connector's settings that the handoff's proof needs.
 
         Only append tables need the topic of transactions. The end of a transaction decides whether
         the table's copy contains the transaction's rows. Other tables are exact without this topic,
@@ -123,7 +123,7 @@ class Postgres:
         source: SourceConfig,
         connect: ConnectConfig,
     ) -> dict[str, str]:
-        """Return the settings by which the worker reaches the database."""
+        """Return the settings by which Debezium reaches PostgreSQL."""
         if not isinstance(source, PostgresSourceConfig):
             raise TypeError(f"a PostgreSQL source is needed, not {source.kind}")
         endpoint = source.endpoint_for_connect or source.primary
@@ -148,15 +148,15 @@ class Postgres:
         kafka: KafkaConfig,
         tables: Collection[TableId],
     ) -> dict[str, str]:
-        """Return no settings, since this kind needs no further ones."""
+        """Return no further settings for Debezium's PostgreSQL connector."""
         return {}
 
     def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Return no settings, since the publication selects the tables."""
+        """Return no Debezium settings, since PostgreSQL's publication selects the tables."""
         return {}
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
-        """Return the statement that the connector runs at each heartbeat.
+        """Return the statement that PostgreSQL's connector runs at each heartbeat.
 
         The row changes with every heartbeat, so the slot advances while the tables are idle. The
         row names the server, so the stream shows between which changes a server was promoted or
@@ -181,11 +181,11 @@ class Postgres:
         )
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Return the facts of a heartbeat row."""
+        """Return the facts of a heartbeat row of Debezium in PostgreSQL."""
         return Beat(row[field_name("system_identifier")], int(row["timeline"]), None)
 
     def silence(self, capture: CaptureNames) -> str:
-        """Return the advice for a connector that runs but sends no heartbeat."""
+        """Return the advice for a silent Debezium connector of PostgreSQL."""
         publication, slot = capture.on_primary
         rights = "INSERT, DELETE" if capture.append else "INSERT, UPDATE"
         return (
@@ -201,7 +201,7 @@ class Postgres:
         )
 
     def lost_after_s(self, interval_ms: int) -> None:
-        """Return None: a connector that lost its connection fails, or connects again."""
+        """Return None: a PostgreSQL connector that lost its connection fails, or connects again."""
 
     def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:
         """Return the LSN of the last processed commit; Connect stores it as a signed number."""
@@ -213,9 +213,9 @@ class Postgres:
         effective: Mapping[str, str],
         source_name: str,
     ) -> list[TableId] | None:
-        """Return None, since the publication selects the tables."""
+        """Return None, since PostgreSQL's publication selects the tables."""
         return None
 
     def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-        """Return no findings, since this kind has no include list."""
+        """Return no findings, since PostgreSQL's connector has no include list."""
         return iter(())

@@ -21,7 +21,7 @@ _FIRST, _GROWTH, _LAST = 512, 8, 262_144
 def sent_since(
     kafka: KafkaAdmin, registry: SchemaRegistry, capture: CaptureNames, file: str
 ) -> list[SentTransaction]:
-    """Return the transactions of the heartbeats and markers since the start of a binlog file.
+    """Return the transactions of Debezium's heartbeats and markers since a binlog file's start.
 
     The result can begin with transactions of earlier files. At most the last 262,144 records of
     each topic are read.
@@ -78,7 +78,7 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 
 
 def tails(start: int, end: int) -> Iterator[int]:
-    """Yield offsets from which to read a topic to its end, each earlier than the one before.
+    """Yield offsets from which to read Debezium's topic to its end, each earlier.
 
     The last offset is the topic's first, or 262,144 records before its end.
 
@@ -95,7 +95,7 @@ def tails(start: int, end: int) -> Iterator[int]:
 
 
 def _sent(events: EventReader, records: Iterator[KafkaRecord]) -> Iterator[SentTransaction]:
-    """Yield the transactions of heartbeats and markers; records without a GTID are left out."""
+    """Yield transactions of Debezium's heartbeats and markers; those without GTID are left out."""
     for record in records:
         if record.value is None:
             continue
@@ -105,7 +105,7 @@ def _sent(events: EventReader, records: Iterator[KafkaRecord]) -> Iterator[SentT
 
 
 def _transaction(event: Any) -> SentTransaction | None:
-    """Return the transaction of an event; None if it has no row, or no GTID."""
+    """Return the transaction of a Debezium event; None if it has no row, or no GTID."""
     row, place = event["after"], event["source"]
     if row is None or not (gtid := place["gtid"]):
         return None

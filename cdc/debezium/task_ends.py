@@ -25,7 +25,7 @@ _READ_S = 60.0
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """A place in a topic at which a task ended.
+    """A place in a topic at which a Debezium task ended.
 
     Args:
         last: The last record of the task.
@@ -38,7 +38,7 @@ class TaskEnd:
 
 @dataclass(frozen=True)
 class SentChange:
-    """One change event.
+    """One change event that Debezium has sent.
 
     Args:
         op: The kind of change.
@@ -56,18 +56,18 @@ class SentChange:
 
 
 def task_of(record: KafkaRecord) -> str | None:
-    """Return the name of the task that sent a record; None if the record does not have it."""
+    """Return the name of the task that sent a Debezium record, or None."""
     name = dict(record.headers).get(_TASK)
     return None if name is None else name.decode()
 
 
 def moves_key(record: KafkaRecord) -> bool:
-    """Return whether a record is the delete, or its tombstone, of a row that got another key."""
+    """Return whether a Debezium record deletes a row that got another key, or its tombstone."""
     return _NEW_KEY in dict(record.headers)
 
 
 class TaskEnds:
-    """Finds ends of tasks in topics of one partition, and reads the events there.
+    """Finds ends of Debezium's tasks in topics of one partition, and reads the events there.
 
     Args:
         kafka: The cluster.
@@ -102,7 +102,7 @@ class TaskEnds:
             yield TaskEnd(high, None)
 
     def last(self, topic: str, end: int) -> KafkaRecord | None:
-        """Return the last record before an offset; None if there is none.
+        """Return Debezium's last record before an offset; None if there is none.
 
         Raises:
             KafkaError: The topic cannot be read in time.
@@ -110,7 +110,7 @@ class TaskEnds:
         return self._kafka.last_record(topic, self._kafka.start_offsets(topic)[0], end)
 
     def change(self, record: KafkaRecord) -> SentChange:
-        """Decode the event in a record.
+        """Decode Debezium's event in a record.
 
         Raises:
             DecodeError: The record is not an event of the connector.
@@ -120,7 +120,7 @@ class TaskEnds:
         return self._events.read(record, what, lambda event: _change(event, key))
 
     def before(self, record: KafkaRecord) -> KafkaRecord | None:
-        """Return the newest record with a value before a record, in the same topic and task."""
+        """Return Debezium's newest record with a value before a record, of the same task."""
         first = max(record.offset - _FEW, self._kafka.start_offsets(record.topic)[0])
         earlier = [*self._read(record.topic, first, record.offset)]
         for one in reversed(earlier):
@@ -133,7 +133,7 @@ class TaskEnds:
     def sends_later(
         self, record: KafkaRecord, key: tuple[str, ...], end: int, *, offsets: int
     ) -> bool | None:
-        """Return whether the transaction of a record inserts or updates a row later.
+        """Return whether the transaction of a Debezium record inserts or updates a row later.
 
         Args:
             record: A record of the transaction.
@@ -183,12 +183,12 @@ class TaskEnds:
         return self._kafka.read(topic, 0, first, end, timeout_s=_READ_S)
 
     def _key(self, record: KafkaRecord) -> Mapping[str, Any]:
-        """Return the columns of a record's key."""
+        """Return the columns of a Debezium record's key."""
         return self._events.read(replace(record, value=record.key), "an event's key", dict)
 
 
 def _change(event: Any, key: Mapping[str, Any]) -> SentChange:
-    """Return the change of a decoded event."""
+    """Return the change of a decoded Debezium event."""
     source = event["source"]
     return SentChange(
         op=str(event["op"]),

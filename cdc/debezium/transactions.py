@@ -21,7 +21,7 @@ _CHANGE = "a change event"
 
 
 class TransactionReader:
-    """Finds the transactions of change events, and the transactions that ended before a position.
+    """Finds the transactions of Debezium's events, and those that ended before a position.
 
     Args:
         kafka: The cluster.
@@ -41,7 +41,7 @@ class TransactionReader:
         *,
         timeout_s: float,
     ) -> frozenset[int]:
-        """Return the ids of the transactions that ended at or before a position.
+        """Return Debezium's ids of the transactions that ended at or before a position.
 
         The ends are in the order of the WAL, so the read stops at the first end after the position.
 
@@ -76,7 +76,7 @@ class TransactionReader:
         )
 
     def of(self, record: KafkaRecord) -> int:
-        """Return the id of the transaction that a change event belongs to.
+        """Return the id of the transaction that a Debezium event belongs to.
 
         Raises:
             RegistryError: The registry does not know the record's schema.
@@ -85,7 +85,7 @@ class TransactionReader:
         return self._events.read(record, _CHANGE, _transaction)
 
     def truncates(self, record: KafkaRecord) -> int | None:
-        """Return the id of the transaction if a record is a TRUNCATE; None for any other record.
+        """Return the transaction's id if a Debezium record is a TRUNCATE; else None.
 
         Raises:
             RegistryError: The registry does not know the record's schema.
@@ -109,20 +109,20 @@ class TransactionReader:
     def _records(
         self, topic: str, start: Mapping[int, int], end: Mapping[int, int], timeout_s: float
     ) -> Iterator[KafkaRecord]:
-        """Yield the topic's records between two sets of offsets."""
+        """Yield Debezium's records between two sets of offsets."""
         for partition, first in start.items():
             last = end.get(partition, first)
             yield from self._kafka.read(topic, partition, first, last, timeout_s=timeout_s)
 
 
 def _end(event: Any) -> tuple[int, Lsn | None]:
-    """Return the id of an event's transaction, and its end's position; None if it only begins."""
+    """Return the id of a Debezium event's transaction, and its end's position, if it ends."""
     xid, _, position = str(event["id"]).partition(":")
     return int(xid), Lsn(int(position)) if event["status"] == "END" else None
 
 
 def _transaction(event: Any) -> int:
-    """Return the id of a change event's transaction."""
+    """Return the id of a Debezium event's transaction."""
     return int(event["source"]["txId"])
 
 

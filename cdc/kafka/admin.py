@@ -31,7 +31,7 @@ _CONFIGS_AT_ONCE = 500
 
 
 class KafkaAdmin:
-    """Topics and offsets of one cluster. Safe to share among threads.
+    """Topics and offsets of one Kafka cluster. Safe to share among threads.
 
     Args:
         config: Address of the cluster, and the login.
@@ -46,7 +46,7 @@ class KafkaAdmin:
         self._client.renew = lambda: self._admin.list_topics(timeout=self._client.timeout_s)
 
     def ping(self) -> tuple[str, int]:
-        """Return the cluster's id and its number of brokers.
+        """Return the Kafka cluster's id and its number of brokers.
 
         Raises:
             KafkaError: The cluster is unreachable or refuses the login.
@@ -60,7 +60,7 @@ class KafkaAdmin:
     def ensure_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> TopicInfo:
-        """Create a topic, or check that the existing one is suitable; return its description.
+        """Create a Kafka topic, or check that it is suitable; return its description.
 
         A new topic has ``cleanup.policy=delete``, since compaction would drop changes that the lake
         has not read. If somebody alters the policy later, the topic's compaction lag keeps all
@@ -93,7 +93,7 @@ class KafkaAdmin:
         return existing
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Return descriptions of topics, by name; topics that do not exist are left out."""
+        """Return Kafka's descriptions of topics, by name; topics that do not exist are left out."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
@@ -107,7 +107,7 @@ class KafkaAdmin:
         return {name: described(name, topic) for name, topic in found.items()}
 
     def looks(self, names: Iterable[str]) -> dict[str, TopicLook | KafkaError]:
-        """Return the facts about many topics, by three calls; missing topics are left out.
+        """Return Kafka's facts about many topics, by three calls, without missing topics.
 
         The result for a topic that cannot be read is its error. If only some topics lack a leader,
         this waits a few seconds for an election.
@@ -118,7 +118,7 @@ class KafkaAdmin:
         return topic_looks.looks(self._client, self._admin, names)
 
     def all_topics(self) -> frozenset[str]:
-        """Return the names of all topics of the cluster.
+        """Return the names of all topics of the Kafka cluster.
 
         Raises:
             KafkaError: The cluster does not answer.
@@ -133,7 +133,7 @@ class KafkaAdmin:
         return self._client.call("list topics", listed)[""]
 
     def topic(self, name: str) -> TopicInfo:
-        """Return the description of one topic.
+        """Return the description of one Kafka topic.
 
         Raises:
             KafkaError: It does not exist.
@@ -148,14 +148,14 @@ class KafkaAdmin:
         return self.topic(topic).id
 
     def topic_config(self, topic: str) -> dict[str, str]:
-        """Return the topic's effective settings, including defaults."""
+        """Return the Kafka topic's effective settings, including defaults."""
         found = self.topic_configs([topic])
         if topic not in found:
             raise missing(topic)
         return found[topic]
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the effective settings of many topics; missing topics are left out.
+        """Return the effective settings of many Kafka topics, without missing topics.
 
         Raises:
             KafkaError: The settings of a topic cannot be read.
@@ -168,7 +168,7 @@ class KafkaAdmin:
     def topic_configs_each(
         self, topics: Iterable[str]
     ) -> tuple[dict[str, dict[str, str]], dict[str, KafkaError]]:
-        """Return the effective settings of many topics, and the errors of the other topics.
+        """Return the effective settings of many Kafka topics, and the errors of the others.
 
         Topics that do not exist are left out of both.
 
@@ -185,7 +185,7 @@ class KafkaAdmin:
         return found, failed
 
     def delete_topic(self, topic: str) -> bool:
-        """Delete a topic; return False if there was none."""
+        """Delete a Kafka topic; return False if there was none."""
         found = self._client.call(
             f"delete topic {topic}",
             lambda: self._admin.delete_topics(
@@ -199,25 +199,25 @@ class KafkaAdmin:
         return topic in found
 
     def start_offsets(self, topic: str) -> dict[int, int]:
-        """Return, per partition, the first offset that the topic still has."""
+        """Return, per partition, the first offset that the Kafka topic still has."""
         return self._of_one(topic, self.start_offsets_many([topic]))
 
     def stable_offsets(self, topic: str) -> dict[int, int]:
-        """Return, per partition, the last stable offset: no open transaction is below it."""
+        """Return, per Kafka partition, the last stable offset: no open transaction is below it."""
         return self._of_one(topic, self.stable_offsets_many([topic]))
 
     def high_watermarks(self, topic: str) -> dict[int, int]:
-        """Return, per partition, the offset after the last record, including open transactions."""
+        """Return, per Kafka partition, the offset after the last record, committed or not."""
         return self._of_one(topic, self.high_watermarks_many([topic]))
 
     def ends_many(self, topics: Iterable[str]) -> dict[str, dict[int, End]]:
-        """Return last stable offsets and leader epochs of many topics, in one call."""
+        """Return last stable offsets and leader epochs of many Kafka topics, in one call."""
         return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def truncated(
         self, logs: Iterable[ReachedOffset], *, timeout_s: float | None = None
     ) -> dict[ReachedOffset, str | KafkaError | None]:
-        """Find partitions that were truncated below an offset that they had reached.
+        """Find Kafka partitions that were truncated below an offset that they had reached.
 
         Args:
             logs: The offsets that the partitions had reached.
@@ -232,19 +232,19 @@ class KafkaAdmin:
         return records.truncated(self._client, logs, deadline=deadline)
 
     def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return first offsets of many topics in one call; missing topics are left out."""
+        """Return first offsets of many Kafka topics in one call, without missing topics."""
         return self._offsets(topics, ck_admin.OffsetSpec.earliest(), committed=False)
 
     def stable_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return last stable offsets of many topics in one call; missing topics are left out."""
+        """Return last stable offsets of many Kafka topics in one call, without missing topics."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def high_watermarks_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return high watermarks of many topics in one call; missing topics are left out."""
+        """Return high watermarks of many Kafka topics in one call, without missing topics."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=False)
 
     def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
-        """Return the send time of each topic's newest record, in one call.
+        """Return the send time of each Kafka topic's newest record, in one call.
 
         Topics without records are left out. The time is by the sender's clock, unless the topic's
         settings choose the broker's clock.
@@ -260,7 +260,7 @@ class KafkaAdmin:
         return found
 
     def latest_record(self, topic: str, *, timeout_s: float = 30.0) -> KafkaRecord | None:
-        """Return the newest committed record of a topic; None if the topic has no record.
+        """Return the newest committed record of a Kafka topic; None if it has no record.
 
         The markers of Kafka's transactions also take offsets, so the last offset need not be a
         record. The search goes backwards from the last stable offset.
@@ -275,7 +275,7 @@ class KafkaAdmin:
     def last_record(
         self, topic: str, start: int, end: int, *, timeout_s: float = 60.0
     ) -> KafkaRecord | None:
-        """Return the last committed record in ``[start, end)`` of partition 0; None if none is.
+        """Return the last committed Kafka record in ``[start, end)`` of partition 0, or None.
 
         Raises:
             KafkaError: The range cannot be read in time.
@@ -286,7 +286,7 @@ class KafkaAdmin:
     def read(
         self, topic: str, partition: int, start: int, end: int, *, timeout_s: float = 30.0
     ) -> Iterator[KafkaRecord]:
-        """Yield the committed records of a short range ``[start, end)`` in order.
+        """Yield the committed Kafka records of a short range ``[start, end)`` in order.
 
         Args:
             topic: The topic.
@@ -302,7 +302,7 @@ class KafkaAdmin:
         return records.read(self._client, topic, partition, start, end, deadline=deadline)
 
     def new_topic_settings(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings of a new topic: those of ``kafka.topic``, and the given ones."""
+        """Return a new Kafka topic's settings: those of ``kafka.topic``, and the given ones."""
         kept = {"retention.ms": str(self._topic.retention_ms)}
         if self._topic.max_message_bytes is not None:
             kept["max.message.bytes"] = str(self._topic.max_message_bytes)
@@ -317,7 +317,7 @@ class KafkaAdmin:
     def _configs(
         self, names: Sequence[str]
     ) -> tuple[dict[str, dict[str, str]], dict[str, KafkaError]]:
-        """Return settings by topic, and errors by topic; topics that do not exist are left out."""
+        """Return settings by Kafka topic, and errors by topic, without missing topics."""
         kind = ck_admin.ConfigResource.Type.TOPIC
         asked = [ck_admin.ConfigResource(kind, name) for name in names]
         found, failed = self._client.call_each(
@@ -350,7 +350,10 @@ class KafkaAdmin:
         )
 
     def _wait_for(self, name: str) -> TopicInfo:
-        """Return a new topic once all brokers know it; the controller acknowledges it earlier."""
+        """Return a new Kafka topic once all brokers know it.
+
+        The controller acknowledges it earlier.
+        """
         found: TopicInfo | None = None
 
         def unknown() -> bool:
@@ -364,7 +367,7 @@ class KafkaAdmin:
         return found
 
     def _check_settings(self, name: str, wanted: Mapping[str, str]) -> None:
-        """Refuse a topic with compaction or with a retention that is too short."""
+        """Refuse a Kafka topic with compaction or with a retention that is too short."""
         actual = self.topic_config(name)
         policy = actual.get("cleanup.policy", "delete")
         if policy != "delete":
@@ -397,7 +400,7 @@ class KafkaAdmin:
     def _ends(
         self, topics: Iterable[str], spec: ck_admin.OffsetSpec, *, committed: bool
     ) -> dict[str, dict[int, End]]:
-        """Return the offsets as soon as all partitions of every existing topic have answered.
+        """Return offsets as soon as all partitions of every existing Kafka topic have answered.
 
         A new topic can be described before its partitions answer. Without this wait, the topic
         would be missing in the result, as if it did not exist.
@@ -430,7 +433,7 @@ class KafkaAdmin:
     def _request_offsets(
         self, topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> list[tuple[ck.TopicPartition, ck_admin.ListOffsetsResultInfo]]:
-        """Return an offset per partition, by one request; silent partitions are left out."""
+        """Return an offset per Kafka partition, by one request, without silent partitions."""
         asked = places(topics, spec)
         found = self._client.call(
             "list offsets",
@@ -442,7 +445,7 @@ class KafkaAdmin:
         return list(found.items())
 
     def _of_one(self, topic: str, found: Mapping[str, dict[int, int]]) -> dict[int, int]:
-        """Return the offsets of one topic; raise an error if the topic does not exist."""
+        """Return the offsets of one Kafka topic; raise an error if it does not exist."""
         if topic not in found:
             raise missing(topic)
         return found[topic]

@@ -54,7 +54,7 @@ _NOT_ALLOWED = frozenset(
 
 
 class KafkaClient:
-    """The settings, the retries and the errors of all requests to one cluster.
+    """The settings, the retries and the errors of all requests to one Kafka cluster.
 
     Args:
         config: Address of the cluster, and the login.
@@ -84,7 +84,7 @@ class KafkaClient:
         ignored: frozenset[int] = frozenset(),
         **context: Any,
     ) -> dict[_Key, _Value]:
-        """Send one request and return its answers by key; retry while a failure is transient.
+        """Send Kafka one request and return its answers by key; retry transient failures.
 
         Args:
             what: The request in words, for errors.
@@ -108,7 +108,7 @@ class KafkaClient:
         ignored: frozenset[int] = frozenset(),
         others_answer: bool = False,
     ) -> tuple[dict[_Key, _Value], dict[_Key, KafkaError]]:
-        """Send one request; return the answers, and the errors of the keys without an answer.
+        """Send Kafka one request; return the answers, and the errors of the other keys.
 
         Args:
             what: The request, for errors.
@@ -135,7 +135,7 @@ class KafkaClient:
         retried: Callable[[Mapping[_Key, _Value]], bool],
         context: Mapping[str, Any],
     ) -> tuple[dict[_Key, _Value], dict[_Key, KafkaError]]:
-        """Return a request's answers and errors; retry transient ones if ``retried`` allows it.
+        """Return Kafka's answers and errors; retry transient ones if ``retried`` allows it.
 
         Args:
             what: The request, for errors.
@@ -180,7 +180,7 @@ class KafkaClient:
         }
 
     def _remember(self, error: ck.KafkaError) -> None:
-        """Keep the reason of a failed connection, since a request reports only its time-out."""
+        """Keep the reason of a failed connection to Kafka; a request reports only its time-out."""
         self.last_error = error.str()
         _log.debug("Kafka client: %s", error.str())
 
@@ -210,22 +210,22 @@ class KafkaClient:
 
 
 def _always(_answers: Mapping[_Key, _Value]) -> bool:
-    """Return True: a request with transient failures is repeated, whatever the other answers."""
+    """Return True: a request to Kafka with transient failures is always repeated."""
     return True
 
 
 def _none(answers: Mapping[_Key, _Value]) -> bool:
-    """Return whether no key has an answer; only then is a request repeated."""
+    """Return whether no key has an answer; only then is a request to Kafka repeated."""
     return not answers
 
 
 def _never(_answers: Mapping[_Key, _Value]) -> bool:
-    """Return False: a request is not repeated."""
+    """Return False: a request to Kafka is not repeated."""
     return False
 
 
 def _topic_of(key: object) -> dict[str, str]:
-    """Return the topic that a request's key names, as context of an error."""
+    """Return the topic that a Kafka request's key names, as context of an error."""
     if isinstance(key, ck.TopicPartition):
         return {"topic": key.topic}
     name = key.name if isinstance(key, ConfigResource) else key
@@ -233,12 +233,12 @@ def _topic_of(key: object) -> dict[str, str]:
 
 
 def is_transient(error: Exception) -> bool:
-    """Return whether the same request can succeed a moment later."""
+    """Return whether the same request to Kafka can succeed a moment later."""
     return isinstance(error, ck.KafkaException) and error.args[0].code() in TRANSIENT
 
 
 def missing(topic: str) -> KafkaError:
-    """Return the error for a topic that does not exist."""
+    """Return the error for a Kafka topic that does not exist."""
     return KafkaError(
         f"topic {topic} does not exist",
         remedy="Run `tributary onboard` for its table, which creates the topic; if it was deleted,"

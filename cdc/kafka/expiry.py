@@ -10,7 +10,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Expiry:
-    """A setting by which a topic can drop changes before a run has read them.
+    """A setting by which a Kafka topic can drop changes before a run has read them.
 
     Args:
         setting: The setting's name.
@@ -23,18 +23,18 @@ class Expiry:
     what: str
 
     def remedy(self, topics: str) -> str:
-        """Return the remedy for topics; ``topics`` names them in words, as in ``topic t``."""
+        """Return the remedy for Kafka topics; ``topics`` names them in words, as in ``topic t``."""
         return f"Set {self.setting}={self.needed} on {topics}."
 
 
 def kept_for(settings: Mapping[str, str]) -> str:
-    """Return how long a topic with these settings keeps records, for people: ``for 24.0 h``."""
+    """Return how long a Kafka topic with these settings keeps records, as ``for 24.0 h``."""
     kept = _kept_ms(settings)
     return "for ever" if kept < 0 else f"for {kept / _HOUR_MS:.1f} h"
 
 
 def expiries(settings: Mapping[str, str], wanted_ms: int) -> Iterator[Expiry]:
-    """Yield the settings by which a topic drops records too early.
+    """Yield the settings by which a Kafka topic drops records too early.
 
     Args:
         settings: The topic's effective settings.
@@ -52,5 +52,5 @@ def expiries(settings: Mapping[str, str], wanted_ms: int) -> Iterator[Expiry]:
 
 
 def _kept_ms(settings: Mapping[str, str]) -> int:
-    """Return how long a topic keeps records, in milliseconds; -1 means forever."""
+    """Return how long a Kafka topic keeps records, in milliseconds; -1 means forever."""
     return int(settings.get("retention.ms", "-1"))

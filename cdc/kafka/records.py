@@ -20,7 +20,7 @@ _TAIL_WINDOW = 32
 
 @dataclass(frozen=True)
 class KafkaRecord:
-    """One record as bytes, with its topic, partition and offset."""
+    """One Kafka record as bytes, with its topic, partition and offset."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ def read(
     *,
     deadline: float,
 ) -> Iterator[KafkaRecord]:
-    """Yield the committed records of a short range ``[start, end)`` in order.
+    """Yield the committed Kafka records of a short range ``[start, end)`` in order.
 
     A new leader can show an earlier end of the partition for a moment. So the call waits until the
     partition can be read up to ``end``.
@@ -93,7 +93,7 @@ def newest(
     ends: Mapping[int, int],
     deadline: float,
 ) -> KafkaRecord | None:
-    """Return the newest committed record of a topic's partitions; None if they have none.
+    """Return the newest committed Kafka record of a topic's partitions, or None.
 
     Args:
         client: The cluster.
@@ -123,7 +123,7 @@ def newest(
 def truncated(
     client: KafkaClient, logs: Iterable[ReachedOffset], *, deadline: float
 ) -> dict[ReachedOffset, str | KafkaError | None]:
-    """Find partitions that were truncated below an offset that they had reached.
+    """Find Kafka partitions that were truncated below an offset that they had reached.
 
     The client requests from each leader the offset at which the given epoch ends
     (OffsetForLeaderEpoch). If the partition was truncated below the offset that it had reached, the
@@ -175,7 +175,7 @@ def truncated(
 
 
 def _consumer_settings(client: KafkaClient) -> dict[str, Any]:
-    """Return the settings of a consumer in a group of its own, for committed records."""
+    """Return the settings of a Kafka consumer in a group of its own, for committed records."""
     return {
         **client.settings,
         "group.id": f"tributary-{uuid.uuid4()}",
@@ -216,5 +216,5 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 
 
 def _age_key(record: KafkaRecord) -> float:
-    """Return a record's time as a number; the larger number is the newer record."""
+    """Return a Kafka record's time as a number; the larger number is the newer record."""
     return record.timestamp.timestamp() if record.timestamp is not None else 0.0

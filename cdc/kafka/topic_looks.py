@@ -21,7 +21,7 @@ _ELECTION_S = 5.0
 def looks(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Iterable[str]
 ) -> dict[str, TopicLook | KafkaError]:
-    """Return the facts about many topics, by three calls; missing topics are left out.
+    """Return Kafka's facts about many topics, by three calls, without missing topics.
 
     Args:
         client: The cluster.
@@ -82,7 +82,7 @@ def looks(
 def _led(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
-    """Return the topics whose partitions all have leaders, and errors for the other topics."""
+    """Return the Kafka topics whose partitions all have leaders, and errors for the others."""
     infos: dict[str, TopicInfo] = {}
     failed: dict[str, KafkaError] = {}
     left: Sequence[str] = names
@@ -115,7 +115,7 @@ def _led(
 def _described(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
-    """Return descriptions by topic, and errors by topic; missing topics are left out."""
+    """Return descriptions by Kafka topic, and errors by topic, without missing topics."""
     if not names:
         return {}, {}
     found, failed = client.call_each(
@@ -129,7 +129,7 @@ def _described(
 
 
 def described(name: str, topic: Any) -> TopicInfo:
-    """Convert the cluster's description of a topic to our own type."""
+    """Convert Kafka's description of a topic to our own type."""
     return TopicInfo(
         name,
         str(topic.topic_id),
@@ -142,7 +142,7 @@ def described(name: str, topic: Any) -> TopicInfo:
 def places(
     topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec
 ) -> dict[ck.TopicPartition, ck_admin.OffsetSpec]:
-    """Return the topics' partitions, each with ``spec``, which chooses the offset to request."""
+    """Return the Kafka topics' partitions, each with ``spec``, which chooses the offset."""
     return {
         ck.TopicPartition(topic.name, partition): spec
         for topic in topics.values()

@@ -10,14 +10,14 @@ NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.
 
 
 def never_compacted(settings: Mapping[str, str]) -> bool:
-    """Return whether a topic with these settings keeps every record, even if it is compacted."""
+    """Return whether a Kafka topic with these settings keeps every record when compacted."""
     (lag, *_) = NEVER_COMPACTED
     return int(settings.get(lag, "0")) >= int(NEVER_COMPACTED[lag])
 
 
 @dataclass(frozen=True)
 class TopicInfo:
-    """A topic as the cluster describes it.
+    """A topic as the Kafka cluster describes it.
 
     Args:
         name: The topic's name.
@@ -36,7 +36,7 @@ class TopicInfo:
 
 @dataclass(frozen=True)
 class End:
-    """The end offset of a partition, and the epoch of the leader that reports this offset.
+    """The end offset of a Kafka partition, and the epoch of the leader that reports it.
 
     The epoch is None if the leader reports no epoch.
     """
@@ -47,7 +47,7 @@ class End:
 
 @dataclass(frozen=True)
 class TopicLook:
-    """The facts about one topic, from a look at many topics.
+    """The facts about one Kafka topic, from a look at many topics.
 
     Args:
         info: The topic as the cluster describes it.
@@ -62,7 +62,7 @@ class TopicLook:
 
 @dataclass(frozen=True)
 class ReachedOffset:
-    """An offset that a partition had reached.
+    """An offset that a Kafka partition had reached.
 
     Args:
         topic: The topic.
@@ -78,5 +78,5 @@ class ReachedOffset:
 
 
 def leader_epochs(ends: Mapping[int, End]) -> dict[int, int]:
-    """Return the leader's epoch, per partition; partitions without an epoch are left out."""
+    """Return the leader's epoch per Kafka partition, without those that have none."""
     return {partition: end.epoch for partition, end in ends.items() if end.epoch is not None}

@@ -51,7 +51,7 @@ def is_natural(column: Column) -> bool:
 
 
 def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
-    """Return the number of the form of ``_cdc_key``, `FORM`; None if the rows need no key text.
+    """Return the number of the form of a lake row's key text, `FORM`, or None without one.
 
     Args:
         key: The columns of the table's key.

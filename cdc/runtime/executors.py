@@ -42,7 +42,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Executor:
-    """One process that runs tasks on a cluster.
+    """One process that runs tasks on a Spark cluster.
 
     Args:
         name: Its id in the session.
@@ -55,7 +55,10 @@ class Executor:
     versions: Mapping[str, str]
 
     def differences(self, driver: Mapping[str, str]) -> list[str]:
-        """Return a text for each version that is not the driver's: ``Java 11 instead of 17``."""
+        """Return a text for each version of a Spark executor that is not the driver's.
+
+        For example: ``Java 11 instead of 17``.
+        """
         return [
             f"{part} {self.versions.get(part) or 'of no known version'} instead of {version}"
             for part, version in driver.items()
@@ -64,7 +67,7 @@ class Executor:
 
 
 def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executor]:
-    """Check that the executors have the driver's versions; return the executors that have started.
+    """Check that Spark's executors have the driver's versions; return those that have started.
 
     Args:
         spark: The session on a cluster.
@@ -91,7 +94,7 @@ def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executo
 
 
 def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> list[str]:
-    """Return texts with hosts and their wrong versions; hosts with the same ones share a text."""
+    """Return Spark hosts with their wrong versions as texts; hosts with the same share one."""
     hosts: dict[str, set[str]] = {}
     for one in executors:
         if different := one.differences(driver):
@@ -100,7 +103,7 @@ def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> 
 
 
 def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
-    """Run one task per core in one job, and return the executors that ran a task.
+    """Run one task per core in one Spark job, and return the executors that ran a task.
 
     If all cores are free, each executor gets a task.
     """
@@ -146,18 +149,18 @@ def _called(call: Sequence[str]) -> str:
 
 
 def _executor(command: str, versions: Mapping[str, str]) -> Executor:
-    """Return the executor that was started by this command."""
+    """Return the Spark executor that was started by this command."""
     options = dict(_OPTION.findall(command))
     return Executor(options.get("executor-id", "?"), options.get("hostname", "?"), versions)
 
 
 def _of_driver(spark: SparkSession, name: str, method: str, *arguments: str) -> str:
-    """Return a version of the driver, from a static method of a class in its JVM."""
+    """Return a version of Spark's driver, from a static method of a class in its JVM."""
     found: Any = getattr(java_class(spark, name), method)(*arguments)
     return str(found)
 
 
 def _registered(spark: SparkSession) -> int:
-    """Return the number of executors that the session has now."""
+    """Return the number of executors that the Spark session has now."""
     executors = spark.sparkContext._jsc.sc().statusStore().executorList(True)
     return int(executors.size()) - 1  # the driver is in the list

@@ -56,11 +56,11 @@ FAILPOINTS: tuple[str, ...] = (
 
 
 def _noop(name: str, /) -> None:
-    """Do nothing: the function ``crash`` if no crash is requested."""
+    """Do nothing: the function ``crash`` if no crash at a failpoint is requested."""
 
 
 def _armed(text: str) -> Callable[[str], None]:
-    """Return a `crash` that kills this process at the requested passage of the requested point."""
+    """Return a `crash` that kills this process at the requested passage of a failpoint."""
     name, _, count = text.partition(":")
     if name not in FAILPOINTS or not (count or "1").isdecimal() or int(count or "1") < 1:
         raise ConfigError(
@@ -84,7 +84,7 @@ def _armed(text: str) -> Callable[[str], None]:
 
 
 def _compiled() -> Callable[[str], None]:
-    """Return the `crash` that this process's environment requests."""
+    """Return the `crash` for the failpoint that this process's environment requests."""
     wanted = os.environ.get(VARIABLE)
     return _armed(wanted) if wanted else _noop
 

@@ -44,12 +44,12 @@ _SETTINGS = """<ivysettings>
 
 
 class ArtifactError(TributaryError):
-    """An artifact that cannot be fetched, or is not the file that was pinned."""
+    """A jar or archive that cannot be fetched, or is not the file that was pinned."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """One pinned file of a Maven repository.
+    """One pinned jar or archive of a Maven repository.
 
     Args:
         organisation: Maven's group id.
@@ -98,7 +98,7 @@ class Artifact:
 
 
 def read_lock(path: Path) -> dict[str, tuple[Artifact, ...]]:
-    """Return the bundles of a lock file by name, each with all of its files."""
+    """Return the bundles of ``jars.lock`` by name, each with all of its files."""
     bundles: dict[str, list[Artifact]] = {}
     current: list[Artifact] = []
     for line in path.read_text("utf-8").splitlines():
@@ -122,7 +122,7 @@ Those for S3 take 270 MiB.
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloads: ``TRIBUTARY_CACHE``, or the user's cache folder."""
+    """Return the folder of fetched jars: ``TRIBUTARY_CACHE``, or the user's cache folder."""
     override = os.environ.get(CACHE_VARIABLE)
     return Path(override).expanduser() if override else platformdirs.user_cache_path("tributary")
 
@@ -155,7 +155,7 @@ def fetch(
     report: Report | None = None,
     prepare: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Return the folder that holds these files: packed with this environment, or in the cache.
+    """Return the folder of a bundle's jars: packed with this environment, or in the cache.
 
     Fetched files are verified once, after the fetch. Packed files are verified by each call.
 
@@ -210,7 +210,7 @@ def fetch(
 
 
 def _as_packed(artifacts: Sequence[Artifact], folder: Path) -> Path:
-    """Return the folder, after a check that its files are as they were packed.
+    """Return the folder of packed jars, after a check that they are as they were packed.
 
     Raises:
         ArtifactError: A file is missing or differs.
@@ -227,7 +227,7 @@ def _as_packed(artifacts: Sequence[Artifact], folder: Path) -> Path:
 
 
 def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
-    """Compare every file with its pinned checksum.
+    """Compare every jar with its pinned checksum.
 
     Raises:
         ArtifactError: A file is missing or differs; the message names it.
@@ -249,7 +249,7 @@ def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
 
 
 def ivy_module(bundle: str, artifacts: Sequence[Artifact]) -> str:
-    """Return the Ivy module that names exactly these files and none of their dependencies."""
+    """Return the Ivy module that names exactly these jars and none of their dependencies."""
     lines = [
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">',
         f'  <info organisation="tributary" module={quoteattr(bundle)}/>',
@@ -280,7 +280,7 @@ def ivy_module(bundle: str, artifacts: Sequence[Artifact]) -> str:
 def _retrieve(
     bundle: str, artifacts: Sequence[Artifact], ivy_cache: Path, files: Path, report: Report
 ) -> None:
-    """Let Ivy put the files into a folder; Ivy's default settings would also read ``~/.m2``."""
+    """Let Ivy put the jars into a folder; Ivy's default settings would also read ``~/.m2``."""
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="tributary-ivy-") as work:
         module, settings = Path(work) / "ivy.xml", Path(work) / "settings.xml"
@@ -317,7 +317,7 @@ def _retrieve(
 
 
 def _lines(command: Sequence[str | Path]) -> Iterator[str]:
-    """Yield the output lines of a command, and kill the command when it exceeds the limit."""
+    """Yield the output lines of Ivy's command, and kill it when it exceeds the limit."""
     with subprocess.Popen(  # noqa: S603 - an argument list of our own, no shell
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
@@ -332,7 +332,7 @@ def _lines(command: Sequence[str | Path]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def locked(path: Path, report: Report) -> Iterator[None]:
-    """Hold the bundle's lock, since another process could be fetching the same files."""
+    """Hold the lock of a bundle of jars, since another process could be fetching them."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
@@ -363,7 +363,7 @@ def pyspark_jars() -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 checksum of a file, in hex."""
+    """Return the SHA-256 checksum of a jar, in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -372,4 +372,4 @@ def sha256_of(path: Path) -> str:
 
 
 def _silent(_line: str) -> None:
-    """Ignore a line of progress."""
+    """Ignore a line of a fetch's progress."""

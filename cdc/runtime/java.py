@@ -83,7 +83,7 @@ def _homes() -> Iterator[Path]:
 
 
 def java_version(home: Path) -> str | None:
-    """Return the version that ``java -version`` of this home prints; None if it does not run."""
+    """Return the version that ``java -version`` of this Java home prints, or None."""
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60

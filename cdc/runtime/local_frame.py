@@ -12,7 +12,7 @@ from cdc.runtime.spark import java_class
 
 
 def local_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], ddl: str) -> DataFrame:
-    """Return a data frame of these rows.
+    """Return a Spark data frame of these rows, without Python on the executors.
 
     ``SparkSession.createDataFrame`` does the same in two steps: a Python worker on an executor
     packs the rows again, and the executor's JVM unpacks them. Without the first step, the executors

@@ -11,26 +11,26 @@ from cdc.errors import StoppedError
 
 
 class Task(Protocol):
-    """One piece of long-running work."""
+    """One piece of long-running work that progress shows."""
 
     def advance(self, count: int = 1) -> None:
-        """Add ``count`` finished units.
+        """Add ``count`` finished units to the shown progress.
 
         Safe to call from any thread.
         """
 
     def note(self, text: str) -> None:
-        """Report the current situation, for example what a wait waits for."""
+        """Show the current situation of the task, for example what a wait waits for."""
 
     def done(self) -> None:
-        """Report that the work has ended, with or without success."""
+        """Show that the task has ended, with or without success."""
 
 
 class Progress(Protocol):
-    """A display of tasks."""
+    """A display of the progress of tasks."""
 
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
-        """Begin a task.
+        """Begin a task whose progress is shown.
 
         Args:
             task: The action and its object, for example ``copy shop:public.orders``.
@@ -40,29 +40,29 @@ class Progress(Protocol):
 
 
 class NullTask:
-    """A task that is not shown."""
+    """A task whose progress is not shown."""
 
     def advance(self, count: int = 1) -> None:
-        """Do nothing."""
+        """Show no progress."""
 
     def note(self, text: str) -> None:
-        """Do nothing."""
+        """Show no note."""
 
     def done(self) -> None:
-        """Do nothing."""
+        """Show no end."""
 
 
 class NullProgress:
     """Progress that is not shown."""
 
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
-        """Begin a task that shows nothing."""
+        """Begin a task whose progress is not shown."""
         return NullTask()
 
 
 @contextmanager
 def shown_as(name: str, progress: Progress | None = None, unit: str = "checks") -> Iterator[Task]:
-    """Yield a task of unknown length that ends with the block.
+    """Yield a shown task of unknown length that ends with the block.
 
     Args:
         name: The action and its object, for example ``wait for the replica``.
@@ -95,7 +95,7 @@ class Interruptible:
         self.interrupted.set()
 
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
-        """Begin a task.
+        """Begin a task that can be interrupted.
 
         Raises:
             StoppedError: ``interrupt`` was called.
@@ -104,7 +104,7 @@ class Interruptible:
         return _InterruptibleTask(self, task, self._progress.start(task, total, unit))
 
     def check(self, task: str) -> None:
-        """Check whether a task may continue.
+        """Check whether an interruptible task may continue.
 
         Raises:
             StoppedError: ``interrupt`` was called.

@@ -304,7 +304,7 @@ def _give_hadoop(
 
 
 def in_this_thread(spark: SparkSession) -> SparkSession:
-    """Make the session the current session of this thread, and return the session.
+    """Make the Spark session the current session of this thread, and return the session.
 
     Spark takes settings from the thread's current session, and a new thread has none. Without a
     session, a cast would return NULL instead of an error. A persisted frame would be computed
@@ -315,7 +315,7 @@ def in_this_thread(spark: SparkSession) -> SparkSession:
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """Return a class of the session's JVM, for calls that have no Python API.
+    """Return a class of the Spark session's JVM, for calls that have no Python API.
 
     With py4j's dotted names, each dot is a call to the JVM that looks for a class. Such calls took
     a twentieth of a commit's time.
@@ -353,13 +353,13 @@ def has_ended() -> bool:
 
 
 def cancel_jobs(spark: SparkSession) -> None:
-    """Cancel all jobs; do nothing if the JVM has ended."""
+    """Cancel all Spark jobs; do nothing if the JVM has ended."""
     with suppress(Py4JError):
         spark.sparkContext.cancelAllJobs()
 
 
 def stop() -> None:
-    """End the session and its Spark context in the JVM, if one runs."""
+    """End the Spark session and its context in the JVM, if one runs."""
     with _START:
         active = SparkSession._instantiatedSession
         if active is None:

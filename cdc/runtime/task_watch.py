@@ -59,7 +59,7 @@ Stage = tuple[int, int]
 
 
 class StageProgress:
-    """Detects stages whose counts have not changed for too long.
+    """Detects Spark stages whose counts have not changed for too long.
 
     Args:
         timeout_s: How long a stage may have the same counts, in seconds.
@@ -70,7 +70,7 @@ class StageProgress:
         self._seen: dict[Stage, tuple[tuple[int, ...], float]] = {}
 
     def stuck(self, stages: Mapping[Stage, tuple[int, ...]], at: float) -> list[Stage]:
-        """Return the stages that have made no progress for too long.
+        """Return the Spark stages that have made no progress for too long.
 
         Args:
             stages: The counts of all stages with running tasks.
@@ -87,7 +87,7 @@ class StageProgress:
 
 
 class CancelledStages:
-    """Stages that were cancelled and still have running tasks.
+    """Spark stages that were cancelled and still have running tasks.
 
     Args:
         settle_s: How long those tasks may take to end, in seconds.
@@ -98,11 +98,11 @@ class CancelledStages:
         self._stages: dict[Stage, float] = {}
 
     def add(self, stage: Stage, at: float) -> None:
-        """Remember a stage that is cancelled now, at a time in seconds."""
+        """Remember a Spark stage that is cancelled now, at a time in seconds."""
         self._stages.setdefault(stage, at)
 
     def held(self, running: Callable[[Stage], int], at: float) -> int:
-        """Return the number of cancelled tasks that still run after the time to settle.
+        """Return the number of cancelled Spark tasks that still run after the time to settle.
 
         Each of them holds a core.
 
@@ -121,7 +121,7 @@ _held = 0
 
 
 def held_cores() -> int:
-    """Return the number of cores that are lost until this process ends.
+    """Return the number of cores that hanging Spark tasks hold until this process ends.
 
     Their tasks were cancelled and still run.
     """
@@ -129,7 +129,7 @@ def held_cores() -> int:
 
 
 def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
-    """Cancel stages without progress, in a separate thread, as long as the session lives.
+    """Cancel Spark's stages without progress, in a thread, as long as the session lives.
 
     Args:
         spark: The session.
@@ -140,7 +140,7 @@ def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
 
 
 def _watch(spark: SparkSession, timeout_s: float) -> None:
-    """Cancel stages without progress until the session ends.
+    """Cancel Spark's stages without progress until the session ends.
 
     An error of a look is only logged.
     """
@@ -156,7 +156,7 @@ def _watch(spark: SparkSession, timeout_s: float) -> None:
 def _cancel_stuck_stages(
     context: Any, progress: StageProgress, cancelled: CancelledStages, timeout_s: float
 ) -> None:
-    """Cancel the stages without progress, and all stages if no core is left; count held cores."""
+    """Cancel Spark's stages without progress, all if no core is left; count held cores."""
     global _held
     now, status = time.monotonic(), context.statusStore()
     stages = _stages(status)
@@ -192,7 +192,7 @@ def _cancel_stuck_stages(
 
 
 def _stages(status: Any) -> dict[Stage, tuple[int, ...]]:
-    """Return the counts of all stages that run or wait for a core."""
+    """Return the counts of all Spark stages that run or wait for a core."""
     active = status.activeStages()
     stages = [active.apply(number) for number in range(active.size())]
     return {
@@ -212,7 +212,7 @@ def _running(status: Any, stage: Stage) -> int:
 
 
 def _slots(status: Any) -> int:
-    """Return the number of tasks that can run at a time."""
+    """Return the number of Spark tasks that can run at a time."""
     executors = status.executorList(True)
     return sum(executors.apply(number).maxTasks() for number in range(executors.size()))
 

@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class Clock:
-    """The time of this machine, which only moves forward."""
+    """The clock of waits, which only moves forward."""
 
     def now(self) -> float:
-        """Seconds since some moment."""
+        """Seconds since some moment, for waits."""
         return time.monotonic()
 
     def sleep(self, seconds: float, stop: threading.Event | None) -> None:
-        """Let time pass; at most until ``stop`` is set."""
+        """Let a wait's time pass; at most until ``stop`` is set."""
         if stop is None:
             time.sleep(seconds)
         else:

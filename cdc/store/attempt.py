@@ -13,7 +13,7 @@ from schemas.fingerprint import Fingerprint
 
 @dataclass(frozen=True)
 class Chunk(Part):
-    """A part of a table that one task reads: a range of keys, or of pages if there is no key.
+    """A recorded part of a table that one task copies: a range of keys, or of pages without a key.
 
     Args:
         id: The chunk's number in the plan, from 0. Commits name their chunks by this number.
@@ -33,7 +33,7 @@ class Chunk(Part):
 
 @dataclass(frozen=True)
 class CopyView(Part):
-    """The first view of a copy.
+    """The first view of an attempt's copy, as the state store records it.
 
     Args:
         snapshot: Name by which sessions share the view; empty if each session has its own view.
@@ -58,7 +58,7 @@ class CopyView(Part):
 
 @dataclass(frozen=True)
 class CopiedServer(Part):
-    """The identity of an attempt's primary.
+    """The identity of an attempt's primary, as the state store records it.
 
     Args:
         system_identifier: Identity of the cluster; None if the server does not report it.
@@ -71,7 +71,7 @@ class CopiedServer(Part):
 
 @dataclass(frozen=True)
 class Attempt(Part):
-    """One try at one generation of a table, with what it has recorded so far.
+    """One try at one generation of a table, with all that the state store records of it.
 
     Args:
         id: Identity of the attempt; part of its path.

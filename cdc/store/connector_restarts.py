@@ -30,7 +30,7 @@ _SETTLED_S = 600.0
 
 @dataclass(frozen=True)
 class Restarted:
-    """The restarts of a connector so far.
+    """The restarts of a connector so far, in the state store.
 
     Args:
         times: Restarts in a row.
@@ -54,7 +54,7 @@ class Restarts:
         self._store = store
 
     def claim(self, connector: str) -> Restarted:
-        """Return a connector's restarts so far; claim the next one if it is due and unclaimed."""
+        """Return a connector's stored restarts; claim the next one if it is due and unclaimed."""
         try:
             with self._store.transaction() as connection:
                 at = float(connection.execute(sa.select(self._store.clock)).scalar_one())
@@ -78,7 +78,7 @@ class Restarts:
             return Restarted(1, None)
 
     def forget_if_stable(self, connector: str) -> None:
-        """Forget a connector's restarts if it has run without a failure for long enough.
+        """Forget a connector's stored restarts if it has run without a failure for long enough.
 
         The caller has seen the connector running. The time at which the next restart would have
         been due must have passed long ago.
@@ -88,7 +88,7 @@ class Restarts:
             connection.execute(sa.delete(restart_rows).where(_of_connector(connector), long_ago))
 
     def forget(self, connector: str) -> None:
-        """Reset a connector's count of restarts, since an operator has restarted the connector."""
+        """Reset a connector's stored count of restarts, since an operator has restarted it."""
         with self._store.transaction() as connection:
             connection.execute(sa.delete(restart_rows).where(_of_connector(connector)))
 
@@ -98,6 +98,6 @@ def _of_connector(connector: str) -> sa.ColumnElement[bool]:
 
 
 def _restarted(times: int, next_at: float, *, now: bool = False) -> Restarted:
-    """Return the restarts so far; none is planned once the limit is reached."""
+    """Return the stored restarts; none is planned once the limit is reached."""
     due = None if times >= LIMIT else datetime.fromtimestamp(next_at, timezone.utc)
     return Restarted(times, due, now)

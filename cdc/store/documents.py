@@ -29,7 +29,7 @@ NOT_STORED: Mapping[str, bool] = {"not_stored": True}
 
 
 class Part:
-    """Base of the frozen dataclasses that are documents, or parts of them.
+    """Base of the frozen dataclasses that are stored documents, or parts of them.
 
     Every field is a key of the document. A field's default applies only to new values in code: a
     stored document without the key is refused.
@@ -53,7 +53,7 @@ class Part:
 
 
 class Codec(Generic[Document]):
-    """Writes and reads one kind of document.
+    """Writes and reads one kind of stored document.
 
     Args:
         kind: The type of the document, with a field ``format`` whose default is the format's
@@ -74,7 +74,7 @@ class Codec(Generic[Document]):
         self._remedy = remedy
 
     def write(self, document: Document, *, indent: int | None = None) -> str:
-        """Return the document as JSON in ASCII, on one line unless it is indented.
+        """Return the stored document as JSON in ASCII, on one line unless it is indented.
 
         Raises:
             pydantic_core.PydanticSerializationError: A value is not of its field's type.
@@ -83,7 +83,7 @@ class Codec(Generic[Document]):
         return text.decode()
 
     def read(self, text: str | bytes, name: str, **context: object) -> Document:
-        """Read a document that :meth:`write` has written.
+        """Read a stored document that :meth:`write` has written.
 
         Args:
             text: The JSON.
@@ -101,7 +101,7 @@ class Codec(Generic[Document]):
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
-        """Return a clause that names the text's format version if it is another one; else None.
+        """Return a clause with the stored document's format version if it is another one.
 
         Another version explains every other problem of the text.
         """
@@ -115,7 +115,7 @@ class Codec(Generic[Document]):
 
 
 def _reason(problem: ErrorDetails) -> str:
-    """Return the problem of a document, as a clause without a subject."""
+    """Return the problem of a stored document, as a clause without a subject."""
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Invalid JSON: ")
     place = _path(problem["loc"])
     if problem["type"] == "json_invalid":
@@ -128,6 +128,6 @@ def _reason(problem: ErrorDetails) -> str:
 
 
 def _path(place: tuple[int | str, ...]) -> str:
-    """Return a path in a document, as in ``handoff.columns[0].name``."""
+    """Return a path in a stored document, as in ``handoff.columns[0].name``."""
     path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in place)
     return path.removeprefix(".")

@@ -25,7 +25,7 @@ BUSY_TIMEOUT_S = 30
 
 
 def open_engine(url: str) -> Engine:
-    """Return an engine for the store's SQLAlchemy URL.
+    """Return an engine for the state store's SQLAlchemy URL.
 
     The engine does not connect yet.
 
@@ -68,12 +68,12 @@ def open_engine(url: str) -> Engine:
 
 
 def _bound_new_connection(_dialect: object, _record: object, places: Any, named: Any) -> Any:
-    """Open a connection to PostgreSQL whose waits for the server have a bound."""
+    """Open the state store's connection to PostgreSQL, with a bound on its waits."""
     return BoundedConnection.connect(*places, **named)
 
 
 def _setting(statement: str) -> Callable[[Any, object], None]:
-    """Return a listener that runs a statement in each new session."""
+    """Return a listener that runs a statement in each new session of the state store."""
 
     def run(connection: Any, _record: object) -> None:
         with connection.cursor() as cursor:
@@ -84,13 +84,13 @@ def _setting(statement: str) -> Callable[[Any, object], None]:
 
 
 def _in_utc(connection: Any, _record: object) -> None:
-    """Set the session's time zone to UTC: a local time is ambiguous when summer time ends."""
+    """Set a state store session's time zone to UTC, since summer time makes others ambiguous."""
     with connection.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
 
 
 def shown(url: URL) -> str:
-    """Return the URL as people may see it, without password and most parameters.
+    """Return the state store's URL for people, without password and most parameters.
 
     The parameters host and port stay. Any other parameter can be a secret, since only the driver
     knows its meaning.
@@ -103,7 +103,7 @@ def shown(url: URL) -> str:
 
 
 def _parsed(text: str) -> URL:
-    """Return the parsed URL; register the URL's secrets, so that no error shows them."""
+    """Return the state store's parsed URL; register its secrets, so that no error shows them."""
     url = make_url(text)
     named = [url.normalized_query[name] for name in url.query if is_sensitive(name)]
     for secret in (str(url.password or ""), *(value for values in named for value in values)):
@@ -114,13 +114,13 @@ def _parsed(text: str) -> URL:
 
 
 def exposed_file(url: URL) -> Path | None:
-    """Return a SQLite store's file if users other than the file's owner may access it, or None."""
+    """Return the file of a SQLite state store that other users may access, or None."""
     file = _file(url)
     return file if file is not None and file.exists() and _open_to_others(file) else None
 
 
 def _file(url: URL) -> Path | None:
-    """Return the file of a SQLite store; None for a server or a store in memory."""
+    """Return the file of a SQLite state store; None for a server or a store in memory."""
     name = url.database or ""
     if name.startswith("file:"):
         name = unquote(name.removeprefix("file:"))
@@ -129,12 +129,12 @@ def _file(url: URL) -> Path | None:
 
 
 def _open_to_others(file: Path) -> bool:
-    """Whether the file's mode gives its group or other users any access."""
+    """Whether the mode of the state store's file gives its group or other users any access."""
     return bool(file.stat().st_mode & 0o077)
 
 
 def _close_to_others(file: Path) -> None:
-    """Let no user but the owner access the store's file; create it if it is missing.
+    """Let no user but the owner access the state store's file; create it if it is missing.
 
     The file can hold whole messages, in the quarantine.
 
@@ -157,7 +157,7 @@ def _close_to_others(file: Path) -> None:
 
 
 def _sqlite(url: URL) -> Engine:
-    """Return an engine for a SQLite URL; create the store's file, closed to other users."""
+    """Return a SQLite state store's engine; create its file, closed to other users."""
     if (file := _file(url)) is not None:
         try:
             _close_to_others(file)

@@ -11,7 +11,7 @@ from schemas.errors import TributaryError
 
 @dataclass(frozen=True)
 class ErrorRecord(Part):
-    """The stored parts of an error.
+    """The parts of an error that the state store keeps.
 
     Neither the error nor these parts contain a secret.
 
@@ -29,5 +29,5 @@ class ErrorRecord(Part):
 
     @classmethod
     def of(cls, error: TributaryError) -> ErrorRecord:
-        """Return the stored form of an error."""
+        """Return an error as the state store keeps it."""
         return cls(**error.to_dict())

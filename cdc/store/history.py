@@ -54,7 +54,7 @@ class RunEntry(Part):
     format: Literal[1] = 1
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as commands print it."""
+        """Return the run history's entry as commands print it."""
         return {
             "run_id": self.run_id,
             "source": self.table.source,
@@ -102,12 +102,12 @@ class SchemaEntry(Part):
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict among the changes."""
+        """The gravest verdict among the changes of the history's entry."""
         return Verdict.gravest(change.verdict for change in self.changes)
 
     @classmethod
     def followed(cls, record: TableRecord, handoff: Handoff) -> SchemaEntry | None:
-        """Return the entry of the newest change that a lake table has followed, or None.
+        """Return the history's entry of the newest followed change of a lake table, or None.
 
         Args:
             record: The table.
@@ -132,7 +132,7 @@ class SchemaEntry(Part):
     def stopped(
         cls, record: TableRecord, schema: FollowedSchema, outcome: State, *, catalog: str
     ) -> SchemaEntry:
-        """Return the entry of a change at which a table stopped.
+        """Return the history's entry of a change at which a table stopped.
 
         Args:
             record: The table.
@@ -153,7 +153,7 @@ class SchemaEntry(Part):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry as commands print it."""
+        """Return the schema history's entry as commands print it."""
         return {
             "source": self.table.source,
             "schema": self.table.schema,

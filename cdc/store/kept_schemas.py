@@ -43,7 +43,7 @@ class KeptSchemas:
         self._lock = threading.Lock()
 
     def schema(self, schema_id: int) -> str:
-        """Return the Avro schema of an id, as JSON text.
+        """Return the kept Avro schema of an id, as JSON text.
 
         Raises:
             UnknownSchemaError: The id has no schema, or another schema than before.

@@ -56,7 +56,7 @@ class Lease:
         self.about = {} if isinstance(resource, str) else {"table": resource}
 
     def acquire(self) -> int:
-        """Take the lease.
+        """Take the lease in the state store.
 
         Returns:
             The fencing token.
@@ -88,7 +88,7 @@ class Lease:
         return self.token
 
     def renew(self) -> None:
-        """Extend the lease's expiry.
+        """Extend the lease's expiry in the state store.
 
         An expired lease can be renewed unless another process has taken it.
 
@@ -273,7 +273,7 @@ class Leases:
 
 
 def _keep(lease: Lease, stop: threading.Event) -> None:
-    """Renew a lease until ``stop`` is set or the lease is lost.
+    """Renew a lease in the background until ``stop`` is set or the lease is lost.
 
     The holder learns of a loss by ``Lease.check``, which raises the error.
     """

@@ -21,7 +21,7 @@ _FORM = re.compile(r"(?P<host>[^@]+):(?P<pid>\d+)@(?P<place>[0-9a-f]+)/(?P<start
 
 @dataclass(frozen=True)
 class Owner:
-    """One process of one machine.
+    """A lease's owner: one process of one machine.
 
     Args:
         host: Name of the machine, for people.
@@ -41,13 +41,13 @@ class Owner:
 
     @classmethod
     def current(cls) -> Owner:
-        """Return this process."""
+        """Return this process as an owner of leases."""
         pid = os.getpid()
         return cls(socket.gethostname(), pid, _place(), started(pid))
 
     @classmethod
     def parse(cls, text: str) -> Owner | None:
-        """Parse the text that ``str`` returns; None if the text has another form."""
+        """Parse a lease owner's text, as ``str`` returns it; None for another form."""
         match = _FORM.fullmatch(text)
         if match is None:
             return None
@@ -55,11 +55,11 @@ class Owner:
 
     @property
     def shown(self) -> str:
-        """Host and process, for people."""
+        """A lease owner's host and process, for people."""
         return f"process {self.pid} on {self.host}"
 
     def has_died(self) -> bool:
-        """Return whether the process has certainly ended; False if it is not visible from here."""
+        """Return whether a lease's owner has certainly ended; False if it is not visible."""
         if self.place != _place():
             return False
         try:
@@ -73,7 +73,7 @@ class Owner:
 
 
 def started(pid: int) -> float:
-    """Return when a process began, by a clock that cannot be set.
+    """Return when a lease owner's process began, by a clock that cannot be set.
 
     On Linux the value is in ticks since the boot. psutil's value is not used there: psutil adds the
     time of the boot, which the system computes from the machine's clock. After a step of that
@@ -94,7 +94,7 @@ def started(pid: int) -> float:
 
 
 def _exists(pid: int) -> bool:
-    """Return whether the process exists, even if it is hidden from this user."""
+    """Return whether a lease owner's process exists, even if hidden from this user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -106,7 +106,7 @@ def _exists(pid: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _place() -> str:
-    """Return a short digest of this boot and this process namespace."""
+    """Return a short digest of this boot and process namespace, for lease owners."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         spaces = (Path(f"/proc/self/ns/{kind}") for kind in ("pid", "time"))

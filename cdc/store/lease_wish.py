@@ -39,7 +39,7 @@ class LeaseWish:
         self._waiter = str(uuid.uuid4())
 
     def renew(self) -> None:
-        """Register the wish, or extend its expiry."""
+        """Register the wish for a lease, or extend its expiry."""
         expires_at = self._store.clock + WISH_S
         mine = lease_wishes.c.waiter == self._waiter
         with self._store.transaction() as connection:
@@ -55,7 +55,7 @@ class LeaseWish:
             )
 
     def withdraw(self) -> None:
-        """Remove the wish.
+        """Remove the wish for a lease.
 
         If the store does not answer, the wish expires.
         """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LogMarks:
-    """The marks that all processes that share a state store have left.
+    """The marks of looks that all processes that share a state store have left.
 
     Args:
         store: The state store.
@@ -25,7 +25,7 @@ class LogMarks:
         self._store = store
 
     def of(self, scope: str) -> LogMark | None:
-        """Return the mark of the newest look; None if there was no look.
+        """Return the stored mark of the newest look; None if there was no look.
 
         Args:
             scope: The capture.
@@ -39,7 +39,7 @@ class LogMarks:
         return None if row is None else LogMark(row.server, row.file, row.executed)
 
     def move(self, scope: str, earlier: LogMark | None, now: LogMark) -> None:
-        """Replace a mark, unless another process has replaced it since it was read.
+        """Replace a stored mark, unless another process has replaced it since it was read.
 
         Without this condition, a slow process could restore a mark from before a loss, and the next
         look would count that loss again.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loss:
-    """The losses of one capture or table so far.
+    """The losses of one capture or table so far, in the state store.
 
     Args:
         times: Number of times that a loss was seen. A lasting loss is counted several times.
@@ -49,7 +49,7 @@ class Losses:
         self._store = store
 
     def note(self, scope: str, what: str) -> None:
-        """Count a loss.
+        """Count a loss in the state store.
 
         Args:
             scope: The capture or table that has lost changes.
@@ -64,7 +64,7 @@ class Losses:
             self._count(scope, what)
 
     def seen(self, *scopes: object) -> Mapping[str, Loss]:
-        """Return the losses by capture and table; a scope without a loss is left out.
+        """Return the stored losses by capture and table; a scope without a loss is left out.
 
         Args:
             scopes: The captures and tables.
@@ -80,7 +80,7 @@ class Losses:
             }
 
     def _count(self, scope: str, what: str) -> None:
-        """Count a loss.
+        """Count a loss in the state store.
 
         Raises:
             IntegrityError: Another process has just counted the scope's first loss.

@@ -30,7 +30,7 @@ _RAW = (quarantine.c.key_bytes, quarantine.c.value_bytes)
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A record that a lake table lacks.
+    """A record that a lake table lacks and the state store keeps.
 
     Args:
         table: The table.
@@ -78,7 +78,7 @@ class Quarantine:
         self._store = store
 
     def keep(self, records: Sequence[Quarantined]) -> None:
-        """Store records; a record that is already stored is not changed.
+        """Store quarantined records; one that is already stored is not changed.
 
         Raises:
             StateError: Another process stored one of them at the same moment.
@@ -107,7 +107,7 @@ class Quarantine:
         end: Mapping[int, int],
         lacking: Iterable[tuple[int, int]],
     ) -> None:
-        """Forget the records of a range that was applied, except those that were left out again.
+        """Forget quarantined records of an applied range, except those left out again.
 
         The lake table now has the forgotten records.
 
@@ -132,21 +132,21 @@ class Quarantine:
                 connection.execute(sa.delete(quarantine).where(where))
 
     def offsets(self, attempt: str) -> set[tuple[int, int]]:
-        """Return partition and offset of the records that an attempt's lake table lacks."""
+        """Return partition and offset of the quarantined records of an attempt's lake table."""
         columns = (quarantine.c.partition_no, quarantine.c.record_offset)
         with self._store.transaction() as connection:
             rows = connection.execute(sa.select(*columns).where(_of_attempt(attempt))).all()
         return {(row.partition_no, row.record_offset) for row in rows}
 
     def counts(self) -> dict[str, int]:
-        """Return the number of records that each attempt's lake table lacks; no number is 0."""
+        """Return the number of quarantined records by attempt; no number is 0."""
         query = sa.select(quarantine.c.attempt, sa.func.count().label("records"))
         with self._store.transaction() as connection:
             rows = connection.execute(query.group_by(quarantine.c.attempt)).all()
         return {row.attempt: row.records for row in rows}
 
     def list(self, attempts: Iterable[str]) -> list[Quarantined]:
-        """Return the records that the lake tables of these attempts lack, without their bytes.
+        """Return these attempts' quarantined records, without their bytes.
 
         They are ordered by table, partition and offset.
         """
@@ -164,14 +164,14 @@ class Quarantine:
         return [_record(row._mapping) for row in rows]
 
     def get(self, attempt: str, offset: int, *, partition: int = 0) -> Quarantined | None:
-        """Return one record with its bytes, or None if it is not in the quarantine."""
+        """Return one quarantined record with its bytes, or None if there is none."""
         query = sa.select(quarantine).where(_of_attempt(attempt) & _at_offset(partition, offset))
         with self._store.transaction() as connection:
             row = connection.execute(query).first()
         return None if row is None else _record(row._mapping)
 
     def forget(self, table: TableId, *, but: str | None = None) -> None:
-        """Forget the records of all attempts of a table, except those of the attempt ``but``."""
+        """Forget quarantined records of all attempts of a table, except the attempt ``but``."""
         where = (
             (quarantine.c.source == table.source)
             & (quarantine.c.schema_name == table.schema)
@@ -192,7 +192,7 @@ def _at_offset(partition: int, offset: int) -> sa.ColumnElement[bool]:
 
 
 def _row(record: Quarantined) -> dict[str, Any]:
-    """Return a record as a row of the SQL table, by column."""
+    """Return a quarantined record as a row of the SQL table, by column."""
     return {
         "attempt": record.attempt,
         "partition_no": record.partition,
@@ -214,7 +214,7 @@ def _row(record: Quarantined) -> dict[str, Any]:
 
 
 def _record(row: Mapping[Any, Any]) -> Quarantined:
-    """Return the record in a row of the SQL table, which can lack the columns of the bytes."""
+    """Return the quarantined record in an SQL row, which can lack the columns of the bytes."""
     millis = row["record_millis"]
     return Quarantined(
         table=TableId(row["source"], row["schema_name"], row["table_name"]),

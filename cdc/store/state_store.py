@@ -59,20 +59,20 @@ class Store:
         return f"Store({self.shown_url!r})"
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to the state store."""
         self._engine.dispose()
 
     @property
     def exposed(self) -> Path | None:
-        """The store's file if other users of the machine may access it; else None."""
+        """The state store's file if other users of the machine may access it; else None."""
         return exposed_file(self._engine.url)
 
     def tables(self) -> list[TableRecord]:
-        """Return the records of all tables, ordered by source, schema and table."""
+        """Return the state store's records of all tables, ordered by source, schema and table."""
         return self._records(beside=False)
 
     def topics(self, source: str, tier: str) -> list[str]:
-        """Return the topics of all tables of a source and tier."""
+        """Return the topics of all recorded tables of a source and tier."""
         return [
             record.topic
             for record in self.tables()
@@ -80,11 +80,11 @@ class Store:
         ]
 
     def builds(self) -> list[TableRecord]:
-        """Return the records of next generations, which are built beside the current ones."""
+        """Return the state store's records of next generations, built beside the current ones."""
         return self._records(beside=True)
 
     def get(self, table: TableId, *, beside: bool = False) -> TableRecord | None:
-        """Return the record of a table, or None if there is none.
+        """Return the state store's record of a table, or None if there is none.
 
         Args:
             table: The table.
@@ -97,7 +97,7 @@ class Store:
         return None if row is None else _record(row)
 
     def newest(self, record: TableRecord) -> TableRecord:
-        """Return the store's version of a record, or the given one if the store has none."""
+        """Return the state store's version of a record, or the given one if it has none."""
         return self.get(record.table, beside=record.beside) or record
 
     def put(
@@ -107,7 +107,7 @@ class Store:
         *,
         schema: SchemaEntry | None = None,
     ) -> TableRecord:
-        """Store a record, unless it was changed since it was read.
+        """Store a table's record, unless it was changed since it was read.
 
         Args:
             record: The record.
@@ -144,7 +144,7 @@ class Store:
         return replace(record, version=expected + 1)
 
     def put_all(self, records: Sequence[TableRecord]) -> None:
-        """Store records in one statement, except those that were changed since they were read.
+        """Store tables' records in one statement, except those changed since they were read.
 
         Args:
             records: The records, each with the version that was read.
@@ -198,7 +198,7 @@ class Store:
             _add_schema(connection, entry)
 
     def schema_history(self, table: TableId) -> list[SchemaEntry]:
-        """Return the changes of the table's schema, oldest first."""
+        """Return the schema history's changes of the table, oldest first."""
         query = (
             sa.select(schema_change_rows.c.entry)
             .where(_of_table(schema_change_rows, table))
@@ -229,7 +229,7 @@ class Store:
                 _put_cost(connection, entry.table, cost)
 
     def costs(self) -> dict[TableId, TableCost]:
-        """Return what the runs of each table cost, by table."""
+        """Return the stored cost of each table's runs, by table."""
         with self.transaction() as connection:
             return {
                 (table := TableId(row.source, row.schema_name, row.table_name)): TABLE_COSTS.read(
@@ -253,7 +253,7 @@ class Store:
             ]
 
     def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
-        """Keep a registry's schema for an outage, unless a schema of this id is kept already."""
+        """Keep a registry's schema in the state store, unless one of this id is kept already."""
         row = {"registry": registry, "schema_id": schema_id, "document": document}
         try:
             with self.transaction() as connection:
@@ -268,7 +268,7 @@ class Store:
             return connection.execute(sa.select(schema_rows.c.document).where(where)).scalar()
 
     def note_paused_replay(self, source: str) -> None:
-        """Note that replay of the source's replica will be paused, and must be resumed later."""
+        """Note in the state store that a replica's replay will be paused, and must be resumed."""
         try:
             with self.transaction() as connection:
                 connection.execute(sa.insert(paused_replay_rows).values(source=source))
@@ -276,19 +276,19 @@ class Store:
             return
 
     def forget_paused_replay(self, source: str) -> None:
-        """Note that replay of the source's replica has been resumed."""
+        """Note in the state store that replay of the source's replica has been resumed."""
         with self.transaction() as connection:
             gone = sa.delete(paused_replay_rows).where(paused_replay_rows.c.source == source)
             connection.execute(gone)
 
     def paused_replays(self) -> list[str]:
-        """Return the sources whose replica's replay must be resumed."""
+        """Return the sources whose replay, by the state store, must be resumed."""
         with self.transaction() as connection:
             return list(connection.execute(sa.select(paused_replay_rows.c.source)).scalars())
 
     @property
     def clock(self) -> sa.ColumnElement[float]:
-        """The database's clock as a SQL expression, in seconds since 1970 (UTC)."""
+        """The state store's clock as a SQL expression, in seconds since 1970 (UTC)."""
         dialect = self._engine.dialect.name
         if dialect == "sqlite":
             return sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Double)
@@ -306,7 +306,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Open a transaction.
+        """Open a transaction of the state store.
 
         A database error becomes a ``StateError`` without URL or values.
 
@@ -332,7 +332,7 @@ class Store:
             return [_record(row) for row in connection.execute(query)]
 
     def _create(self) -> None:
-        """Create the tables that are missing, and refuse a store of a later format."""
+        """Create the state store's missing tables, and refuse a store of a later format."""
         try:
             self._create_tables()
         except (SQLAlchemyError, TypeError, ValueError, OSError) as error:
@@ -354,7 +354,7 @@ class Store:
             )
 
     def _create_tables(self) -> None:
-        """Create the tables that are missing, even if other processes do so at the same time."""
+        """Create the state store's missing tables, even if other processes do so, too."""
         for attempt in stamina.retry_context(
             on=_lost_a_race, attempts=2 * len(metadata.tables), wait_initial=0.05, wait_max=1.0
         ):
@@ -362,7 +362,7 @@ class Store:
                 metadata.create_all(self._engine)
 
     def _unusable(self, error: Exception) -> StateError:
-        """Return the error for a failure of the database, with the first line of its cause."""
+        """Return the error for a failure of the state store, with the first line of its cause."""
         cause = getattr(error, "orig", None) or error
         reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
         return StateError(
@@ -374,7 +374,7 @@ class Store:
 
 
 def _lost_a_race(error: Exception) -> bool:
-    """Return whether a table could not be created because another process is creating it."""
+    """Return whether another process is creating the state store's table right now."""
     signs = ("already exists", "concurrent DDL", "pg_type_typname_nsp_index")
     return isinstance(error, SQLAlchemyError) and any(text in str(error) for text in signs)
 
@@ -401,7 +401,7 @@ def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
 
 
 def _named(table: TableId) -> dict[str, str]:
-    """Return the columns that name a table, with their values."""
+    """Return the state store's columns that name a table, with their values."""
     return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
 
 
@@ -410,17 +410,17 @@ def _of_table(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
 
 
 def _table_and_beside(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
-    """Return the condition for the row of a table, or with ``beside`` of its next generation."""
+    """Return the SQL condition for a table's record, or ``beside`` for its next generation."""
     return _of_table(table_rows, table) & (table_rows.c.beside == beside)
 
 
 def _is_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
-    """Return the condition for the record's row while it has this version."""
+    """Return the SQL condition that the table's record still has this version."""
     return _table_and_beside(record.table, record.beside) & (table_rows.c.version == version)
 
 
 def _values(record: TableRecord, version: int) -> dict[str, Any]:
-    """Return the columns of a record's row, except those that identify the row."""
+    """Return the columns of a table's record in SQL, except those that identify it."""
     return {
         "state": record.state.value,
         "generation": record.generation,
@@ -440,7 +440,7 @@ def _changed_meanwhile(record: TableRecord, expected: int) -> StateError:
 
 
 def _record(row: sa.Row[Any]) -> TableRecord:
-    """Return the record in a row of the SQL table."""
+    """Return the table's record in a row of the SQL table."""
     table = TableId(row.source, row.schema_name, row.table_name)
     record = TABLE_RECORDS.read(row.record, f"the state of table {table}", table=table)
     return replace(record, version=row.version)

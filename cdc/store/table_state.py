@@ -23,7 +23,7 @@ STORE_REMEDY = (
 
 
 class State(str, Enum):
-    """The state of a table.
+    """The state of a table in the state store.
 
     Each member's docstring names the commands that set it. A resync sets the same states as a
     bootstrap. ``resume`` and ``retry`` return a PAUSED or FAILED table to its former state.
@@ -73,7 +73,7 @@ refuses the other states.
 
 @dataclass(frozen=True)
 class CommitSummary(Part):
-    """The facts of a table's last commit, as a cache.
+    """The facts of a table's last commit, as the state store caches them.
 
     The lake's timeline is authoritative.
 
@@ -98,7 +98,7 @@ class CommitSummary(Part):
 
 @dataclass(frozen=True)
 class LakeSize(Part):
-    """The size of a table in the lake at the last measurement.
+    """The size of a table in the lake, as the state store has it.
 
     Args:
         image_bytes: Size of the files that a reader of the newest commit opens.
@@ -189,7 +189,7 @@ TABLE_RECORDS = Codec(TableRecord, error=StateError, remedy=STORE_REMEDY)
 
 @dataclass(frozen=True)
 class Cause:
-    """The reason for which a table moves to another state.
+    """The reason for which a table's record moves to another state.
 
     Args:
         reason: The reason as text. The states PAUSED and NEEDS_BOOTSTRAP require it.
@@ -252,7 +252,7 @@ def transition(
 
 
 def _obstacle(record: TableRecord, to: State, attempt: Attempt | None, cause: Cause) -> str | None:
-    """Return the reason why a table cannot move to a state, or None."""
+    """Return why a table's record cannot move to a state, or None."""
     origin = record.state
     if to not in TRANSITIONS[origin]:
         allowed = ", ".join(sorted(state.name for state in TRANSITIONS[origin]))
@@ -297,7 +297,7 @@ def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> 
 
 
 def _failures(record: TableRecord, to: State) -> int:
-    """Return the failures in a row after a move.
+    """Return the failures in a row of a table's record after a move.
 
     A move out of FAILED does not reset them.
     """

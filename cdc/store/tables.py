@@ -13,18 +13,18 @@ MYSQL = ("mysql", "mariadb")
 
 
 def _name(length: int = 128) -> TypeEngine[str]:
-    """Return a type of names that compares bytes, even if the server's default ignores case."""
+    """Return the state store's type of names, which compares bytes on every server."""
     exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return sa.String(length).with_variant(exact, *MYSQL)
 
 
 def _document() -> TypeEngine[str]:
-    """Return a type of texts of any length; MySQL's own TEXT ends at 64 KiB."""
+    """Return the state store's type of texts of any length; MySQL's TEXT ends at 64 KiB."""
     return sa.Text().with_variant(mysql.LONGTEXT(), *MYSQL)
 
 
 def _bytes() -> TypeEngine[bytes]:
-    """Return a type of bytes of any length; MySQL's own BLOB ends at 64 KiB."""
+    """Return the state store's type of bytes of any length; MySQL's BLOB ends at 64 KiB."""
     return sa.LargeBinary().with_variant(mysql.LONGBLOB(), *MYSQL)
 
 

@@ -24,18 +24,18 @@ Result = TypeVar("Result")
 
 
 class _SilentError(psycopg.OperationalError):
-    """The server has not answered within the limit."""
+    """The state store's server has not answered within the limit."""
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection to PostgreSQL that closes if the server does not answer within the limit.
+    """The state store's PostgreSQL connection, which closes if the server is silent too long.
 
     The limits of libpq and of the server do not help if the server hangs while its machine, or a
     proxy before it, is alive.
     """
 
     def wait(self, gen: PQGen[Result], *more: Any, **named: Any) -> Result:
-        """Wait for the server's answer.
+        """Wait for the answer of the state store's server.
 
         The driver calls this for everything except the login.
         """
@@ -47,7 +47,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
-    """Run the driver's steps, several per second; fail if the server is silent for the limit."""
+    """Run the steps of the state store's driver; fail if the server is silent for the limit."""
     moved = time.monotonic()
     try:
         ready = yield next(waiting)
@@ -63,7 +63,7 @@ def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
 
 
 def connect_args(url: URL) -> dict[str, Any]:
-    """Return the limits as arguments of the URL's driver, except those that the URL sets itself."""
+    """Return the limits as arguments of the state store's driver, except the URL's own."""
     connecting = {"connect_timeout": CONNECT_LIMIT_S}
     answering = {"read_timeout": ANSWER_LIMIT_S, "write_timeout": ANSWER_LIMIT_S}
     known: dict[str, dict[str, Any]] = {
@@ -76,7 +76,7 @@ def connect_args(url: URL) -> dict[str, Any]:
 
 
 def idle_limit(url: URL) -> str | None:
-    """Return the statement that lets a session's server end silent transactions, if it has one.
+    """Return the statement that lets the state store's server end silent transactions.
 
     MySQL has no limit for transactions alone. Its limit also ends idle sessions, which the pool
     replaces.

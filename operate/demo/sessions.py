@@ -12,10 +12,10 @@ from cdc.sources.postgres import connection as postgres
 
 
 class AdminSession(Protocol):
-    """A session of the login ``admin`` on the primary, in autocommit mode."""
+    """A demo's session of the login ``admin`` on the primary, in autocommit mode."""
 
     def run(self, statement: str, values: Mapping[str, int] | None = None) -> None:
-        """Run a statement.
+        """Run a statement of the demo.
 
         Args:
             statement: The statement.
@@ -24,10 +24,10 @@ class AdminSession(Protocol):
         """
 
     def first(self, query: str) -> Sequence[object] | None:
-        """Return the first row of a query; None if there is no row."""
+        """Return the first row of a demo's query; None if there is no row."""
 
     def transaction(self) -> AbstractContextManager[object]:
-        """Return a context manager for a transaction, which an error in its block rolls back."""
+        """Return a context manager for a demo's transaction, which an error rolls back."""
 
 
 Sessions = Callable[[], AbstractContextManager[AdminSession]]
@@ -35,7 +35,7 @@ Sessions = Callable[[], AbstractContextManager[AdminSession]]
 
 
 def sessions(source: str, config: SourceConfig) -> Sessions:
-    """Return a function that opens sessions on a source; any thread can call it.
+    """Return a function that opens the demo's sessions on a source, from any thread.
 
     Args:
         source: Key of the source in the configuration.

@@ -11,7 +11,7 @@ _SIDE = 350
 
 
 def _filled(insert: str, count: int) -> str:
-    """Return an INSERT ... SELECT that reads ``count`` rows with a column ``i``, numbered from 1.
+    """Return the demo's INSERT ... SELECT of ``count`` rows with a column ``i``, from 1.
 
     The numbers come from the cross join of two short recursions, since the servers end a recursion
     after a thousand steps.
@@ -181,7 +181,7 @@ _DEEDS: tuple[Deed, ...] = (
 
 
 def _shop(kind: str, title: str) -> ShopKind:
-    """Return the shop on one kind of server; its SQL is the same for MySQL and MariaDB."""
+    """Return the demo's shop on one kind of server, the same for MySQL and MariaDB."""
     return ShopKind(kind, title, _CREATE, _FILL, _DEEDS, WITNESSES)
 
 

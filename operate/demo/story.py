@@ -62,7 +62,7 @@ class Results:
 
     @property
     def ok(self) -> bool:
-        """Whether no step failed, and each replicated table has rows and equals its source."""
+        """Whether no step of the demo failed, and each table has rows and equals its source."""
         return (
             len(self.verified) == len(self.shop.tables)
             and all(one.equal and one.rows_compared > 0 for one in self.verified)
@@ -84,7 +84,7 @@ class Results:
 
 
 class Demo:
-    """One demo.
+    """One run of the demo.
 
     All of its files are in one folder.
 
@@ -116,7 +116,7 @@ class Demo:
         self.results = Results(shop)
 
     def run(self, *, keep: bool) -> Results:
-        """Run all steps; afterwards stop the servers, unless ``keep`` is true."""
+        """Run all steps of the demo; then stop the servers, unless ``keep`` is true."""
         self._refuse_to_replace()
         stack = LocalStack(self.folder / "stack", report=self._renderer.note)
         with ExitStack() as ending:
@@ -150,7 +150,7 @@ class Demo:
             )
 
     def show(self) -> None:
-        """Run all steps after the start of the servers; the configuration names the servers."""
+        """Show all steps of the demo after the servers' start, by the given configuration."""
         with services(self.config, self._progress) as opened:
             ((name, source),) = opened.config.sources.items()
             at_source = sessions(name, source)
@@ -271,7 +271,7 @@ class Demo:
     def _look(
         self, opened: Services, at_source: Sessions, witness: Witness, where: str
     ) -> tuple[str, str]:
-        """Return the witness's row as text, at the source and in the lake."""
+        """Return the demo's witness row as text, at the source and in the lake."""
         table = _table(opened, witness.table)
         record = require(opened, table)
         source = opened.source(table.source)
@@ -343,7 +343,7 @@ def _table(opened: Services, name: str) -> TableId:
 
 
 def _handoff(opened: Services, table: TableId) -> tuple[int, int]:
-    """Return the topic's offsets O and H of a table's copy, each summed over the partitions."""
+    """Return the offsets O and H of a copy for the demo, each summed over the partitions."""
     attempt = require(opened, table).attempt
     if attempt is None:
         return 0, 0

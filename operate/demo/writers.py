@@ -16,7 +16,7 @@ _PAUSE_AFTER_ERROR_S = 0.5
 
 
 class Writers:
-    """Threads that write to the source.
+    """Threads of the demo that write to the source.
 
     As a context manager, they start and stop with the block.
 
@@ -71,19 +71,19 @@ class Writers:
 
     @property
     def deeds(self) -> dict[str, int]:
-        """Number of transactions committed so far, by deed."""
+        """Number of the demo's transactions committed so far, by deed."""
         with self._lock:
             return dict(self._done)
 
     @property
     def total(self) -> int:
-        """Number of transactions committed so far."""
+        """Number of the demo's transactions committed so far."""
         with self._lock:
             return self._done.total()
 
     @property
     def failures(self) -> list[str]:
-        """The error messages of the transactions that the source refused."""
+        """The error messages of the demo's transactions that the source refused."""
         with self._lock:
             return list(self._failures)
 

@@ -29,7 +29,7 @@ _SEEDS = (20_011, 90_001)
 
 @dataclass(frozen=True)
 class ComparedRows:
-    """The result of one pass over source and lake.
+    """What ``verify`` found in one pass over source and lake.
 
     Args:
         source_rows: Number of rows read from the source.
@@ -49,7 +49,7 @@ class ComparedRows:
 
 @dataclass(frozen=True)
 class BagComparison:
-    """The result of one pass over source and lake of an append table.
+    """What ``verify`` found in one pass over source and lake of an append table.
 
     Args:
         source_rows: Number of rows read from the source.
@@ -71,7 +71,7 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Return a data frame of rows that were fetched by key; values are not hidden yet."""
+    """Return a Spark data frame for ``verify`` of rows fetched by key, not hidden yet."""
     shown = schema.shown().columns
     ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
@@ -80,7 +80,7 @@ def source_rows(
 
 
 def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the lake's rows without deleted ones, with the columns of ``schema``.
+    """Return the lake's rows for ``verify``, without deleted ones, with these columns.
 
     A column that the lake lacks is NULL.
     """
@@ -98,7 +98,7 @@ def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
 
 
 def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: int) -> ComparedRows:
-    """Compare all rows by key, in one pass with one shuffle of keys and digests.
+    """Compare all rows of source and lake by key, in one pass with one shuffle.
 
     Args:
         source: The source's columns in lake types.
@@ -146,7 +146,7 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
 def compare_bags(
     source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: int
 ) -> BagComparison:
-    """Compare the rows of an append table in one pass, by how often each row occurs.
+    """Compare the rows of an append table in source and lake by how often each occurs.
 
     Args:
         source: The source's columns in lake types.
@@ -188,7 +188,7 @@ def compare_bags(
 def _shown(
     rows: DataFrame, wanted: DataFrame, schema: TableSchema
 ) -> list[tuple[int, dict[str, object]]]:
-    """Return the row of each wanted digest, with its surplus (see `BagComparison`)."""
+    """Return the compared row of each wanted digest, with its surplus."""
     columns = [F.col(_quoted(column.name)) for column in schema.columns]
     found = (
         rows.select(F.struct(*columns).alias("_row"), *_row_digest(schema))
@@ -201,7 +201,7 @@ def _shown(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Return the key of each row with one digest per column; the rows must be few."""
+    """Return each compared row's key with one digest per column; the rows must be few."""
     key = [F.col(_quoted(name)) for name in schema.key]
     columns = [
         F.concat(
@@ -219,14 +219,14 @@ def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]
 def with_keys(
     spark: SparkSession, lake: DataFrame, schema: TableSchema, keys: Iterable[Key]
 ) -> DataFrame:
-    """Return the lake's rows with these keys, which must be few, since each task gets all keys."""
+    """Return the lake's rows with these keys for ``verify``; each task gets all keys."""
     ddl = ", ".join(f"{_quoted(name)} {schema.column(name).lake_type}" for name in schema.key)
     wanted = local_frame(spark, keys, ddl)
     return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")
 
 
 def _row_digest(schema: TableSchema) -> list[SparkColumn]:
-    """Return the expressions of ``_d0`` and ``_d1``, which together are the digest of a row."""
+    """Return the expressions of ``_d0`` and ``_d1``, the digest of a compared row."""
     facts = [fact for column in schema.columns for fact in _facts(column.name, column.lake_type)]
     return [
         F.xxhash64(F.lit(seed), *facts).alias(f"_d{number}") for number, seed in enumerate(_SEEDS)
@@ -234,7 +234,7 @@ def _row_digest(schema: TableSchema) -> list[SparkColumn]:
 
 
 def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
-    """Return a column's two inputs for the hash: whether it is NULL, and the value.
+    """Return a compared column's two inputs for the hash: whether it is NULL, and the value.
 
     The flag is needed, since the hash skips a NULL.
     """
@@ -248,18 +248,18 @@ def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
 
 
 def _hex(number: SparkColumn) -> SparkColumn:
-    """Return a 64-bit number as 16 hexadecimal digits."""
+    """Return a digest's 64-bit number as 16 hexadecimal digits."""
     return F.lpad(F.hex(number), 16, "0")
 
 
 def _key(row: Any, schema: TableSchema) -> Key:
-    """Return the key of a row whose first columns are the key columns."""
+    """Return the key of a compared row whose first columns are the key columns."""
     types = (schema.column(name).lake_type for name in schema.key)
     return tuple(_python(value, kind) for value, kind in zip(row, types, strict=True))
 
 
 def _python(value: Any, lake_type: str) -> object:
-    """Return a key value from Spark as the hashable value that `cdc.sources` has for it."""
+    """Return a compared key value from Spark as the hashable value of `cdc.sources`."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, datetime) and lake_type == "timestamp":

@@ -66,7 +66,7 @@ class LogComparison:
     wait_s: float
 
     def compare(self) -> tuple[LogPosition, BagComparison]:
-        """Compare both sides; return the position S and the result.
+        """Compare source and lake of an append table; return the position S and the result.
 
         Raises:
             LakeError: In every comparison, a TRUNCATE removed rows of the lake before they were
@@ -85,7 +85,7 @@ class LogComparison:
         )
 
     def _compare_once(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
-        """Compare both sides once; return S, the topic's offsets at S, and the result."""
+        """Compare source and lake of an append table once; return S, its offsets, the result."""
         capture, context = self.capture, self.context
         source, schema = capture.source, self.lake.layout.schema
         origin, ranges = Origin.now(capture), self.ranges()
@@ -121,7 +121,7 @@ class LogComparison:
         return split, boundary, found
 
     def _truncated_beyond(self, boundary: Mapping[int, int]) -> bool:
-        """Whether a run has committed a TRUNCATE together with changes after the boundary."""
+        """Whether a run has committed a TRUNCATE beyond the compared boundary."""
         return any(
             committed.record.counts.get("t")
             and any(committed.record.offsets[p] > at for p, at in boundary.items())

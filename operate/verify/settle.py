@@ -32,7 +32,7 @@ CONFIRMATIONS = 2
 
 @dataclass(frozen=True)
 class Sighting:
-    """The samples of one key in one round.
+    """The samples of one suspect key in one round of ``verify``.
 
     Args:
         at_source: The distinct sampled rows of the source, where None represents a missing row.
@@ -51,7 +51,7 @@ class Sighting:
 
     @property
     def unchanged_at_source(self) -> bool:
-        """Whether the source's row did not change while it was sampled."""
+        """Whether the source's row did not change while ``verify`` sampled it."""
         return len(self.at_source) == 1
 
     @property
@@ -64,7 +64,7 @@ class Sighting:
         return "extra" if None in self.at_source else "different"
 
     def columns(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the columns that differ; empty if the source's row changed or a row is missing."""
+        """Return the columns that differ in ``verify``; empty if the row changed or is missing."""
         if not self.unchanged_at_source or self.in_lake is None:
             return ()
         (row,) = self.at_source
@@ -79,7 +79,7 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A key that differs so far.
+    """A key that differs so far between source and lake.
 
     Args:
         key: Values of the key columns.
@@ -94,7 +94,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Round:
-    """The result of one round over the suspects.
+    """The result of one round of ``verify`` over the suspects.
 
     Args:
         pending: Keys that need another round.
@@ -132,7 +132,7 @@ def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> R
 
 
 def _same_sighting(before: Sighting, now: Sighting) -> bool:
-    """Whether two rounds saw the same difference; duplicates in the lake count as the same."""
+    """Whether two rounds of ``verify`` saw the same difference, or both duplicates."""
     if before.lake_rows > 1 and now.lake_rows > 1:
         return True
     return before.at_source == now.at_source and before.in_lake == now.in_lake
@@ -144,7 +144,7 @@ def sightings(
     absent: frozenset[Key],
     in_lake: list[tuple[Key, RowDigest]],
 ) -> dict[Key, Sighting]:
-    """Return the sighting of each key in one round, from the rows of that round.
+    """Return the sighting of each suspect key in one round, from the rows of that round.
 
     Args:
         keys: The keys of the suspects.

@@ -115,11 +115,11 @@ class Verification:
 
     @property
     def equal(self) -> bool:
-        """Whether there is neither a difference nor an unsettled key."""
+        """Whether ``verify`` found neither a difference nor an unsettled key."""
         return self.difference_count == 0 and self.unsettled_count == 0
 
     def to_json(self) -> dict[str, Any]:
-        """The result as plain values."""
+        """The result of ``verify`` as plain values."""
         return {
             "table": str(self.table),
             "equal": self.equal,
@@ -158,7 +158,7 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
 
 
 def require_published(services: Services, table: TableId) -> tuple[TableRecord, Attempt]:
-    """Return the record and the attempt of a table that can be verified.
+    """Return the record and the attempt of a table that ``verify`` can compare.
 
     Raises:
         StateError: The table is not published, or not kept up to date.
@@ -205,7 +205,7 @@ class _TableVerifier:
         )
 
     def _lake_settings(self, services: Services) -> TableSettings:
-        """Return the table's settings; for a frozen table, they select the lake's columns alone."""
+        """Return the settings that select the compared columns; for a frozen table, the lake's."""
         settings = services.config.settings_on_plan(self._id, self._tier)
         latest = self._context.timeline(self._attempt).latest_offsets()
         if latest is None or latest.record.handoff is None:
@@ -251,7 +251,7 @@ class _TableVerifier:
         )
 
     def _pass(self) -> tuple[Marker, ComparedRows]:
-        """Compare all rows once, after lake and replica have passed the marker that is returned."""
+        """Compare all rows once for ``verify``, after lake and replica have passed a marker."""
         marker = self._source.write_marker()
         self._source.wait_for_marker_on_replica(
             marker, timeout_s=WAIT_S, progress=self._services.progress
@@ -308,7 +308,7 @@ class _TableVerifier:
         )
 
     def _require_rows(self, compared: int) -> None:
-        """Raise an error if no row was compared although the source has rows."""
+        """Fail ``verify`` if no row was compared although the source has rows."""
         if compared == 0 and (rows := self._source.count(self._table)):
             raise LakeError(
                 f"no row of table {self._id} was compared, but its source has {rows} rows",
@@ -318,7 +318,7 @@ class _TableVerifier:
             )
 
     def _ranges(self) -> list[KeyRange]:
-        """Divide the source table into ranges, which Spark reads in parallel."""
+        """Divide the source table into ranges that ``verify`` lets Spark read in parallel."""
         size = self._source.size(self._table)
         cores = self._services.spark.sparkContext.defaultParallelism
         parallel = self._settings.parallel_chunks or cores
@@ -335,7 +335,7 @@ class _TableVerifier:
         return [KeyRange(low, high) for low, high in itertools.pairwise(edges)]
 
     def _source_frame(self, ranges: list[KeyRange], view: View | None = None) -> DataFrame:
-        """Return the source rows of key ranges in lake types, with values hidden as in the lake."""
+        """Return source rows for ``verify`` in lake types, with values hidden as in the lake."""
         query = self._source.snapshot_query(self._table, self._schema, ranges, view=view)
         rows = self._services.spark.read.jdbc(
             query.url, query.table, predicates=list(query.predicates), properties=query.properties
@@ -366,7 +366,7 @@ class _TableVerifier:
         return sightings(keys, at_source, sampler.absent, in_lake)
 
     def _advance(self, upto: Mapping[int, int] | None = None) -> None:
-        """Apply changes until the lake has reached the given offsets; without any, the topic's end.
+        """Let the lake reach given offsets for ``verify``, or the topic's end.
 
         This process runs the table itself. If another process holds the table, wait for its run.
         """
@@ -393,7 +393,7 @@ class _TableVerifier:
             )
 
     def _lake_reached(self, target: Mapping[int, int]) -> bool:
-        """Whether the lake's newest commit contains all events before these offsets."""
+        """Whether the lake's newest commit has all events that ``verify`` waits for."""
         latest = self._context.timeline(self._attempt).latest_offsets()
         return latest is not None and reaches(latest.record.offsets, target)
 
@@ -406,12 +406,12 @@ class _TableVerifier:
         return Difference(sighting.kind, self._named(suspect.key), columns)
 
     def _named(self, key: Key) -> dict[str, object]:
-        """Return the values of a key by the names of the key columns."""
+        """Return a differing key's values by the names of the key columns."""
         return dict(zip(self._schema.key, key, strict=True))
 
 
 def _stopped(table: TableId, result: RunResult) -> TributaryError:
-    """Return the error of a verification during which a run of the table has failed."""
+    """Return the error of ``verify`` if a run of the table has failed meanwhile."""
     error = result.error
     kind = LostHistoryError if result.state is State.NEEDS_BOOTSTRAP else LakeError
     return kind(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Drop:
-    """DROP COLUMN."""
+    """The clause DROP COLUMN of a statement."""
 
     name: str
     if_there: bool = False
@@ -15,7 +15,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Rename:
-    """RENAME COLUMN."""
+    """The clause RENAME COLUMN of a statement."""
 
     name: str
     to: str

@@ -9,7 +9,7 @@ from schemas.ddl.column_clauses import Drop, Rename
 
 @dataclass(frozen=True)
 class Definition:
-    """The definition of a column in a statement.
+    """A column's definition in a MySQL or MariaDB statement.
 
     Args:
         name: The column's name.
@@ -31,7 +31,10 @@ class Definition:
 
 @dataclass(frozen=True)
 class Add:
-    """ADD COLUMN. ``place`` is the preceding column; empty for FIRST, None for the last place."""
+    """MySQL's clause ADD COLUMN.
+
+    ``place`` is the preceding column; empty for FIRST, None for the last place.
+    """
 
     column: Definition
     place: str | None = None
@@ -40,7 +43,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Redefine:
-    """MODIFY, or CHANGE if the column gets another name."""
+    """MySQL's clause MODIFY, or CHANGE if the column gets another name."""
 
     name: str
     column: Definition
@@ -49,7 +52,7 @@ class Redefine:
 
 @dataclass(frozen=True)
 class SetDefault:
-    """ALTER COLUMN SET or DROP DEFAULT."""
+    """MySQL's clause ALTER COLUMN SET or DROP DEFAULT."""
 
     name: str
     default: str | None
@@ -57,7 +60,7 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class AddUnique:
-    """A new unique index or primary key.
+    """A MySQL statement's new unique index or primary key.
 
     An index of prefixes or expressions has no ``columns``.
     """
@@ -69,14 +72,14 @@ class AddUnique:
 
 @dataclass(frozen=True)
 class DropIndex:
-    """DROP INDEX or CONSTRAINT, except for the primary key."""
+    """MySQL's clause DROP INDEX or CONSTRAINT, except for the primary key."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class RenameIndex:
-    """RENAME INDEX."""
+    """MySQL's clause RENAME INDEX."""
 
     name: str
     to: str
@@ -87,7 +90,7 @@ Clause = Add | Redefine | Drop | Rename | SetDefault | AddUnique | DropIndex | R
 
 @dataclass(frozen=True)
 class Statement:
-    """One planned statement that changes the table's definition, so the binlog will have it.
+    """One planned MySQL statement that changes the table, so the binlog will have it.
 
     Args:
         text: The statement as given.

@@ -16,7 +16,7 @@ _EXCHANGE = ("EXCHANGE", "PARTITION")
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table as a statement names it.
+    """A table as a MySQL statement names it.
 
     Args:
         name: The table; empty if its name was not understood.
@@ -32,7 +32,7 @@ class NamedTable:
 
 
 def index_table(statement: str) -> NamedTable | None:
-    """Return the table whose index a statement drops or replaces; None for other statements.
+    """Return the table whose index a MySQL statement drops or replaces, else None.
 
     This does not include ALTER TABLE, which the connectors report with its table.
     """
@@ -51,7 +51,7 @@ def index_table(statement: str) -> NamedTable | None:
 
 
 def swapped_table(statement: str) -> NamedTable | None:
-    """Return the table whose rows EXCHANGE PARTITION puts into the altered table, or None."""
+    """Return the table whose rows MySQL's EXCHANGE PARTITION puts into the altered one."""
     if "exchange" not in statement.lower():
         return None
     tokens = _tokens(statement)
@@ -66,7 +66,7 @@ def swapped_table(statement: str) -> NamedTable | None:
 
 
 def _tokens(statement: str) -> list[Token]:
-    """Return the tokens without comments; none if the statement cannot be read."""
+    """Return a MySQL statement's tokens without comments; none if it cannot be read."""
     try:
         return sqlglot.tokenize(_EXECUTED.sub(r" \1 ", statement), read="mysql")
     except SqlglotError:
@@ -74,13 +74,13 @@ def _tokens(statement: str) -> list[Token]:
 
 
 def _words(tokens: Iterable[Token]) -> list[str]:
-    """Return the tokens in upper case, and an empty text for each name in quotes."""
+    """Return a MySQL statement's tokens in upper case, and empty texts for quoted names."""
     quoted = (TokenType.IDENTIFIER, TokenType.STRING)
     return ["" if one.token_type in quoted else one.text.upper() for one in tokens]
 
 
 def _named(tokens: Sequence[Token]) -> NamedTable:
-    """Return the table whose name begins the tokens."""
+    """Return the table whose name begins the MySQL statement's tokens."""
     if len(tokens) > 2 and tokens[1].token_type is TokenType.DOT:
         return NamedTable(tokens[2].text, tokens[0].text)
     known = tokens and tokens[0].token_type is not TokenType.DOT

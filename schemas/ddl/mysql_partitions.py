@@ -30,7 +30,7 @@ _RANGE = re.compile(rf"PARTITION {_NAME}VALUES LESS THAN ")
 
 
 def keeps_rows(text: str) -> bool:
-    """Whether a statement is maintenance of partitions that changes no row of the table.
+    """Whether a MySQL statement maintains partitions and changes no row of the table.
 
     A REORGANIZE of range partitions keeps all rows, since the server refuses new ranges that do not
     cover the former ranges. A REORGANIZE of list partitions does not, since the server drops the

@@ -94,7 +94,7 @@ _UNASKED = (
 
 
 def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
-    """Return the statements in the text that change the table's definition, in order.
+    """Return the planned MySQL statements that change the table's definition, in order.
 
     Args:
         text: One or more statements of MySQL or MariaDB.
@@ -131,7 +131,7 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
 
 
 def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause]:
-    """Yield the effects of one statement on the table's columns and keys."""
+    """Yield the effects of one MySQL statement on the table's columns and keys."""
     words = _words(tokens)
     if other := next((one for one in tokens if _is_other_word(one)), None):
         raise _refused(table, text, f"write type {other.text} with another of its names")
@@ -170,7 +170,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
-    """Refuse a statement that is not understood, unless a clause is known to need a copy."""
+    """Refuse a MySQL statement that is not understood, unless it is known to need a copy."""
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
         raise _refused(table, text, "only ALTER TABLE is understood")
@@ -187,7 +187,7 @@ def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
 
 
 def _is_grave(words: Sequence[str]) -> bool:
-    """Whether a clause, by its first words, is known to need a copy."""
+    """Whether a MySQL clause, by its first words, is known to need a copy."""
     first, second = words[0], words[1] if len(words) > 1 else ""
     if first == "RENAME":
         return second not in _OF_COLUMN
@@ -196,7 +196,7 @@ def _is_grave(words: Sequence[str]) -> bool:
 
 
 def _is_of_table(clause: Sequence[Token]) -> bool:
-    """Whether the clause changes the table's engine, or drops the primary key by the key's name."""
+    """Whether MySQL's clause changes the table's engine, or drops the key by its name."""
     said = [one.text.upper() for one in clause]
     if said[0] == "ENGINE":
         return said[-1] != "INNODB"
@@ -204,7 +204,7 @@ def _is_of_table(clause: Sequence[Token]) -> bool:
 
 
 def _altered(alter: exp.Alter, text: str, table: TableId) -> Iterator[Clause]:
-    """Yield the effects of an ALTER TABLE on columns and keys; other actions have none."""
+    """Yield the effects of MySQL's ALTER TABLE on columns and keys."""
     for action in alter.args.get("actions") or ():
         if isinstance(action, exp.ColumnDef):
             exists = bool(action.args.get("exists"))
@@ -263,7 +263,7 @@ def _definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:
 
 
 def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
-    """Yield the primary key and the unique indexes that an action adds."""
+    """Yield the primary key and unique indexes that an action of MySQL's ALTER TABLE adds."""
     for key in action.find_all(exp.PrimaryKey):
         yield AddUnique("PRIMARY", whole_columns(key.expressions), primary=True)
     for index in action.find_all(exp.UniqueColumnConstraint):
@@ -276,7 +276,7 @@ def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
 
 
 def _column_before(column: exp.ColumnDef) -> str | None:
-    """Return the column that AFTER names; empty for FIRST, None if there is neither."""
+    """Return the column that MySQL's AFTER names; empty for FIRST, None without either."""
     position = column.args.get("position")
     if position is None:
         return None
@@ -284,7 +284,7 @@ def _column_before(column: exp.ColumnDef) -> str | None:
 
 
 def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
-    """Return the name of the one object that an action drops; refuse several names."""
+    """Return the name of the one object that MySQL's clause drops; refuse several names."""
     names = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     if len(names) != 1:
         raise _refused(table, text, "the statement is not understood")
@@ -292,7 +292,7 @@ def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
 
 
 def _require(found: exp.Expr | None, text: str, table: TableId) -> None:
-    """Refuse a statement about another table.
+    """Refuse a MySQL statement about another table.
 
     A table's name without a database is accepted.
     """
@@ -306,24 +306,24 @@ def _require_named(named: tuple[str | None, str], text: str, table: TableId) -> 
 
 
 def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
-    """Refuse a statement that does not name this table among its tables."""
+    """Refuse a MySQL statement that does not name this table among its tables."""
     named = [_table_at(tokens, at)[0] for at in range(len(tokens)) if _begins_name(tokens, at)]
     if not any(_names_table(one, table) for one in named):
         raise _refused(table, text, "the statement changes another table")
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a table's name can begin at a token, that is, whether no dot is before the token."""
+    """Whether a table's name can begin at a token of a MySQL statement: no dot before it."""
     return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
 
 
 def _altered_table(tokens: Sequence[Token]) -> tuple[tuple[str | None, str], int]:
-    """Return the table that an ALTER TABLE names, and the position of the next token."""
+    """Return the table that MySQL's ALTER TABLE names, and the next token's position."""
     return _table_at(tokens, 4 if _words(tokens)[2:4] == ["IF", "EXISTS"] else 2)
 
 
 def _table_at(tokens: Sequence[Token], at: int) -> tuple[tuple[str | None, str], int]:
-    """Return the table's database (or None) and name at a token, and the next token's position."""
+    """Return database (or None) and name of a table at a MySQL token, and the next position."""
     names = [token.text for token in tokens[at : at + 3]]
     if len(names) == 3 and tokens[at + 1].token_type is TokenType.DOT:
         return (names[0], names[2]), at + 3
@@ -336,13 +336,13 @@ def _names_table(named: tuple[str | None, str], table: TableId) -> bool:
 
 
 def _is_other_word(token: Token) -> bool:
-    """Whether a token names a type that the parser reads as another type than the servers do."""
+    """Whether a token names a type that the parser reads differently from MySQL."""
     quoted = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
     return not quoted and bool(_OTHER_WORDS.fullmatch(token.text))
 
 
 def _words(tokens: Sequence[Token]) -> list[str]:
-    """Return the tokens as keywords; a quoted name becomes the empty string."""
+    """Return a MySQL statement's tokens as keywords; a quoted name becomes empty."""
     return [
         word
         for one in tokens
@@ -354,7 +354,7 @@ def _words(tokens: Sequence[Token]) -> list[str]:
 
 
 def _split(tokens: Sequence[Token], at: TokenType) -> Iterator[list[Token]]:
-    """Split tokens at the separators outside parentheses; yield the parts that are not empty."""
+    """Split a MySQL statement's tokens at separators outside parentheses."""
     part: list[Token] = []
     depth = 0
     for token in tokens:

@@ -55,7 +55,7 @@ _QUIET_PROPERTIES = (
 
 
 def read_statements(statements: Iterable[str]) -> StatementEffects:
-    """Read the effects of statements on a table.
+    """Read the effects of MySQL statements in the binlog on a table.
 
     Args:
         statements: The statements that changed the table, in order.
@@ -71,7 +71,7 @@ def read_statements(statements: Iterable[str]) -> StatementEffects:
 
 
 def _is_understood(text: str, effects: StatementEffects) -> bool:
-    """Record the effects of one statement; return whether all of it is understood."""
+    """Record the effects of one MySQL statement; return whether all of it is understood."""
     if EXECUTED_COMMENT.search(text):
         return False
     if keeps_rows(text):
@@ -103,21 +103,21 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
 
 
 def _note_dropped(text: str, actions: Sequence[exp.Expr], effects: StatementEffects) -> None:
-    """Record a statement that drops an index, with the unique indexes that it creates."""
+    """Record a MySQL statement that drops an index, with the unique ones that it creates."""
     if any(_drops_index(action) for action in actions):
         unique = tuple(frozenset(found) for action in actions for found in _unique(action) if found)
         effects.dropped_indexes.append(DroppedIndex(_shown(text), unique))
 
 
 def _drops_index(action: exp.Expr) -> bool:
-    """Whether an action drops an index, or replaces an index by another one of the same name."""
+    """Whether MySQL's action drops an index, or replaces it by one of the same name."""
     if isinstance(action, exp.Create):
         return bool(action.args.get("replace"))
     return isinstance(action, exp.Drop) and action.args.get("kind") in _INDEX_KINDS
 
 
 def _unique(action: exp.Expr) -> Iterator[set[str]]:
-    """Yield the columns, in lower case, of each unique index that an action creates."""
+    """Yield the lower-case columns of each unique index that MySQL's action creates."""
     if isinstance(action, exp.Create) and action.args.get("unique"):
         parts = action.this.args["params"].args.get("columns") or ()
         yield {name.lower() for name in whole_columns(parts)}
@@ -127,7 +127,7 @@ def _unique(action: exp.Expr) -> Iterator[set[str]]:
 
 
 def whole_columns(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
-    """Return the columns of an index; empty if it covers prefixes or expressions."""
+    """Return the columns of MySQL's index; empty if it covers prefixes or expressions."""
     columns = []
     for part in parts:
         inner = part.this if isinstance(part, exp.Ordered) else part
@@ -142,7 +142,7 @@ def _shown(text: str) -> str:
 
 
 def _drops_key(drop: exp.Expr) -> bool:
-    """Whether an action drops the primary key by the name PRIMARY, which every primary key has.
+    """Whether MySQL's action drops the primary key by the name PRIMARY.
 
     Until the table has a primary key again, events have no key, or a key that differs from the key
     of the lake's rows.
@@ -156,7 +156,7 @@ def _drops_key(drop: exp.Expr) -> bool:
 
 
 def _harmless_option(option: exp.Expr) -> bool:
-    """Whether an option of ALTER TABLE changes no row and no column."""
+    """Whether an option of MySQL's ALTER TABLE changes no row and no column."""
     if isinstance(option, exp.EngineProperty):
         # Another engine can have other rows, or none, without an event.
         return option.name.upper() == "INNODB"
@@ -164,7 +164,7 @@ def _harmless_option(option: exp.Expr) -> bool:
 
 
 def _action(action: exp.Expr, effects: StatementEffects) -> bool:
-    """Record the effect of one action; return whether it is understood."""
+    """Record the effect of one action of MySQL's ALTER TABLE; return whether it is understood."""
     if isinstance(action, exp.ColumnDef):
         effects.added[action.name.lower()] = _older_rows(action)
         return True
@@ -196,7 +196,7 @@ def _action(action: exp.Expr, effects: StatementEffects) -> bool:
 
 
 def _is_numbered(column: exp.ColumnDef) -> bool:
-    """Whether a column's definition has AUTO_INCREMENT. The type SERIAL implies it."""
+    """Whether a column's MySQL definition has AUTO_INCREMENT. The type SERIAL implies it."""
     kind = column.args.get("kind")
     return column.find(exp.AutoIncrementColumnConstraint) is not None or (
         isinstance(kind, exp.DataType) and kind.this is exp.DataType.Type.SERIAL
@@ -204,7 +204,7 @@ def _is_numbered(column: exp.ColumnDef) -> bool:
 
 
 def _older_rows(column: exp.ColumnDef) -> OldValue:
-    """Return the value of a new column in the rows that are older than the column."""
+    """Return the value that MySQL's ADD COLUMN gives the older rows."""
     kinds = [one.args.get("kind") for one in column.args.get("constraints") or ()]
     nullable, default = True, None
     for rule in kinds:

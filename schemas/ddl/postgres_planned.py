@@ -47,7 +47,7 @@ _CONSTANT = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Cast, e
 
 @dataclass(frozen=True)
 class Default:
-    """A column's default.
+    """A column's default in a PostgreSQL statement.
 
     Args:
         sql: The default as the statement defines it.
@@ -60,7 +60,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Add:
-    """ADD COLUMN. ``rewrites`` is true for identity and serial: each row gets another value."""
+    """PostgreSQL's ADD COLUMN. ``rewrites``: each row gets a value of identity or serial."""
 
     name: str
     type: str
@@ -73,7 +73,10 @@ class Add:
 
 @dataclass(frozen=True)
 class Retype:
-    """ALTER COLUMN TYPE. ``using`` is None if USING is missing, or is only a cast of the column."""
+    """PostgreSQL's ALTER COLUMN TYPE.
+
+    ``using`` is None if USING is missing, or is only a cast of the column.
+    """
 
     name: str
     type: str
@@ -82,7 +85,7 @@ class Retype:
 
 @dataclass(frozen=True)
 class SetNullable:
-    """SET or DROP NOT NULL."""
+    """PostgreSQL's SET or DROP NOT NULL."""
 
     name: str
     nullable: bool
@@ -90,7 +93,7 @@ class SetNullable:
 
 @dataclass(frozen=True)
 class SetDefault:
-    """SET or DROP DEFAULT."""
+    """PostgreSQL's SET or DROP DEFAULT."""
 
     name: str
     default: str | None
@@ -98,28 +101,28 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class AddKey:
-    """ADD PRIMARY KEY."""
+    """PostgreSQL's ADD PRIMARY KEY."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class DropConstraint:
-    """DROP CONSTRAINT. Whether the constraint is the primary key is known only from the catalog."""
+    """PostgreSQL's DROP CONSTRAINT, of the primary key or not: only the catalog shows it."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class SetIdentity:
-    """REPLICA IDENTITY: ``default``, ``full``, ``nothing`` or ``index``."""
+    """PostgreSQL's REPLICA IDENTITY: ``default``, ``full``, ``nothing`` or ``index``."""
 
     identity: str
 
 
 @dataclass(frozen=True)
 class Leave:
-    """The table is renamed, moved to another schema, or dropped."""
+    """A PostgreSQL statement that renames, moves or drops the table."""
 
     how: str
 
@@ -139,7 +142,7 @@ Action = (
 
 
 def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
-    """Return the effects of planned statements on a table, in order.
+    """Return the effects of planned PostgreSQL statements on a table, in order.
 
     Args:
         text: One or more statements of PostgreSQL.
@@ -163,7 +166,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
 
 
 def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
-    """Yield the effects of one statement on the table; some statements have none."""
+    """Yield the effects of one PostgreSQL statement on the table; some have none."""
     if isinstance(statement, (*_QUIET, *_TRANSACTION)):
         return  # changes of rows have events, and the other statements change no column
     if isinstance(statement, exp.Create) and statement.args.get("kind") == "INDEX":
@@ -184,7 +187,7 @@ def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
 
 
 def _command(statement: exp.Command, table: TableId) -> Iterator[Action]:
-    """Yield the effect of a statement that the SQL parser returns as plain text."""
+    """Yield the effect of a PostgreSQL statement that the parser returns as plain text."""
     text = " ".join(f"{statement.this} {statement.expression}".split())
     match = re.fullmatch(
         rf"alter table (?:if exists )?(?:only )?({_NAME}(?:\.{_NAME})?) (.+)", text, re.IGNORECASE
@@ -204,7 +207,7 @@ def _command(statement: exp.Command, table: TableId) -> Iterator[Action]:
 
 
 def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
-    """Yield the effects of one action of an ALTER TABLE."""
+    """Yield the effects of one action of PostgreSQL's ALTER TABLE."""
     if isinstance(action, exp.ColumnDef):
         yield _added(action, table)
     elif isinstance(action, exp.Drop) and action.args.get("kind") in ("COLUMN", "CONSTRAINT"):
@@ -231,7 +234,7 @@ def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
 
 
 def _added(action: exp.ColumnDef, table: TableId) -> Add:
-    """Return the effect of ADD COLUMN."""
+    """Return the effect of PostgreSQL's ADD COLUMN."""
     kind = action.args.get("kind")
     if kind is None:
         raise _refused(table, _sql(action), "the column has no type")
@@ -265,7 +268,7 @@ def _added(action: exp.ColumnDef, table: TableId) -> Add:
 
 
 def _default(value: exp.Expr) -> Default | None:
-    """Return a column's default; None for DEFAULT NULL."""
+    """Return a column's default in a PostgreSQL statement; None for DEFAULT NULL."""
     if isinstance(value, exp.Null):
         return None
     functions = {
@@ -277,7 +280,7 @@ def _default(value: exp.Expr) -> Default | None:
 
 
 def _altered(action: exp.AlterColumn, table: TableId) -> Iterator[Action]:
-    """Yield the effect of ALTER COLUMN."""
+    """Yield the effect of PostgreSQL's ALTER COLUMN."""
     name, given = _name(action.this), action.args
     if given.get("dtype") is not None:
         using = given.get("using") or None
@@ -294,20 +297,20 @@ def _altered(action: exp.AlterColumn, table: TableId) -> Iterator[Action]:
 
 
 def _computes(using: exp.Expr, name: str) -> bool:
-    """Whether USING is more than a cast of the column."""
+    """Whether PostgreSQL's USING is more than a cast of the column."""
     while isinstance(using, (exp.Cast, exp.Paren)):
         using = using.this
     return not (isinstance(using, exp.Column) and using.name == name)
 
 
 def _constraints(action: exp.AddConstraint) -> Iterator[Action]:
-    """Yield the primary keys that an action adds; other constraints have no effect."""
+    """Yield primary keys that an action of PostgreSQL's ALTER TABLE adds; no other ones."""
     for key in action.find_all(exp.PrimaryKey):
         yield AddKey(tuple(one.name for one in key.expressions))
 
 
 def _require(found: exp.Expr, table: TableId, statement: exp.Expr) -> None:
-    """Refuse a statement about another table.
+    """Refuse a PostgreSQL statement about another table.
 
     A table's name without a schema is accepted.
     """
@@ -324,7 +327,7 @@ def _only_name(action: exp.Drop) -> str:
 
 
 def _name(node: exp.Expr) -> str:
-    """Return an identifier as the catalog has it: in lower case unless it is quoted."""
+    """Return PostgreSQL's name as the catalog has it: in lower case unless it is quoted."""
     inner = node.find(exp.Identifier)
     if inner is None:
         return node.name.lower()
