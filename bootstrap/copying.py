@@ -191,7 +191,7 @@ class Copying:
 
     @property
     def _at_once(self) -> bool:
-        """Whether all sessions must open together, since a later one cannot import the view."""
+        """Whether all of the copy's sessions open together, as no later one can join its view."""
         return self._one_view and not self.source.shares_views
 
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:

@@ -36,7 +36,7 @@ class Change:
 
     Args:
         verdict: The change's effect on the lake.
-        why: The reason for the verdict, as a clause.
+        why: The reason for the verdict, in words that can follow a colon.
     """
 
     verdict: Verdict
@@ -101,7 +101,7 @@ class DropColumn(Change):
 
     Args:
         name: The column.
-        left_out: Whether the table still has the column, and the settings leave it out.
+        left_out: Whether the table still has the column, but the settings no longer replicate it.
     """
 
     name: str

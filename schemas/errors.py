@@ -19,12 +19,15 @@ class TributaryError(Exception):
         **context: The names in the message as values (``table=``, ``topic=``, ``partition=``,
             ``offset=``, ``field=``), for ``--output json`` and for logs.
 
-    All secrets that this process has read are removed from the message, which often quotes a server
-    or a driver. The remedy and the context are texts of this project. So secrets that are plain
-    words stay in them, and all other secrets are removed.
+    The message often quotes a server or a driver. So every secret that this process has read is
+    replaced in the message.
 
-    An error can cross process boundaries, for example from a Spark worker. So it pickles with its
-    message, remedy and context.
+    The remedy and the context do not quote anybody. A secret that is also a plain word, such as a
+    password ``orders``, would spoil these texts. So they keep such a word, and every other secret is
+    replaced.
+
+    An error keeps its message, remedy and context when another process sends it, for example a
+    Spark worker.
     """
 
     def __init__(self, message: str, *, remedy: str, **context: Any) -> None:

@@ -144,7 +144,10 @@ class Timeline:
         return max(self._completed)
 
     def is_committed(self, instant: str) -> bool:
-        """Whether readers may read files of an instant: its commit is complete."""
+        """Whether the commit of an instant is complete, so that readers may use its files.
+
+        Complete commits that Hudi has archived count, too.
+        """
         if instant in self._completed:
             return True
         return instant not in self._pending and instant < min(self._completed, default="")

@@ -41,7 +41,7 @@ ConnectReference = Annotated[str, Field(pattern=r"^\$\{[A-Za-z0-9_-]+:[^{}]+\}$"
 
 
 class Security(Section):
-    """The configured encryption and login of connections to the brokers."""
+    """The encryption and the login of connections to the brokers, for librdkafka and Java."""
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """The brokers' listener protocol."""
@@ -164,7 +164,7 @@ class Security(Section):
 
 
 class RegistryConfig(Section):
-    """The section of the schema registry, by its Confluent-compatible API."""
+    """The schema registry, by its Confluent-compatible API."""
 
     url: HttpUrl
     """Base URL of the API."""
@@ -177,7 +177,7 @@ class RegistryConfig(Section):
 
 
 class TopicConfig(Section):
-    """The section with the settings of the topics that are created."""
+    """The settings of the topics that are created."""
 
     replication_factor: Annotated[int, Field(ge=-1)] = -1
     """Replicas of each partition; -1 is the brokers' default."""
@@ -210,7 +210,7 @@ class TopicConfig(Section):
 
 
 class KafkaConfig(Section):
-    """The section ``kafka``: brokers, schema registry and topics."""
+    """Brokers, schema registry and topics."""
 
     bootstrap_servers: Servers
     """host:port of brokers, separated by commas."""
@@ -245,7 +245,7 @@ class KafkaConfig(Section):
 
 
 class ConnectConfig(Section):
-    """The Kafka Connect cluster, as configured, that runs Debezium."""
+    """The Kafka Connect cluster that runs Debezium."""
 
     url: HttpUrl
     """Base URL of the REST API."""

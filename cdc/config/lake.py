@@ -45,7 +45,7 @@ def _state_url(url: str, info: ValidationInfo) -> str:
 
 
 class LakeConfig(Section):
-    """The section ``lake``: the lake that the tables are written to."""
+    """The lake that the tables are written to."""
 
     url: Annotated[LoginFreeUrl, AfterValidator(_lake_url)]
     """URL of the lake's folder on any Hadoop file system, for example s3a://bucket/lake."""
@@ -73,7 +73,7 @@ class LakeConfig(Section):
 
 
 class CatalogConfig(Section):
-    """The section ``catalog``: a Hive Metastore in which readers find the tables by name."""
+    """A Hive Metastore in which readers find the tables by name."""
 
     metastore: Annotated[str, Field(pattern=r"^thrift://[^,/@]+(,thrift://[^,/@]+)*$")]
     """URL, for example thrift://metastore:9083; separate several URLs by commas."""
@@ -84,7 +84,7 @@ class CatalogConfig(Section):
 
 
 class StateConfig(Section):
-    """The section ``state``: the store of states, leases and run history."""
+    """The store of states, leases and run history."""
 
     url: Annotated[str, Verbatim(), Field(min_length=1), AfterValidator(_state_url)] = (
         "sqlite:///.tributary/state.db"
@@ -109,7 +109,7 @@ class StateConfig(Section):
 
 
 class SparkConfig(Section):
-    """The section ``spark``: the Spark session."""
+    """The Spark session."""
 
     master: Annotated[str, Field(min_length=1)] = "local[*]"
     """Spark's master URL."""

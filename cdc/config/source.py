@@ -71,7 +71,7 @@ class Credentials(Section):
 
 
 class PostgresSourceConfig(Section):
-    """The section of one PostgreSQL database and, preferably, a read replica of it."""
+    """One PostgreSQL database and, preferably, a read replica of it."""
 
     kind: Literal["postgres"] = "postgres"
     """The kind of server."""
@@ -131,7 +131,7 @@ class MysqlEndpoint(Section):
 
 
 class MysqlSourceConfig(Section):
-    """The section of one MySQL or MariaDB server and, preferably, a replica of it."""
+    """One MySQL or MariaDB server and, preferably, a replica of it."""
 
     kind: Literal["mysql", "mariadb"]
     """The kind of server: mysql and mariadb differ in GTIDs, types and Debezium's connector."""

@@ -68,7 +68,7 @@ LakeType = Annotated[
 
 
 class ColumnRules(Section):
-    """The setting ``columns``: which columns to replicate, and the form of their values."""
+    """The columns to replicate, and the form of their values."""
 
     include: tuple[NonEmpty, ...] = ()
     """Only these columns; empty means all."""

@@ -71,7 +71,7 @@ class EventRules:
 
 @dataclass(frozen=True)
 class EventPlan:
-    """Spark SQL expressions over the decoded events of one schema.
+    """How Spark reads the decoded events of one schema: a SQL expression for each fact below.
 
     Args:
         from_binlog: Whether a connector of MySQL or MariaDB wrote the events.
@@ -84,9 +84,9 @@ class EventPlan:
         order: Number of the event within the transaction.
         tagged: Whether MySQL's connector may send the transaction again, since its GTID has a tag.
         values: By column, the value in the lake type.
-        given: By column, whether a value was sent. Only columns whose lake type may be unable to
-            hold a sent value are listed. For a column that is not secret and whose decimal type the
-            settings chose, the expression is the beginning of the sent value instead, for messages.
+        given: By column, whether a value was sent. It has only the columns whose lake type may be
+            unable to hold a sent value. If the settings chose the column's decimal type and do not
+            hide the column, it is the beginning of the sent value, which messages then show.
         unavailable: Names of the columns whose values the connector did not have.
         unclear: Names of the unavailable columns whose values may have changed.
         garbled: Names of the columns whose text is not UTF-8.

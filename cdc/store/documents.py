@@ -101,7 +101,7 @@ class Codec(Generic[Document]):
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
-        """Return a clause with the stored document's format version if it is another one.
+        """Return words on the stored document's format version if it is another one.
 
         Another version explains every other problem of the text.
         """
@@ -115,7 +115,7 @@ class Codec(Generic[Document]):
 
 
 def _reason(problem: ErrorDetails) -> str:
-    """Return the problem of a stored document, as a clause without a subject."""
+    """Return the problem of a stored document, in words that can follow its name."""
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Invalid JSON: ")
     place = _path(problem["loc"])
     if problem["type"] == "json_invalid":

@@ -18,8 +18,8 @@ class RecordedChange(Part):
 
     Args:
         kind: The name of the change's class in `schemas.changes`.
-        what: The change as a clause.
-        why: The reason for the verdict, as a clause.
+        what: The change in words, as in ``column 'a' was dropped``.
+        why: The reason for the verdict, in words that can follow a colon.
         verdict: The change's effect on the lake.
         facts: The values of the class's other fields, by the fields' names.
     """

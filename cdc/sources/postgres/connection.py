@@ -201,7 +201,8 @@ def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
 def reading(session: Session) -> Iterator[None]:
     """Open a PostgreSQL transaction with the session settings for reading values.
 
-    A pooler can run each transaction in another session of the server, without earlier settings.
+    The transaction sets them, since between this process and the server there can be a pooler. It
+    may give each transaction another session of the server, which lacks settings from before.
     """
     with session.transaction():
         read_by(session)
@@ -212,8 +213,8 @@ def read_by(session: Session, **settings: str) -> None:
     """Set PostgreSQL's settings for reading values until the end of the open transaction.
 
     Args:
-        session: In a transaction.
-        settings: Further settings by name.
+        session: A session with an open transaction.
+        settings: Values of further settings, by the setting's name.
     """
     _set(session, _READ_BY | settings, local=True)
 
