@@ -15,7 +15,7 @@ class Expiry:
     Args:
         setting: The setting's name.
         needed: The value with which the topic keeps the changes for long enough.
-        what: The effect of the setting's present value, in words that can follow the setting's name.
+        what: The effect of the setting's present value, in words that can follow its name.
     """
 
     setting: str
