@@ -242,7 +242,7 @@ def _look(
     settings = services.config.settings_on_plan(record.table, record.tier)
     topic = TopicFacts(id=None, earliest={}, stable=ends or {})
     entry = predictions.entry(record, settings, topic, TURN_S)
-    behind = predictions.demand(record, settings, topic.stable, TURN_S).behind
+    behind = entry.behind
     slack = entry.starts_by - now.timestamp() if behind else None
     rate = predictions.rate(record.table)
     known = predictions.estimate(record.table)

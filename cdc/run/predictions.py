@@ -156,6 +156,7 @@ class Predictions:
             failing=failed,
             ran_at=_seconds(record.updated_at if failed or last is None else last.committed_at),
             rest=demand.rest,
+            behind=demand.behind,
         )
 
     def fresh_at(self, record: TableRecord) -> float:

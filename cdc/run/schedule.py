@@ -69,6 +69,7 @@ class Entry:
         failing: Whether its last run failed.
         ran_at: When its last run ended.
         rest: The predicted seconds of work that its next run leaves to later runs.
+        behind: Number of offsets that its lake lacks, as far as they are known.
     """
 
     table: TableId
@@ -80,6 +81,7 @@ class Entry:
     failing: bool = False
     ran_at: float = 0.0
     rest: float = 0.0
+    behind: int = 0
 
     @property
     def starts_by(self) -> float:
