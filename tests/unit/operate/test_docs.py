@@ -104,7 +104,7 @@ def test_the_documents_name_only_commands_that_exist() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(text("README.md").splitlines()) < 160
+    assert len(text("README.md").splitlines()) < 150
 
 
 @pytest.mark.parametrize(("page", "number"), settings_of_places())
