@@ -69,7 +69,7 @@ class Unattended:
         return [outcome for outcome in outcomes if outcome.table not in held]
 
     def _needs_copy(self, record: TableRecord) -> bool:
-        """Whether the table is still a candidate, by its newest record and its settings."""
+        """Whether the table is still a candidate of an automatic resync, by its record."""
         return is_candidate(record, self._services.config.table_settings(record.table))
 
     def repeat(

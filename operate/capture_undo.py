@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Found:
-    """The parts of a capture before an onboarding.
+    """The parts of a capture that ``onboard`` found before its change.
 
     Args:
         connector: Whether the capture's connector existed.
@@ -43,7 +43,7 @@ class Found:
 
 
 def look(services: Services, names: CaptureNames) -> Found | None:
-    """Return the parts of a capture that exist now; None if a table on the plan needs the capture.
+    """Return the parts of a capture before ``onboard``; None if a planned table needs it.
 
     Raises:
         ConnectError: Kafka Connect cannot be queried.
@@ -60,7 +60,7 @@ def look(services: Services, names: CaptureNames) -> Found | None:
 
 
 def undo(services: Services, group: Group, before: Found | None) -> str:
-    """Remove the parts of a capture that the onboarding created, except the topics.
+    """Remove the parts of a capture that ``onboard`` created, except the topics.
 
     If a table on the plan needs the capture, nothing is removed.
 
@@ -100,7 +100,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
 
 
 def _failure(what: str, step: Callable[[], object]) -> str | None:
-    """Run a step; return the part and the error if the step fails, else None."""
+    """Undo one part of a capture; return the part and the error if this fails, else None."""
     try:
         step()
     except TributaryError as error:

@@ -43,7 +43,7 @@ OLDEST_CONNECT = (3, 3)
 
 
 def check(services: Services) -> Iterator[Check]:
-    """Run all checks; yield the lines of each check as soon as the check is done."""
+    """Run all checks of ``check``; yield the lines of each as soon as it is done."""
     yield from _checks_or_error("state store", partial(state_store, services))
     yield from unprotected(services.config)
     records: list[TableRecord] = []
@@ -75,7 +75,7 @@ def check(services: Services) -> Iterator[Check]:
 
 
 def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
-    """Return the lines of a check.
+    """Return the lines of one check of ``check``.
 
     If the check raises an error, this error becomes its only line.
     """
@@ -129,7 +129,7 @@ def _tables(
 def _planned_table(
     services: Services, record: TableRecord, found: TableStats | None, evidence: Gather
 ) -> list[Check]:
-    """Check one table on the plan; ``found`` is None if the source does not have the table."""
+    """Check one table on the plan for ``check``; ``found`` is None if the source lacks it."""
     table = record.table
     name = f"table {table}"
     if found is None:
@@ -229,7 +229,7 @@ def _connect(services: Services) -> list[Check]:
 
 
 def _exactly_once(services: Services, enabled: bool | None) -> Check:
-    """Return the line about exactly-once support; without support, a warning or an error."""
+    """Return the line of ``check`` about exactly-once support."""
     name, wanted = "Connect: exactly-once", services.config.connect.exactly_once
     if enabled:
         return Check(name, "ok", "source support is enabled")
@@ -246,7 +246,7 @@ def _exactly_once(services: Services, enabled: bool | None) -> Check:
 
 
 def _at_least(name: str, version: str, oldest: tuple[int, int]) -> Check:
-    """Return the line about a version; an error if it is older than the oldest accepted one."""
+    """Return the line of ``check`` about a version; an error if it is too old."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if len(numbers) == len(oldest) and numbers < oldest:
         return Check(
@@ -264,7 +264,7 @@ def _registry(services: Services) -> list[Check]:
 
 
 def _captures(services: Services, records: Sequence[TableRecord]) -> list[CaptureNames]:
-    """Return the captures of the tables, each once, without those of sources not configured."""
+    """Return the captures for ``check``, each once, without sources not configured."""
     found = {}
     for record in records:
         if record.table.source in services.config.sources:
@@ -274,7 +274,7 @@ def _captures(services: Services, records: Sequence[TableRecord]) -> list[Captur
 
 
 def _capture(services: Services, evidence: CaptureEvidence) -> list[Check]:
-    """Return the lines about a capture: its problems, its log, and its connector."""
+    """Return the lines of ``check`` about a capture: its problems, its log, its connector."""
     capture = evidence.names
     findings = of_capture(evidence)
     lines = [Check(one.subject, "error", one.message, one.remedy) for one in findings]
@@ -291,7 +291,7 @@ def _capture(services: Services, evidence: CaptureEvidence) -> list[Check]:
 
 
 def _log(log: LogHealth) -> Check:
-    """Return the line about a source's log that a capture retains."""
+    """Return the line of ``check`` about a source's log that a capture retains."""
     kept = f"{(log.retained_bytes or 0) / 2**20:,.0f} MiB of log kept"
     if log.active is None:
         return Check(log.title, "ok", kept)
@@ -307,7 +307,7 @@ def _other_settings(
     effective: Mapping[str, str],
     reported: Collection[str],
 ) -> list[Check]:
-    """Return a warning with the names of connector settings that differ from the configuration.
+    """Return a warning of ``check`` with connector settings that differ from the file's.
 
     The warning has no values, since they can be secrets. If no setting differs, there is no
     warning.
@@ -336,7 +336,7 @@ def _other_settings(
 
 
 def _executors(services: Services) -> list[Check]:
-    """Check that the cluster starts executors, and that they run the driver's versions.
+    """Check for ``check`` that the cluster starts executors with the driver's versions.
 
     Raises:
         ClusterError: The cluster starts no executor, an executor cannot run tasks, or a version
@@ -352,7 +352,7 @@ def _executors(services: Services) -> list[Check]:
 
 
 def lake(services: Services) -> list[Check]:
-    """Check that the lake can be written, by writing a file and removing it.
+    """Check for ``check`` that the lake can be written, by writing a file and removing it.
 
     Raises:
         LakeError: The lake cannot be written.

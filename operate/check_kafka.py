@@ -20,7 +20,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 def cluster(services: Services) -> list[Check]:
-    """Check that the cluster answers, and that the settings of new topics fit it.
+    """Check for ``check`` that Kafka answers, and that the settings of new topics fit it.
 
     These settings are the replication factor and the retention in ``kafka.topic``.
     """
@@ -51,7 +51,7 @@ def cluster(services: Services) -> list[Check]:
 
 
 def topic(services: Services, record: TableRecord) -> list[Check]:
-    """Check one table's topic: cleanup policy, partitions, retention, replication, message size."""
+    """Check a table's topic for ``check``: policy, partitions, retention, replication, size."""
     name = f"topic {record.topic}"
     info = services.kafka.topic(record.topic)
     actual = services.kafka.topic_config(record.topic)
@@ -103,7 +103,7 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
 def durability(
     topic: str, replicas: int, brokers: int, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the ways in which a topic can lose acknowledged changes, each with its remedy.
+    """Yield the ways in which a topic can lose acknowledged changes, for ``check``.
 
     Args:
         topic: The topic's name.

@@ -31,7 +31,7 @@ _NAMES = {"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"}
 
 
 def unprotected(config: Config) -> Iterator[Check]:
-    """Yield a warning for each connection to another machine that TLS does not fully protect.
+    """Yield a warning of ``check`` for each connection that TLS does not fully protect.
 
     Args:
         config: The configuration. Its secrets are not resolved, except those in ``state.url``.
@@ -51,7 +51,7 @@ def unprotected(config: Config) -> Iterator[Check]:
 
 
 def is_here(host: str | None) -> bool:
-    """Whether a host is this machine: a loopback, a Unix socket, or empty.
+    """Whether ``check`` takes a host as this machine: a loopback, a Unix socket, or empty.
 
     Host names are not resolved.
     """
@@ -77,7 +77,7 @@ def _warning(what: str, detail: str, remedy: str) -> Check:
 
 
 def _source(name: str, source: SourceConfig) -> Iterator[Check]:
-    """Yield a warning for each endpoint of a source that TLS does not fully protect."""
+    """Yield a warning of ``check`` for each unprotected endpoint of a source."""
     for key in ("primary", "replica", "endpoint_for_connect"):
         endpoint: Endpoint | MysqlEndpoint | None = getattr(source, key)
         if endpoint is None or all(map(is_here, endpoint.host.split(","))):
@@ -94,7 +94,7 @@ def _source(name: str, source: SourceConfig) -> Iterator[Check]:
 
 
 def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
-    """Yield a warning if TLS does not fully protect the connections to Kafka."""
+    """Yield a warning of ``check`` if TLS does not fully protect connections to Kafka."""
     others = [
         server
         for server in kafka.bootstrap_servers.split(",")
@@ -133,7 +133,7 @@ def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
 
 
 def _state(config: Config) -> Iterator[Check]:
-    """Yield a warning if TLS does not fully protect the connection to the state store."""
+    """Yield a warning of ``check`` if TLS does not fully protect the state store's connection."""
     try:
         url = config.state.connection_url()
     except SecretError:
@@ -151,7 +151,7 @@ def _state(config: Config) -> Iterator[Check]:
 
 
 def _state_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str]:
-    """Return the problem of a state store's connection, or None, and the remedy for it."""
+    """Return for ``check`` the problem of a state store's connection, and the remedy."""
     if kind == "postgresql":
         remedy = "Add sslmode=verify-full and sslrootcert=/path/of/ca.pem to the URL's parameters."
         return _POSTGRES.get(given.get("sslmode", "prefer")), remedy

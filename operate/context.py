@@ -61,7 +61,7 @@ class Services:
         self._exit = ExitStack()
 
     def source(self, name: str) -> Source:
-        """Return the configured source of that name; open it on first use.
+        """Return a command's configured source of that name; open it on first use.
 
         Raises:
             ConfigError: There is no such source.
@@ -73,24 +73,24 @@ class Services:
 
     @cached_property
     def interruptible(self) -> Interruptible:
-        """The progress that runs and copies get; through it, a signal can interrupt them."""
+        """The progress of a command's runs and copies; through it, a signal can interrupt them."""
         return Interruptible(self.progress)
 
     @cached_property
     def kafka(self) -> KafkaAdmin:
-        """The client of the Kafka cluster, for topics and offsets."""
+        """The command's client of the Kafka cluster, for topics and offsets."""
         return KafkaAdmin(self.config.kafka)
 
     @cached_property
     def connect(self) -> ConnectClient:
-        """The client of Kafka Connect."""
+        """The command's client of Kafka Connect."""
         client = ConnectClient(self.config.connect)
         self._exit.callback(client.close)
         return client
 
     @cached_property
     def store(self) -> Store:
-        """The state store.
+        """The state store that a command uses.
 
         A killed process could have left a replica's replay paused. Opening the store resumes the
         replay. It is done here, since almost every command opens the store.
@@ -102,12 +102,12 @@ class Services:
 
     @cached_property
     def leases(self) -> Leases:
-        """The leases, by which at most one process at a time writes to a table."""
+        """The leases that a command takes, so that one process at a time writes to a table."""
         return Leases(self.store, progress=self.progress)
 
     @cached_property
     def registry(self) -> ConfluentRegistry:
-        """The client of the schema registry."""
+        """The command's client of the schema registry."""
         config = self.config.kafka.registry
         client = ConfluentRegistry(
             RegistryEndpoint(
@@ -122,27 +122,27 @@ class Services:
 
     @cached_property
     def schemas(self) -> KeptSchemas:
-        """The writers' schemas of records; those kept in the state store need no registry."""
+        """The writers' schemas for a command; those kept in the state store need no registry."""
         return KeptSchemas(self.registry, self.config.kafka.registry.url, self.store)
 
     def capture(self, table: TableId) -> CaptureNames:
-        """Return the names of the capture to which the current settings assign a table."""
+        """Return for a command the capture to which the settings assign a table."""
         tier = self.config.table_settings(table).capture_tier
         return names(table.source, self.config.source(table.source), tier)
 
     def capture_of(self, record: TableRecord) -> CaptureNames:
-        """Return the names of a table's capture, by the tier in the table's record."""
+        """Return for a command a table's capture, by the tier in the table's record."""
         table = record.table
         return names(table.source, self.config.source(table.source), record.tier)
 
     def evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """Return the facts that show whether a capture works, without those from its topics."""
+        """Return for a command the facts that show whether a capture works, without topics."""
         return gather(
             capture, self._servers(capture), exactly_once=self.config.connect.exactly_once
         )
 
     def stream_evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """Return the facts that show whether a capture works, also those from its topics.
+        """Return for a command the facts that show whether a capture works, also from topics.
 
         The topics show whether the connector sends changes, and which DDL statements it has
         reported.
@@ -168,13 +168,13 @@ class Services:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session; it starts on first use and is current in the calling thread."""
+        """The command's Spark session, started on first use and current in the calling thread."""
         from cdc.runtime.spark import in_this_thread
 
         return in_this_thread(self._session)
 
     def require_cluster(self) -> None:
-        """Start Spark now if it runs on a cluster, so that a command fails before its first change.
+        """Start Spark on a cluster now, so that a command fails before its first change.
 
         Raises:
             ClusterError: The cluster starts no executor, or an executor's versions differ from the
@@ -198,7 +198,7 @@ class Services:
 
     @cached_property
     def run_context(self) -> RunContext:
-        """The context of all bootstraps and incremental runs of this process, with one run id."""
+        """The context of all bootstraps and runs of this command, with one run id."""
         from cdc.run import RunContext
 
         return RunContext(
@@ -217,12 +217,12 @@ class Services:
         )
 
     def close(self) -> None:
-        """Close all connections and end the Spark session."""
+        """Close all connections of a command and end its Spark session."""
         self._exit.close()
 
 
 class _Sources(Mapping[str, Source]):
-    """All configured sources by name; each is opened when it is first looked up."""
+    """All configured sources of a command by name; each is opened when looked up."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -239,7 +239,7 @@ class _Sources(Mapping[str, Source]):
 
 @contextmanager
 def services(config: Path | None, progress: Progress) -> Iterator[Services]:
-    """Open the services of a configuration file for a block, and close them at its end.
+    """Open a command's services for a block, and close them at its end.
 
     Args:
         config: The file; if None, the file that ``TRIBUTARY_CONFIG`` names, or

@@ -22,7 +22,7 @@ _PATTERN = r"^\$\{([A-Za-z_][A-Za-z0-9_]*|file:/[^{}]+)\}$"
 
 @dataclass(frozen=True)
 class SecretRef:
-    """The place of a secret; the secret itself is read only when it is used.
+    """A reference to a secret, which is read only when it is used.
 
     Args:
         kind: ``env`` for an environment variable, ``file`` for a file.
@@ -66,7 +66,7 @@ class SecretRef:
         return value
 
     def read(self) -> str:
-        """Read the value like ``resolve``, but do not remove it from later errors and logs.
+        """Read the secret like ``resolve``, but do not remove it from later errors and logs.
 
         Raises:
             SecretError: As for ``resolve``.

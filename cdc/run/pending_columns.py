@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LateColumns:
-    """The allowed differences between the lake's columns and the columns of older events.
+    """The differences that a run allows between the lake's columns and those of older events.
 
     Args:
         absent: By column that an event can lack, the Spark SQL of its value in such events.
@@ -41,7 +41,7 @@ class LateColumns:
     def of(
         cls, handoff: Handoff, known: Iterable[str] = (), *, replayed: bool = False
     ) -> LateColumns:
-        """Return the differences that the handoff of the newest commit allows.
+        """Return the differences that a run allows by the newest commit's handoff.
 
         Args:
             handoff: The handoff of that commit.
@@ -71,7 +71,7 @@ class LateColumns:
         )
 
     def require(self, schema: TableSchema, written: Mapping[int, DebeziumSchema]) -> None:
-        """Refuse events that lack a column which they must have, or that could have it twice.
+        """Let a run refuse events that lack a required column, or could have it twice.
 
         The catalog does not show these cases:
 
@@ -114,7 +114,7 @@ class LateColumns:
                 )
 
     def _require_order(self, schema: TableSchema, schema_id: int, writer: DebeziumSchema) -> None:
-        """Refuse events whose column order shows that two columns had exchanged names."""
+        """Let a run refuse events whose column order shows that two columns exchanged names."""
         live = [column.name for column in schema.columns if column.live and not column.read_by_key]
         places = {name: place for place, name in enumerate(live)}
         places |= {
@@ -138,7 +138,7 @@ class LateColumns:
     def _require_new(
         self, name: str, schema: TableSchema, schema_id: int, writer: DebeziumSchema
     ) -> None:
-        """Refuse events that lack a new column and have an unknown column or a newer one."""
+        """Let a run refuse events that lack a new column and have an unknown or newer one."""
         former = {one for names in self.former.values() for one in names}
         known = {*self.known, *former, *(column.name for column in schema.columns)}
         expected = [writer.field(column) for column in known]

@@ -36,7 +36,7 @@ _LOOK_S = 60.0
 
 
 class Served:
-    """The results of this process's looks at pointers and newest commits in the lake.
+    """What this process's runs saw of pointers and newest commits in the lake.
 
     A record that agreed with the lake is not looked at again until the record changes. The results
     are kept in memory: a look detects a state store that was restored from a backup, so the state
@@ -51,7 +51,7 @@ class Served:
         """By table, a pointer with former generations, some of which can be removable."""
 
     def note_pointer(self, record: TableRecord, pointer: Pointer | None) -> None:
-        """Remember a table's pointer in ``with_former`` if it may name a generation to remove.
+        """Remember for later runs a pointer that may name a removable generation.
 
         Any other pointer is not remembered: None, a pointer without former generations, or the
         pointer of the last `note_nothing_to_remove`.
@@ -65,17 +65,17 @@ class Served:
             self.with_former[record.table] = pointer
 
     def note_nothing_to_remove(self, table: TableId) -> None:
-        """Note that no former generation needs removal until the pointer changes."""
+        """Note for later runs that no former generation needs removal until the pointer changes."""
         self._nothing_to_remove[table] = self.with_former.pop(table)
 
     def note_agreement(self, record: TableRecord) -> None:
-        """Note that the record agrees with the lake's newest commit."""
+        """Note for later runs that the record agrees with the lake's newest commit."""
         self._agreed[record.table] = _version(record)
 
     def differing_from_lake(
         self, spark: Callable[[], SparkSession], records: Sequence[TableRecord]
     ) -> set[TableId]:
-        """Return the tables whose lake does not have the generation or commit of their record.
+        """Return the tables whose lake, as a run sees it, differs from their record.
 
         A commit is missing if the lake was restored from a backup or lost its last writes. The
         table's next run then continues from the lake's newest commit. A table whose folder is
@@ -120,12 +120,12 @@ _LATE = LakeError(
 
 
 def _version(record: TableRecord) -> tuple[int, str]:
-    """Return the version of a record and the path of its attempt, which identify its state."""
+    """Return a record's version and its attempt's path, which identify its state for runs."""
     return record.version, record.attempt.path if record.attempt is not None else ""
 
 
 def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
-    """Refuse to continue a generation that the pointer does not name as the current one.
+    """Let a run refuse a generation that the pointer does not name as the current one.
 
     A state store that was restored from a backup can name a former generation. Readers would not
     see changes that are applied to a former generation.
@@ -177,7 +177,7 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
 
 
 def require_folder(spark: SparkSession, record: TableRecord) -> None:
-    """Check that a table's folder exists.
+    """Check for a run that a table's folder exists.
 
     A table without its folder does not count as lost: the lake may not be mounted, and the table is
     complete again after the mount.
@@ -195,7 +195,7 @@ def require_folder(spark: SparkSession, record: TableRecord) -> None:
 
 
 def require_no_shards(store: Store, shard: Shard) -> None:
-    """Refuse to create a shared table that has rows of other shards, by the state store.
+    """Let a run refuse to create a shared table that has rows of other shards on record.
 
     Args:
         store: The state store.
@@ -211,7 +211,7 @@ def require_no_shards(store: Store, shard: Shard) -> None:
 
 
 def missing_folder(record: TableRecord) -> MissingFolderError:
-    """Return the error for a table whose folder, which all its generations share, is missing."""
+    """Return a run's error for a table whose folder, with all generations, is missing."""
     if (shard := _joined(record)) is not None:
         anew = onboard_again(shard.of, without_data=True)
     elif State.INCREMENTAL in (record.state, record.resume_to):
@@ -228,24 +228,24 @@ def missing_folder(record: TableRecord) -> MissingFolderError:
 
 
 def _folder(record: TableRecord) -> str:
-    """Return the folder that has the pointer of a table, or of the table that shards share."""
+    """Return the folder where a run finds the pointer of a table, or of its shared table."""
     shard = _joined(record)
     return shard.base_path if shard is not None else record.base_path
 
 
 def _joined(record: TableRecord) -> Shard | None:
-    """Return the shard of a table whose rows are in the table that shards share, else None."""
+    """Return a run's shard of a table whose rows are in the shared table, else None."""
     return record.shard if record.attempt is not None and record.attempt.shard is not None else None
 
 
 def _has_newest(spark: SparkSession, record: TableRecord) -> bool:
-    """Whether the lake has the newest commit that the state store knows."""
+    """Whether a run finds in the lake the newest commit that the state store knows."""
     attempt, known = record.attempt, record.last_commit
     return attempt is None or known is None or has_commit(spark, attempt.path, known.instant)
 
 
 def no_offsets(record: TableRecord, reason: str, *, gone: bool = False) -> LostHistoryError:
-    """Return the error for a lake table that does not record up to which offsets it has changes.
+    """Return a run's error for a lake table that does not record its offsets.
 
     Args:
         record: The table.

@@ -57,7 +57,7 @@ _FORGET = 0.98
 
 @dataclass(frozen=True)
 class Entry:
-    """A table that has work.
+    """A table with work, as the schedule of runs sees it.
 
     Args:
         table: The table.
@@ -100,7 +100,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings of a schedule.
+    """The settings of a schedule of runs.
 
     Args:
         workers: Number of tables that run at a time.
@@ -115,11 +115,11 @@ class Rules:
     turn_s: float = TURN_S
 
     def lane(self, tier: str) -> str:
-        """Return the lane of a tier."""
+        """Return the lane of a tier in the schedule of runs."""
         return tier if tier in self.shares else REST
 
     def share(self, lane: str) -> float:
-        """Return the share of a lane."""
+        """Return the share of a lane in the schedule of runs."""
         if lane != REST:
             return self.shares[lane]
         return max(_REST_SHARE, 1.0 - sum(self.shares.values()))
@@ -144,7 +144,7 @@ def _late_rank(entry: Entry) -> float:
 
 @dataclass
 class _Lane:
-    """The waiting tables of a lane, in the orders that the rules need, and the lane's work so far.
+    """The tables that wait in a lane of the schedule, in their orders, and the lane's work.
 
     Args:
         share: The lane's share.
@@ -177,15 +177,15 @@ class _Lane:
         self.by_age[entry.target_s].remove(entry)
 
     def kept(self, now: float) -> Iterator[Entry]:
-        """Yield the tables that can be kept, those with the least slack first."""
+        """Yield the lane's tables that can be kept, those with the least slack first."""
         return islice(self.by_start, bisect_left(self.by_start, now, key=_start), None)
 
     def late(self, now: float) -> Iterator[Entry]:
-        """Yield the tables that are late by prediction, in their order."""
+        """Yield the lane's tables that are late by prediction, in their order."""
         return (entry for entry in self.by_rank if entry.starts_by < now)
 
     def can_wait(self, now: float, seconds: float, workers: float, margin: float = MARGIN) -> bool:
-        """Whether all tables that can be kept are still kept by prediction after a delay.
+        """Whether the lane's tables that can be kept are kept by prediction after a delay.
 
         Args:
             now: The time.
@@ -206,7 +206,7 @@ class _Lane:
 
 
 class Schedule:
-    """The tables that wait and those that run.
+    """The schedule of runs: the tables that wait and those that run.
 
     A caller offers the waiting tables, takes one for each free worker, and reports its end. This
     class is not safe to share among threads.
@@ -224,16 +224,16 @@ class Schedule:
 
     @property
     def waiting(self) -> list[Entry]:
-        """The waiting tables, those with the least slack first."""
+        """The tables that wait for a run, those with the least slack first."""
         return sorted((one for lane in self._lanes.values() for one in lane.by_start), key=_start)
 
     @property
     def running(self) -> frozenset[TableId]:
-        """The tables that run."""
+        """The tables of the schedule that run."""
         return frozenset(self._running)
 
     def offer(self, entries: Iterable[Entry]) -> None:
-        """Replace the waiting tables, without those that run."""
+        """Replace the tables that wait for a run, without those that run."""
         sorted_out: dict[str, list[Entry]] = {lane: [] for lane in self._lanes}
         for entry in entries:
             if entry.table not in self._running:
@@ -242,7 +242,7 @@ class Schedule:
             lane.fill(sorted_out[name])
 
     def take(self, now: float) -> Entry | None:
-        """Start the next table, and return it; None if no table may start now.
+        """Start the run of the next table, and return it; None if none may start now.
 
         Args:
             now: The time, in seconds on the clock of the deadlines.
@@ -293,7 +293,7 @@ class Schedule:
         return late if lane.late_s <= share * lane.all_s else self._oldest(lane, least, now)
 
     def _oldest(self, lane: _Lane, least: Entry, now: float) -> Entry:
-        """Return the table that is oldest in relation to its target, if the others can wait.
+        """Return the lane's oldest table in relation to its target, if the others can wait.
 
         Args:
             lane: The lane.
@@ -309,7 +309,7 @@ class Schedule:
         return oldest if lane.can_wait(now, oldest.seconds, workers, SMALL_MARGIN) else least
 
     def _long_first(self, lane: _Lane, now: float) -> Entry | None:
-        """Return the longest run, if all other tables are kept without its worker."""
+        """Return the lane's longest run, if all other tables are kept without its worker."""
         allowed = [one for one in lane.by_start if one.long and self._may_start(one, now)]
         if not allowed:
             return None

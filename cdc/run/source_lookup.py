@@ -36,7 +36,7 @@ An unreachable synchronous standby delays the visibility.
 
 @dataclass(frozen=True)
 class Asked:
-    """The reader of one table's rows from the source, by key.
+    """The reader of one table's rows from the source by key, in a run.
 
     Args:
         spark: The session.
@@ -62,7 +62,7 @@ class Asked:
         missing: Sequence[str],
         hold: Callable[[DataFrame], DataFrame],
     ) -> DataFrame:
-        """Return the primary's current rows for the keys that lack values.
+        """Return the primary's current rows for the keys that lack values in a run's batch.
 
         A key that the primary does not have was deleted later, and the delete's event is still in
         the log. A column that the primary has dropped is NULL in the result, and then in the lake.
@@ -96,7 +96,7 @@ class Asked:
         return known.withColumns(gone) if gone else known
 
     def _wait(self, lacking: DataFrame) -> None:
-        """Wait until the source shows the changes with missing values.
+        """Wait until the source shows a batch's changes with missing values.
 
         A commit is in the log before it is visible. A query at that time would return the row
         without the change that the batch applies.
@@ -107,7 +107,7 @@ class Asked:
         )
 
     def _keys(self, lacking: DataFrame) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the keys of these changes, in lists of at most `_KEYS`."""
+        """Yield the keys of a batch's changes, in lists of at most `_KEYS`."""
         keys = lacking.select(*(quoted(name) for name in self.kept.key))
         kinds = [self.kept.column(name).lake_type for name in self.kept.key]
         left = iter(keys.toLocalIterator())
@@ -119,7 +119,7 @@ class Asked:
 
 
 def _aware(value: Any, kind: str) -> Any:
-    """Return the value of a key column; a timestamp becomes aware UTC.
+    """Return a looked-up row's key value; a timestamp becomes aware UTC.
 
     Spark returns a timestamp in local time, without a time zone.
     """

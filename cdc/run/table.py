@@ -143,7 +143,7 @@ class _TableRun:
         self.result = RunResult(record.table, self._record.state)
 
     def work(self, until: Mapping[int, int] | None, turn: Turn | None = None) -> None:
-        """Run the table.
+        """Run one table.
 
         An error that stops the run goes into the table's state and the result.
         """

@@ -29,7 +29,7 @@ _POLL_S = 0.5
 
 
 class Truncates:
-    """The TRUNCATE events of a table in the part of its topic that the lake has not applied.
+    """The TRUNCATE events in the part of a table's topic that runs have not applied.
 
     Args:
         context: The runs' context.
@@ -45,7 +45,7 @@ class Truncates:
         self._applied = applied
 
     def has(self, transaction: int) -> bool:
-        """Whether the part that the lake has not applied has a TRUNCATE event of a transaction.
+        """Whether the part that no run has applied has a TRUNCATE event of a transaction.
 
         Raises:
             CaptureError: The connector does not capture the transaction in time.
@@ -61,7 +61,7 @@ class Truncates:
     def _is_truncate(
         self, transaction: int, start: Mapping[int, int], end: Mapping[int, int]
     ) -> bool:
-        """Whether a range of the topic has a TRUNCATE event of a transaction."""
+        """Whether a range of a run's topic has a TRUNCATE event of a transaction."""
         kafka, topic = self._context.kafka, self._record.topic
         reader = TransactionReader(kafka, self._context.registry)
         return any(
@@ -71,7 +71,7 @@ class Truncates:
         )
 
     def _captured(self) -> dict[int, int]:
-        """Wait until the topic has all present commits of the source; return the topic's end."""
+        """Let a run wait until the topic has all present commits; return the topic's end."""
         context, record = self._context, self._record
         source, kafka = context.sources[record.table.source], context.kafka
         upto, ends = source.current_position(), dict[int, int]()
@@ -100,7 +100,7 @@ class Truncates:
         return ends
 
     def _captured_position(self) -> LogPosition | None:
-        """Return the position up to which the connector has captured the source's log."""
+        """Return the log position up to which the connector has captured, for a run."""
         context, names = self._context, self._context.capture(self._record)
         log = context.sources[names.source].capture(names).log_health()
 

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class WriterSchemas:
-    """The schemas of one topic's change events, by id.
+    """The schemas of a run's change events in one topic, by id.
 
     Args:
         registry: The schema registry.
@@ -31,7 +31,7 @@ class WriterSchemas:
         """By schema id, the reason why the schema cannot be the schema of the topic's events."""
 
     def expect(self, schema_ids: Iterable[int]) -> None:
-        """Fetch schemas that a batch will most likely need.
+        """Fetch schemas that a run's batch will most likely need.
 
         Errors of the registry are ignored.
         """
@@ -42,7 +42,7 @@ class WriterSchemas:
                 _log.debug("schema %s is not available: %s", schema_id, error)
 
     def fetch(self, schema_id: int) -> bool:
-        """Fetch a schema; return whether it can be used.
+        """Fetch a schema for a run; return whether it can be used.
 
         If the schema cannot be used, :attr:`refused` has the reason.
 

@@ -69,13 +69,13 @@ class Artifact:
 
     @property
     def filename(self) -> str:
-        """The file's name in a Maven repository."""
+        """The jar's file name in a Maven repository."""
         classifier = f"-{self.classifier}" if self.classifier else ""
         return f"{self.name}-{self.revision}{classifier}.{self.extension}"
 
     @property
     def coordinates(self) -> str:
-        """``organisation:name:revision`` as package lists write it."""
+        """``organisation:name:revision`` of a jar, as package lists write it."""
         return f"{self.organisation}:{self.name}:{self.revision}"
 
     @classmethod

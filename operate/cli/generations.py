@@ -100,7 +100,7 @@ def remove(
 
 
 def _plain(found: Iterable[Generation]) -> list[dict[str, Any]]:
-    """Return generations as plain values for JSON."""
+    """Return generations as ``generations list`` prints them in JSON."""
     return [
         {
             "generation": one.number,

@@ -316,7 +316,7 @@ def _show_verification(renderer: Renderer, result: Any) -> None:
 
 
 def _key(key: Mapping[str, object]) -> str:
-    """Return a row's key as text."""
+    """Return a row's key as ``verify`` prints it."""
     return ", ".join(f"{name} = {value}" for name, value in key.items())
 
 

@@ -24,7 +24,7 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 @dataclass
 class Invocation:
-    """The output and verbosity of the running command, for the code that shows its error."""
+    """The running command's output and verbosity, for the code that prints its error."""
 
     output: Output = Output.TEXT
     verbosity: int = 0
@@ -137,11 +137,11 @@ def _show(error: TributaryError, invocation: Invocation) -> None:
 
 
 class _InternalError(TributaryError):
-    """An unforeseen error as a message with a remedy; ``__cause__`` is the original error."""
+    """A command's unforeseen error as a message; ``__cause__`` is the original error."""
 
 
 def _unexpected(error: Exception) -> _InternalError:
-    """Return an unforeseen error as a message with a remedy, without secrets."""
+    """Return a command's unforeseen error as a message with a remedy, without secrets."""
     text = redact(str(error)).strip().splitlines()
     found = _InternalError(
         f"unexpected {type(error).__name__}: {text[0] if text else 'no message'}",

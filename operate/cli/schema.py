@@ -172,7 +172,7 @@ def types(
 
 
 def _finish(renderer: Renderer, changes: Sequence[Change], verdict: Verdict) -> None:
-    """Show the changes and the verdict, and end with the verdict's exit code."""
+    """Print the changes and the verdict of ``schema``, and end with its exit code."""
     for change in changes:
         style = _STYLES.get(change.verdict)
         renderer.line(f"{change.verdict.value:<10} {change}", style=style)

@@ -308,7 +308,7 @@ def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as text, for example ``12 MiB``."""
+    """Return a printed number of bytes, for example ``12 MiB``."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
