@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import yaml
 from pyarrow.fs import GcsFileSystem
 
 from cdc.runtime.jars import cache_folder, locked
-from stack.ports import HOST, choose
-from stack.process import Command, ServerProcess
-from stack.servers import wait_ready
+from stack.ports import HOST
+from stack.process import Command
+from tests.integration.rigs.object_store import move_lake, own_port, started
 from tests.integration.rigs.project import Project
 
 BUCKET = "tributary"
@@ -88,7 +87,6 @@ class Gcs:
     """A running server with one bucket."""
 
     server: Server
-    process: ServerProcess
 
     def objects(self) -> list[str]:
         """The names of all objects in the bucket."""
@@ -112,37 +110,22 @@ class Gcs:
 
     def move(self, project: Project) -> None:
         """Put a project's lake here."""
-        document = yaml.safe_load(project.file.read_text())
-        document["lake"] = {
-            "url": f"gs://{BUCKET}/lake",
-            "hadoop": {
-                "fs.gs.storage.root.url": self.server.endpoint,
-                "fs.gs.auth.service.account.enable": False,
-                "fs.gs.auth.null.enable": True,
-                "fs.gs.project.id": "p",
-            },
+        hadoop = {
+            "fs.gs.storage.root.url": self.server.endpoint,
+            "fs.gs.auth.service.account.enable": False,
+            "fs.gs.auth.null.enable": True,
+            "fs.gs.project.id": "p",
         }
-        project.file.write_text(yaml.safe_dump(document))
+        move_lake(project, f"gs://{BUCKET}/lake", hadoop)
 
 
 @contextlib.contextmanager
 def own_gcs(folder: Path) -> Iterator[Gcs]:
     """A server with an empty bucket, which ends with the block."""
     folder.mkdir()
-    server = Server(folder / "server", choose(["gcs"])["gcs"])
+    server = Server(folder / "server", own_port("gcs"))
     server.folder.mkdir()
-    process = ServerProcess(
-        server.name,
-        program=server.program,
-        folder=server.folder,
-        record=folder / "gcs.json",
-        log=folder / "gcs.log",
-    )
-    process.start(server.command())
-    try:
-        wait_ready(server, process)
-        opened = Gcs(server, process)
+    with started(server, folder):
+        opened = Gcs(server)
         opened.create_bucket()
         yield opened
-    finally:
-        process.kill()

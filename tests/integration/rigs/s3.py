@@ -11,12 +11,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 
 from stack.object_store import BUCKET, ObjectStore
-from stack.ports import choose
 from stack.process import ServerProcess
-from stack.servers import wait_ready
+from tests.integration.rigs.object_store import move_lake, own_port, started
 from tests.integration.rigs.project import Project
 
 CANARY = "canary-of-the-secret-key"
@@ -69,17 +67,13 @@ class S3:
         """Put a project's lake here."""
         secret = project.folder / "s3.secret"
         secret.write_text(CANARY)
-        document = yaml.safe_load(project.file.read_text())
-        document["lake"] = {
-            "url": f"s3a://{BUCKET}/lake",
-            "hadoop": {
-                "fs.s3a.endpoint": self.store.endpoint,
-                "fs.s3a.path.style.access": True,
-                "fs.s3a.access.key": "somebody",
-                "fs.s3a.secret.key": f"${{file:{secret}}}",
-            },
+        hadoop = {
+            "fs.s3a.endpoint": self.store.endpoint,
+            "fs.s3a.path.style.access": True,
+            "fs.s3a.access.key": "somebody",
+            "fs.s3a.secret.key": f"${{file:{secret}}}",
         }
-        project.file.write_text(yaml.safe_dump(document))
+        move_lake(project, f"s3a://{BUCKET}/lake", hadoop)
 
 
 @pytest.fixture
@@ -92,19 +86,8 @@ def s3(tmp_path: Path) -> Iterator[S3]:
 @contextlib.contextmanager
 def own_s3(folder: Path) -> Iterator[S3]:
     """A server with an empty bucket, which ends with the block."""
-    store = ObjectStore(folder=folder / "server", port=choose(["s3"])["s3"])
+    store = ObjectStore(folder=folder / "server", port=own_port("s3"))
     store.prepare()
-    process = ServerProcess(
-        store.name,
-        program=store.program,
-        folder=store.folder,
-        record=folder / "s3.json",
-        log=folder / "s3.log",
-    )
-    process.start(store.command())
-    try:
-        wait_ready(store, process)
+    with started(store, folder) as process:
         store.create_bucket()
         yield S3(store, process)
-    finally:
-        process.kill()
