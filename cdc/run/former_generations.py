@@ -57,7 +57,7 @@ def _remove_superfluous(context: RunContext, record: TableRecord, pointer: Point
             return
         attempts = attempts_there(context.spark, record.base_path, attempts)
     if len(attempts) <= settings.retain_generations:
-        context.served.note_nothing_to_remove(record.table)
+        context.served.note_nothing_to_remove(record.table, pointer)
     elif _over(pointer, attempts, settings):
         _remove_under_lease(context, record, settings, attempts)
 

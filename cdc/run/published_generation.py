@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +48,7 @@ class Served:
     def __init__(self) -> None:
         self._agreed: dict[TableId, tuple[int, str]] = {}
         self._nothing_to_remove: dict[TableId, Pointer] = {}
+        self._lock = threading.Lock()  # workers note pointers while the main thread removes
         self.with_former: dict[TableId, Pointer] = {}
         """By table, a pointer with former generations, some of which can be removable."""
 
@@ -56,17 +58,27 @@ class Served:
         Any other pointer is not remembered: None, a pointer without former generations, or the
         pointer of the last `note_nothing_to_remove`.
         """
-        self.with_former.pop(record.table, None)
-        if (
-            pointer is not None
-            and pointer.former
-            and pointer != self._nothing_to_remove.get(record.table)
-        ):
-            self.with_former[record.table] = pointer
+        with self._lock:
+            self.with_former.pop(record.table, None)
+            if (
+                pointer is not None
+                and pointer.former
+                and pointer != self._nothing_to_remove.get(record.table)
+            ):
+                self.with_former[record.table] = pointer
 
-    def note_nothing_to_remove(self, table: TableId) -> None:
-        """Note for later runs that no former generation needs removal until the pointer changes."""
-        self._nothing_to_remove[table] = self.with_former.pop(table)
+    def note_nothing_to_remove(self, table: TableId, pointer: Pointer) -> None:
+        """Note for later runs that no former generation needs removal until the pointer changes.
+
+        Args:
+            table: The table.
+            pointer: The pointer by which this was found. A newer one that a run of the table has
+                noted meanwhile stays in ``with_former``.
+        """
+        with self._lock:
+            self._nothing_to_remove[table] = pointer
+            if self.with_former.get(table) == pointer:
+                del self.with_former[table]
 
     def note_agreement(self, record: TableRecord) -> None:
         """Note for later runs that the record agrees with the lake's newest commit."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 import stamina
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
@@ -393,11 +394,20 @@ def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
 
 
 def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
-    """Store what a table's runs cost; the process that writes it holds the table's lease."""
-    text = TABLE_COSTS.write(cost)
-    update = sa.update(cost_rows).where(_of_table(cost_rows, table)).values(cost=text)
-    if connection.execute(update).rowcount == 0:
-        connection.execute(sa.insert(cost_rows).values(**_named(table), cost=text))
+    """Store what a table's runs cost, whether the store has a row of the table or not.
+
+    One statement does both: a run of the table and a run of its next generation hold different
+    leases, so both processes can write a table's first row at the same time. The last one counts.
+    """
+    row, key = {**_named(table), "cost": TABLE_COSTS.write(cost)}, list(cost_rows.primary_key)
+    dialect = connection.dialect.name
+    if dialect in MYSQL:
+        put = mysql.insert(cost_rows).values(**row)
+        connection.execute(put.on_duplicate_key_update(cost=row["cost"]))
+        return
+    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    new = insert(cost_rows).values(**row)
+    connection.execute(new.on_conflict_do_update(index_elements=key, set_={"cost": row["cost"]}))
 
 
 def _named(table: TableId) -> dict[str, str]:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from datetime import datetime, timezone
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from cdc.store import state_store
 from cdc.store import timeouts as store_timeouts
 from cdc.store.lease import Lease, Leases
 from cdc.store.state_store import Store
+from cdc.store.table_cost import TableCost
 from cdc.store.table_state import State, TableRecord
 from cdc.store.tables import leases
 from schemas.table import TableId
@@ -116,6 +118,25 @@ def record() -> TableRecord:
         topic="shop_default.public.orders",
         updated_at=datetime.now(timezone.utc),
     )
+
+
+@pytest.mark.breadth
+def test_two_processes_store_the_first_cost_of_a_table(url: str) -> None:
+    """A run of a table and one of its next generation hold different leases."""
+    now = datetime.now(timezone.utc)
+    ours, theirs = (TableCost(runs, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, now) for runs in (1, 2))
+    entry = run_entry("r", record(), RunResult(TABLE, State.INCREMENTAL, started_at=now))
+    one, other = Store(url), Store(url)
+    with ThreadPoolExecutor(1) as pool:
+        with other.transaction() as connection:
+            state_store._put_cost(connection, TABLE, theirs)
+            ended = pool.submit(one.record_run, entry, ours)
+            with pytest.raises(FutureTimeout):
+                ended.result(timeout=1.0)
+        ended.result(timeout=30.0)
+    assert other.costs()[TABLE].runs == 1
+    one.close()
+    other.close()
 
 
 def test_records_and_leases_of_many_at_once(url: str) -> None:

@@ -109,11 +109,26 @@ def test_only_pointers_with_former_generations_are_kept_and_settled_ones_until_t
     for pointer, kept in ((None, {}), (first, {}), (second, {ONE.table: second})):
         served.note_pointer(ONE, pointer)
         assert served.with_former == kept
-    served.note_nothing_to_remove(ONE.table)
+    served.note_nothing_to_remove(ONE.table, second)
     served.note_pointer(ONE, second)
     assert served.with_former == {}
     served.note_pointer(ONE, third)
     assert served.with_former == {ONE.table: third}
+
+
+def test_a_run_may_note_a_pointer_while_the_former_one_is_judged() -> None:
+    """Workers run tables while the main thread looks for generations to remove."""
+    first = Pointer.of(Published("/lake/one/a", 1, "a", NOW))
+    second = moved(first, Published("/lake/one/b", 2, "b", NOW))
+    third = moved(second, Published("/lake/one/c", 3, "c", NOW))
+    for meanwhile, kept in ((None, {}), (third, {ONE.table: third})):
+        served = serving.Served()
+        served.note_pointer(ONE, second)
+        served.note_pointer(ONE, meanwhile)
+        served.note_nothing_to_remove(ONE.table, second)
+        assert served.with_former == kept
+        served.note_pointer(ONE, second)
+        assert served.with_former == {}
 
 
 def test_a_slow_lake_is_not_looked_at_for_ever(

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.schema import CreateTable
 
 from cdc.errors import StateError
@@ -23,8 +23,9 @@ from cdc.store.error_record import ErrorRecord
 from cdc.store.history import RunEntry, SchemaEntry
 from cdc.store.recorded_change import RecordedChange
 from cdc.store.state_store import Store
+from cdc.store.table_cost import TABLE_COSTS, TableCost
 from cdc.store.table_state import CommitSummary, State, TableRecord
-from cdc.store.tables import FORMAT
+from cdc.store.tables import FORMAT, cost_rows
 from schemas.changes import DropColumn, Verdict
 from schemas.redaction import redact
 from schemas.table import TableId
@@ -176,6 +177,30 @@ def test_the_history_of_runs_does_not_grow_without_bound(
         newest = [f"r{number}", f"r{number - 1}", f"r{number - 2}"]
         assert [run.run_id for run in store.last_runs(TABLE)] == newest
     assert store.last_runs(other) == [entry(other, run_id="o")]
+
+
+def test_a_cost_that_another_process_has_just_stored_is_replaced(store: Store) -> None:
+    """A run of a table and one of its next generation hold different leases."""
+    ours, theirs = (TableCost(runs, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, NOW) for runs in (1, 2))
+    meanwhile = {"source": "shop", "schema_name": "public", "table_name": "orders"}
+    row = sa.insert(cost_rows).values(**meanwhile, cost=TABLE_COSTS.write(theirs))
+    done: list[str] = []
+
+    def other_process(connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        if statement.startswith("INSERT INTO tributary_cost") and not done:
+            done.append(statement)
+            connection.execute(row)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", other_process)
+    try:
+        store.record_run(entry(), ours)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", other_process)
+    assert done
+    assert store.costs() == {TABLE: ours}
+    assert [run.run_id for run in store.last_runs(TABLE)] == ["r1"]
+    store.record_run(entry(), theirs)
+    assert store.costs() == {TABLE: theirs}
 
 
 def test_the_history_survives_the_table(store: Store) -> None:
