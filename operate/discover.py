@@ -5,7 +5,7 @@ This module also finds the tables that the arguments of a command select.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,12 @@ from cdc.config.patterns import is_wildcard
 from cdc.sources.source_facts import TableStats
 from cdc.store.table_state import State
 from operate.readiness_check import examine_all, without_table_name
-from operate.selection import can_match_many, expand, sources_of
+from operate.selection import Selection, can_match_many, expand, not_on_plan, sources_of
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
 
 
@@ -157,3 +158,44 @@ def selected(
         return known
     where = "on the plan" if paused else "on the plan that is not paused"
     return expand(arguments, services.config, known, where=where)
+
+
+def followed(
+    services: Services,
+    arguments: Sequence[str],
+    *,
+    unmatched: Callable[[str], object] | None = None,
+) -> Callable[[], list[TableRecord]]:
+    """Return a function that returns the records of the tables that arguments select.
+
+    Each call reads the current plan. A table that was onboarded meanwhile is among them if there
+    are no arguments, or if one names or matches it. A table that was offboarded is not.
+
+    Args:
+        services: The services of the command.
+        arguments: Names and wildcards; without one, all tables on the plan are selected.
+        unmatched: Called with each wildcard that matches no table yet; None refuses it.
+
+    Raises:
+        InvalidIdentifierError: An argument does not name a table.
+        ConfigError: A source is unknown, or a wildcard matches no table and ``unmatched`` is None.
+        StateError: A table that is named without a wildcard is not on the plan.
+    """
+    selection = Selection(arguments, services.config)
+
+    def records() -> list[TableRecord]:
+        return [
+            record
+            for record in services.store.tables()
+            if record.state is not State.RETIRED and selection.selects(record.table)
+        ]
+
+    known = {record.table for record in records()}
+    if missing := sorted(selection.named - known):
+        raise not_on_plan(*missing)
+    if unmatched is None:
+        expand(arguments, services.config, known, where="on the plan")
+        return records
+    for text in selection.unmatched(known):
+        unmatched(text)
+    return records

@@ -22,6 +22,7 @@ from cdc.store.connector_restarts import Restarts
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate import tier_capture
+from operate.selection import not_on_plan
 from operate.shards import is_beside
 from operate.table_outcome import Outcome, unfinished
 from schemas.errors import TributaryError
@@ -51,7 +52,7 @@ def require(services: Services, table: TableId) -> TableRecord:
     """
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
-        raise _not_on_plan(table)
+        raise not_on_plan(table)
     return record
 
 
@@ -202,11 +203,11 @@ def offboard(
             queried, and a note names what remains on it. None if the source is to be queried.
     """
     if services.store.get(table) is None:
-        raise _not_on_plan(table)
+        raise not_on_plan(table)
     with services.leases.hold(table, wait_s=LEASE_WAIT_S) as lease:
         record = services.store.get(table)
         if record is None:
-            raise _not_on_plan(table)
+            raise not_on_plan(table)
         names = services.capture_of(record)
         done = []
         if forget_build(services, table):
@@ -327,14 +328,6 @@ def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: 
             delete_path(services.spark, what)
 
 
-def _not_on_plan(table: TableId) -> StateError:
-    return StateError(
-        f"table {table} is not on the plan",
-        remedy=f"Run `tributary onboard {table}`; `tributary status` lists the tables on the plan.",
-        table=table,
-    )
-
-
 def _now() -> datetime:
     return datetime.now(timezone.utc)
 
@@ -351,13 +344,13 @@ def published_path(services: Services, table: TableId) -> str:
 
     record = services.store.get(table)
     if record is None:
-        raise _not_on_plan(table)
+        raise not_on_plan(table)
     followed = State.INCREMENTAL in (record.state, record.resume_to)
     base = record.base_path if record.shard is None else record.shard.base_path
     local = folder_here(services.config, base)
     path = current_path(base, None if local is not None else services.spark)
     if path is None and record.state is State.RETIRED:
-        raise _not_on_plan(table)
+        raise not_on_plan(table)
     if path is None and followed:
         if not (folder_exists(services.spark, base) if local is None else local.exists()):
             raise missing_folder(record)

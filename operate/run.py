@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -37,14 +37,15 @@ class Runs:
 
     Args:
         services: The services of the command.
-        tables: The tables.
+        records: Returns the current records of the chosen tables. It is called in each round, so
+            that tables which are onboarded meanwhile are followed, too.
     """
 
-    def __init__(self, services: Services, tables: Sequence[TableId]) -> None:
+    def __init__(self, services: Services, records: Callable[[], list[TableRecord]]) -> None:
         self._services = services
-        self._tables = frozenset(tables)
+        self._records = records
         self._failed: set[TableId] = set()
-        self._unattended = Unattended(services, self._records)
+        self._unattended = Unattended(services, records)
         self.silences: list[Silence] = []
         """The captures that sent no changes, as of the last check."""
         self.expiring: list[Expiring] = []
@@ -54,6 +55,11 @@ class Runs:
     def unchecked(self) -> list[Unchecked]:
         """The idle tables that the command's last run could not check."""
         return list(self._services.run_context.unchecked)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no table is chosen now."""
+        return not self._records()
 
     def once(self) -> list[RunResult]:
         """Apply new changes of the command's tables in one run, then look for silent captures."""
@@ -173,6 +179,3 @@ class Runs:
             or State.FAILED in states,
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states,
         )
-
-    def _records(self) -> list[TableRecord]:
-        return [record for record in self._services.store.tables() if record.table in self._tables]

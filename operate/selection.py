@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cdc.config.patterns import Pattern, is_wildcard
 from cdc.config.shards import fed_by
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, StateError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -54,14 +54,11 @@ def expand(
     candidates = sorted(known)
     chosen: dict[TableId, None] = {}
     for argument in arguments:
-        if argument in config.sharded:
-            matching = [one for one in candidates if _feeds(one, argument, config)]
-        elif is_wildcard(argument):
-            pattern = Pattern.parse(argument)
-            matching = [table for table in candidates if pattern.matches(table)]
-        else:
+        if not can_match_many(argument, config):
             chosen[config.table_id(argument)] = None
             continue
+        matches = _matcher(argument, config)
+        matching = [table for table in candidates if matches(table)]
         if not matching:
             raise ConfigError(
                 f"{argument!r} matches no table {where}",
@@ -71,6 +68,58 @@ def expand(
             )
         chosen.update(dict.fromkeys(matching))
     return list(chosen)
+
+
+class Selection:
+    """The tables that arguments select, whichever tables are on the plan at the time of a question.
+
+    Args:
+        arguments: As for `expand`; without one, each table is selected.
+        config: The configuration.
+
+    Raises:
+        InvalidIdentifierError: An argument does not name a table.
+        ConfigError: A source is unknown.
+    """
+
+    def __init__(self, arguments: Sequence[str], config: Config) -> None:
+        many = [argument for argument in arguments if can_match_many(argument, config)]
+        self.named = frozenset(config.table_id(one) for one in arguments if one not in many)
+        """The tables that arguments name without a wildcard."""
+        self._everything = not arguments
+        self._many = {argument: _matcher(argument, config) for argument in many}
+        self._known: dict[TableId, bool] = {}
+
+    def selects(self, table: TableId) -> bool:
+        """Whether an argument names or matches a table."""
+        if table not in self._known:
+            chosen = self._everything or table in self.named
+            self._known[table] = chosen or any(match(table) for match in self._many.values())
+        return self._known[table]
+
+    def unmatched(self, known: Iterable[TableId]) -> list[str]:
+        """Return the wildcards and shared lake tables among the arguments that match no table."""
+        tables = list(known)
+        return [text for text, match in self._many.items() if not any(map(match, tables))]
+
+
+def not_on_plan(*tables: TableId) -> StateError:
+    """Return the error for one or several tables that are not on the plan."""
+    names = [str(table) for table in tables]
+    subject = f"table {names[0]} is" if len(names) == 1 else f"tables {', '.join(names)} are"
+    return StateError(
+        f"{subject} not on the plan",
+        remedy=f"Run `tributary onboard {' '.join(names)}`; `tributary status` lists the tables on"
+        " the plan.",
+        table=names[0],
+    )
+
+
+def _matcher(argument: str, config: Config) -> Callable[[TableId], bool]:
+    """Return whether a table is one that a wildcard or the name of a shared lake table matches."""
+    if argument in config.sharded:
+        return lambda table: _feeds(table, argument, config)
+    return Pattern.parse(argument).matches
 
 
 def _feeds(table: TableId, shared: str, config: Config) -> bool:

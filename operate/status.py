@@ -85,7 +85,8 @@ class TableStatus:
             last commit's watermark, or a later time that the newest heartbeat shows: its time less
             the allowed lateness. The heartbeat counts if the lake has the whole topic and the
             connector writes in transactions.
-        freshness_s: Seconds since the watermark; None if there is no watermark.
+        freshness_s: Seconds since the watermark. If there is none, since no event was applied yet,
+            but events are behind: seconds since the last commit, which is the copy's. Else None.
         target_s: The freshness target, in seconds.
         quarantined: Number of the table's quarantined records. The watermark stays before the first
             of them.
@@ -324,11 +325,21 @@ def _table(
     # Without Kafka transactions, a heartbeat can be in Kafka before earlier events are.
     if whole and beat_at is not None and services.config.connect.exactly_once:
         watermark = plan.watermark(watermark, {0: beat_at}, lateness)
-    freshness = None if watermark is None else max(0.0, (now - watermark).total_seconds())
+    fresh_at = _complete_at_least(record, behind) if watermark is None else watermark
+    freshness = None if fresh_at is None else max(0.0, (now - fresh_at).total_seconds())
     return TableStatus(
         *(record, behind, watermark, freshness, target, quarantined, tuple(notes), build),
         lost=lost,
     )
+
+
+def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | None:
+    """Return since when a table without a watermark waits for its first events, or None.
+
+    The copy's rows are complete up to some time before the copy's commit, so the table is at least
+    as old as that commit.
+    """
+    return record.last_commit.committed_at if record.last_commit is not None and behind else None
 
 
 def _left_out(services: Services, record: TableRecord) -> list[str]:

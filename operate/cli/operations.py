@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
-from operate.cli.status import show_status
+from operate.cli.status import EMPTY_PLAN, show_status
 from operate.cli.tables import TablesArgument, finish, show_problems
 from operate.exit_codes import ExitCode, exit_code
 from operate.render import Output, Renderer, seconds
@@ -125,12 +126,13 @@ def run(
     from cdc.runtime.spark import has_ended
     from cdc.runtime.task_watch import held_cores
     from operate.context import services
-    from operate.discover import selected
+    from operate.discover import followed
     from operate.run import Runs
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        runs = Runs(opened, selected(opened, tables or ()))
+        unmatched = partial(_show_unmatched, renderer) if continuous else None
+        runs = Runs(opened, followed(opened, tables or (), unmatched=unmatched))
         if continuous:
             runs.repeat(
                 interval,
@@ -168,7 +170,9 @@ def run(
 def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
     """Run once and show the results; return the waiting tables whose errors are not shown yet."""
     results = runs.once()
-    if not renderer.json:
+    if runs.empty:
+        renderer.line(EMPTY_PLAN)
+    elif not renderer.json:
         _show_runs(renderer, results)
     resynced = runs.resync()
     shown = {result.table for result in results if result.error is not None}
@@ -190,6 +194,14 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
         _show_expiring(renderer, runs.expiring)
         _show_found(renderer, "unchecked", runs.unchecked, "yellow")
     return waiting
+
+
+def _show_unmatched(renderer: Renderer, argument: str) -> None:
+    """Show that a wildcard matches no table yet."""
+    renderer.line(
+        f"{argument!r} matches no table on the plan yet; tables that are onboarded are followed.",
+        style="yellow",
+    )
 
 
 def _show_waiting(renderer: Renderer, waiting: Sequence[TableRecord]) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from operate.status import CaptureStatus, Status, TableStatus
     from schemas.table import TableId
 
+EMPTY_PLAN = "No table is on the plan. Next: tributary discover, tributary onboard TABLE"
+
 
 def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
     """Show the tables, the messages about each table, and the captures.
@@ -25,7 +27,7 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
         named: Whether the command named the tables. Their sizes are then shown, too.
     """
     if not found.tables:
-        renderer.line("No table is on the plan. Next: tributary discover, tributary onboard TABLE")
+        renderer.line(EMPTY_PLAN)
         return
     _show_tables(renderer, found.tables)
     for shared in found.shared:

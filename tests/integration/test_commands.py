@@ -26,7 +26,7 @@ from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project, Ran
 from tests.integration.rigs.shop import settle
 
-ORDERS, PARTS = "public.orders", "public.parts"
+ORDERS, PARTS, NEWCOMER = "public.orders", "public.parts", "public.newcomer"
 SCALE = 1
 EQUAL = {ORDERS: 100, PARTS: 20, **pgbench.rows(SCALE)}
 """How many rows each table with a key has at the end."""
@@ -186,7 +186,8 @@ def leave_unreadable(services: Services, project: Project, lost: LostSchema) -> 
 def follows_a_column_until_it_is_stopped(project: Project) -> None:
     """``schema check``, ``diff`` and ``history``; ``run --continuous`` until SIGTERM.
 
-    The other table is frozen: it leaves its new column out, and says so.
+    The other table is frozen: it leaves its new column out, and says so. A table that is onboarded
+    meanwhile is followed, too.
     """
     name = project.database.name
     narrower = "ALTER TABLE orders ALTER COLUMN v TYPE smallint"
@@ -211,6 +212,12 @@ def follows_a_column_until_it_is_stopped(project: Project) -> None:
         for table in (ORDERS, PARTS):
             line = f"{name}:{table}: 1 changes in"
             wait_until(lambda line=line: line in log.read_text(), line, 300, log.read_text)
+        project.execute("CREATE TABLE newcomer AS SELECT 1 AS id, 0 AS v")
+        project.execute("ALTER TABLE newcomer ADD PRIMARY KEY (id)")
+        project.run("onboard", NEWCOMER).expect(0)
+        project.execute("UPDATE newcomer SET v = 1")
+        line = f"{name}:{NEWCOMER}: 1 changes in"
+        wait_until(lambda: line in log.read_text(), line, 120, log.read_text)
         process.send_signal(signal.SIGTERM)
         assert process.wait(_END_S) == 0, log.read_text()[-3000:]
     finally:

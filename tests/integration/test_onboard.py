@@ -361,7 +361,7 @@ def test_a_table_on_its_way_is_never_called_done(cold: Shop) -> None:
     cold.services.store.put(transition(cold.record("orders"), State.CATCHING_UP, at=now))
     pause(cold.services, table, reason="a TRUNCATE")
     assert f"tributary bootstrap {table}" in resume(cold.services, table).action
-    (waiting,) = Runs(cold.services, [table]).waiting()
+    (waiting,) = Runs(cold.services, cold.services.store.tables).waiting()
     assert waiting.state is State.CATCHING_UP
     assert f"tributary bootstrap {table}" in (unfinished(waiting) or "")
 

@@ -28,6 +28,7 @@ from cdc.run import run_tables
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import Cause, State, transition
 from operate.context import Services
+from operate.discover import followed
 from operate.exit_codes import ExitCode
 from operate.generations import look, remove
 from operate.lifecycle import offboard, resume
@@ -346,7 +347,7 @@ def test_a_run_copies_again_what_cannot_follow_within_its_limits(table: Table) -
     table.execute("UPDATE T SET w = 5 WHERE id = 1")
     shop.settle()
 
-    runs = Runs(table.services, [known])
+    runs = Runs(table.services, followed(table.services, [str(known)]))
     (stopped,) = runs.once()
     assert stopped.state is State.NEEDS_BOOTSTRAP
     assert runs.resync() == []
@@ -358,14 +359,16 @@ def test_a_run_copies_again_what_cannot_follow_within_its_limits(table: Table) -
         begun = time.monotonic()
         asked = threading.Thread(target=stop_when_copying, args=(shop, known))
         asked.start()
-        Runs(table.services, [known]).repeat(0.2, *[lambda _: None] * 4)
+        Runs(table.services, followed(table.services, [str(known)])).repeat(
+            0.2, *[lambda _: None] * 4
+        )
         asked.join()
         assert time.monotonic() - begun < 90
     left = shop.store.get(known)
     assert left is not None
     assert (left.state, left.error) == (State.BOOTSTRAPPING, None), "as after a kill"
 
-    runs = Runs(table.services, [known])
+    runs = Runs(table.services, followed(table.services, [str(known)]))
     assert runs.once() == []
     assert [one.error for one in runs.resync()] == [None]
     assert (runs.not_resynced, runs.exit_code()) == ({}, ExitCode.OK)

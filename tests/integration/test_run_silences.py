@@ -14,6 +14,7 @@ from cdc.run import silences
 from cdc.store.tables import restart_rows
 from operate.check import check
 from operate.context import Services
+from operate.discover import followed
 from operate.exit_codes import ExitCode
 from operate.lifecycle import retry
 from operate.run import Runs
@@ -32,7 +33,8 @@ class Told:
 
     def __init__(self, shop: Shop) -> None:
         self.services = shop.services
-        self.runs = Runs(shop.services, [shop.table("orders"), shop.table("lines")])
+        names = [str(shop.table(name)) for name in ("orders", "lines")]
+        self.runs = Runs(shop.services, followed(shop.services, names))
         self.capture = shop.services.capture(shop.table("orders"))
 
     def __call__(self) -> str:

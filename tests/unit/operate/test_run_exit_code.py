@@ -49,7 +49,7 @@ def test_a_table_that_was_never_taken_is_no_failure_of_a_run(
         assert record is not None
         failed = replace(record, state=State.FAILED, resume_to=was, generation=generation)
         services.store.put(failed)
-        runs = Runs(services, [TABLE])
+        runs = Runs(services, services.store.tables)
         assert runs.exit_code() is code
         assert [one.table for one in runs.waiting()] == [TABLE]
     finally:
@@ -66,7 +66,7 @@ def test_one_run_looks_at_captures_once_its_tables_are_done(
     monkeypatch.setattr(run, "silences", lambda *_: done.append("captures") or [])
     monkeypatch.setattr(run, "expiring", lambda *_: done.append("topics") or [])
     try:
-        assert Runs(services, [TABLE]).once() == []
+        assert Runs(services, services.store.tables).once() == []
         assert done == ["tables", "captures", "topics"]
     finally:
         services.close()
@@ -90,6 +90,6 @@ def test_runs_end_as_failed_once_cores_are_lost(
         run_continuously(context, records, stop, min_interval_s=0.0)
         assert len(asked) == 1
         assert not stop.is_set()
-        assert Runs(services, [TABLE]).exit_code() is ExitCode.SOME_FAILED
+        assert Runs(services, services.store.tables).exit_code() is ExitCode.SOME_FAILED
     finally:
         services.close()
