@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from tributary_reader.arrow_schema import arrow_schema
 from tributary_reader.errors import CleanedError, ReadError
 from tributary_reader.files import DataFile, as_of, counted, data_files, require_written
 from tributary_reader.storage import Storage, pyarrow_module, storage_of
-from tributary_reader.timeline import Commit, Timeline
+from tributary_reader.timeline import COMMIT_KEY, Commit, Timeline
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,13 +179,14 @@ def snapshot(storage: Storage, path: str, instant: str | None = None) -> Snapsho
     """Return a reader's snapshot of a generation at an instant, or at its newest commit.
 
     Raises:
-        ReadError: There is no such table, its state as of the instant no longer exists, or a
-            completed commit was rolled back.
+        ReadError: There is no such table, its state as of the instant no longer exists or is a part
+            of a copy, or a completed commit was rolled back.
     """
     timeline = Timeline(storage, path)
     wanted = min(timeline.newest, instant or timeline.newest)
     require_there(timeline, wanted)
     commit = max(one for one in timeline.instants if one <= wanted)
+    _require_whole(timeline, commit)
     files = files_as_of(storage, timeline, commit, [timeline.commit(commit)])
     return Snapshot(path, commit, tuple(files), timeline, storage)
 
@@ -234,6 +236,26 @@ def require_there(timeline: Timeline, instant: str) -> None:
             remedy=_LATER,
             path=timeline.path,
             oldest=oldest,
+        )
+
+
+def _require_whole(timeline: Timeline, instant: str) -> None:
+    """Check that a generation's copy was complete at a commit, with all events up to H.
+
+    Raises:
+        ReadError: Rows of the table were still missing or older than others at that commit.
+    """
+    text = timeline.note(COMMIT_KEY, instant)
+    record = {} if text is None else json.loads(text)
+    reached = record.get("offsets") or {}
+    upto = (record.get("handoff") or {}).get("handoff_offsets") or {}
+    if record.get("kind") == "chunk" or any(reached.get(p, 0) < end for p, end in upto.items()):
+        raise ReadError(
+            f"the Hudi table at {timeline.path} is a part of a table as of {instant}: its copy was"
+            " not complete yet",
+            remedy="Read a later state; or give the table's own folder, where a time means the"
+            " generation that readers saw then.",
+            path=timeline.path,
         )
 
 

@@ -393,6 +393,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Give the file system that has it: filesystem=",
         "Give the folder with _current.json",
         "Give the text that the reader returned",
+        "Read a later state; or give the table's own folder",
         "Read a later state. readers_keep says",
         "Add ssl",
         "Choose another slot name",

@@ -44,6 +44,11 @@ def table(folder: Path, commits: dict[str, Any], *files: str, version: str = "6"
     return folder
 
 
+def noted(kind: str, **facts: Any) -> dict[str, Any]:
+    """Metadata of a commit with the record of the product."""
+    return {"extraMetadata": {COMMIT_KEY: json.dumps({"kind": kind, **facts})}}
+
+
 def names(folder: Path, as_of: str | None = None) -> list[str]:
     """The files, found on the disk by either means."""
     found = open_table(str(folder), as_of=as_of).files
@@ -105,7 +110,7 @@ def test_only_a_chunk_whose_rollback_is_complete_may_be_undone(
 ) -> None:
     """The copy has copied the chunk again. What another commit had written is lost."""
     notes = {} if kind is None else {COMMIT_KEY: json.dumps({"kind": kind})}
-    folder = table(tmp_path / "t", {A: {}, B: {"extraMetadata": notes}, D: {}, C: state})
+    folder = table(tmp_path / "t", {A: {}, B: {"extraMetadata": notes}, D: noted("run"), C: state})
     (folder / f"x-0_0_{A}.parquet").touch()
     plan = {"instantToRollback": {"commitTime": B, "action": "commit"}}
     with (folder / ".hoodie" / f"{C}.rollback.requested").open("wb") as file:
@@ -115,6 +120,37 @@ def test_only_a_chunk_whose_rollback_is_complete_may_be_undone(
         return
     with pytest.raises(ReadError, match=f"commit {B} of .* was rolled back while it completed"):
         open_table(str(folder))
+
+
+def test_a_part_of_a_copy_is_never_read(tmp_path: Path) -> None:
+    """Chunks lack rows; between O and H, rows are from different times."""
+    upto = {"handoff": {"handoff_offsets": {"0": 9, "1": 4}}}
+    commits = {
+        A: noted("chunk"),
+        B: noted("handoff", offsets={"0": 5, "1": 4}, **upto),
+        C: noted("run", offsets={"0": 8, "1": 7}, **upto),
+        D: noted("run", offsets={"0": 9, "1": 7}, **upto),
+    }
+    folder = table(tmp_path / "attempt=1", commits, f"x-0_0_{A}.parquet")
+    for instant in (A, B, C):
+        with pytest.raises(ReadError, match=f"as of {instant}: its copy was not complete"):
+            open_table(str(folder), as_of=instant)
+    assert names(folder, D) == names(folder) == [f"x-0_0_{A}.parquet"]
+
+
+def test_a_generation_whose_copy_goes_on_is_not_read(tmp_path: Path) -> None:
+    folder = table(tmp_path / "attempt=1", {A: noted("chunk")}, f"x-0_0_{A}.parquet")
+    with pytest.raises(ReadError, match="is a part of a table"):
+        open_table(str(folder))
+
+
+def test_a_clustering_has_no_record_of_its_own(tmp_path: Path) -> None:
+    whole = noted("handoff", offsets={"0": 9}, handoff={"handoff_offsets": {"0": 9}})
+    commits = {A: noted("chunk"), B: whole, C: {"partitionToReplaceFileIds": {}}}
+    folder = table(tmp_path / "attempt=1", commits, f"x-0_0_{A}.parquet")
+    assert names(folder, C) == names(folder, B) == [f"x-0_0_{A}.parquet"]
+    with pytest.raises(ReadError, match="is a part of a table"):
+        names(folder, A)
 
 
 def test_a_table_of_another_version_is_refused(tmp_path: Path) -> None:
