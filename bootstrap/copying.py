@@ -315,7 +315,7 @@ class Copying:
             self.record = self.save(attempt)
 
     def _open_snapshot_copy(self, table: SourceTable) -> SnapshotCopy:
-        """Return the copy of the attempt's rows, with the columns that the table has now."""
+        """Return what copies the attempt's rows, with the columns that the source table has now."""
         require_named(table, self.settings)
         schema = self.source.schema(table, self.settings)
         return SnapshotCopy(

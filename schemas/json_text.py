@@ -199,5 +199,5 @@ def _shown(x: float) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a JSON text as a string literal of Spark SQL."""
+    """Return a text of MySQL's JSON as a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

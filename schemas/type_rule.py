@@ -59,7 +59,7 @@ class TypeRule:
         return replace(self, lake_type=IN_UTC, jdbc_cast=f"timestamp_micros({COLUMN})")
 
     def read(self, column: str) -> str:
-        """Return the type's ``read_sql`` for a column, whose name is quoted for the source."""
+        """Return the type's ``read_sql`` for a column; the caller has quoted its name."""
         return self.read_sql.replace(COLUMN, column)
 
     def from_jdbc(self, column: str) -> str:

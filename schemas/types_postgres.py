@@ -303,8 +303,8 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
 def _failure(place: _Place, why: str, as_type: str) -> str:
     """Return PostgreSQL's SQL that is NULL for a NULL; other values raise an error with ``why``.
 
-    SQL without functions of its own can raise an error only through a cast that fails. The cast
-    depends on the column, so the planner cannot evaluate it early.
+    Nothing is installed in the source, and only a cast that fails raises an error there without a
+    function of ours. The cast depends on the column, so the planner cannot evaluate it early.
     """
     shown = "'***' || left({column}::text, 0)" if place.hidden else "{column}::text"
     return f"('{place.name} holds ' || {shown} || ', {why}')::{as_type}"

@@ -1,4 +1,4 @@
-"""The writes that shards request, and the shared table's schema and settings for such a write."""
+"""A write of one shard's rows to the shared table, and the schema and settings for this write."""
 
 from __future__ import annotations
 

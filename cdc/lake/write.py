@@ -198,7 +198,7 @@ class LakeTable:
         )
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record in the lake table without rows, for its offsets or handoff.
+        """Write a commit that has a record, for its offsets or handoff, and no rows.
 
         All else is as in `upsert`.
         """

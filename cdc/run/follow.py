@@ -54,11 +54,11 @@ class LakeShape:
 def follow(
     context: RunContext, kept: TableRecord, latest: Committed, compared: Comparison, guard: Guard
 ) -> tuple[LakeShape, Committed]:
-    """Apply schema changes to the lake, and record the catalog that it now follows, in one commit.
+    """Apply a source's schema changes to the lake table, by a commit that records the new catalog.
 
-    There is no commit if nothing has changed since the catalog that the lake follows. The commit
-    does not change the offsets. A run that dies before the commit has changed nothing, and the next
-    run starts again. After the commit, nothing is left to do.
+    There is no commit if the catalog is the one that the newest commit records. The commit does not
+    change the offsets. A run that dies before the commit has changed nothing, and the next run
+    starts again.
 
     Args:
         context: The runs' context.

@@ -319,7 +319,7 @@ class Schedule:
         return max(allowed, key=lambda one: one.seconds)
 
     def _workers(self, lane: _Lane) -> float:
-        """Return the number of workers that a lane has at least."""
+        """Return the least number of workers that a lane has, by its share."""
         busy = [one.share for one in self._lanes.values() if one.by_start]
         return max(0.5, self._rules.workers * lane.share / sum(busy))
 

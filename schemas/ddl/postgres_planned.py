@@ -108,7 +108,7 @@ class AddKey:
 
 @dataclass(frozen=True)
 class DropConstraint:
-    """PostgreSQL's DROP CONSTRAINT, of the primary key or not: only the catalog shows it."""
+    """PostgreSQL's DROP CONSTRAINT. Only the catalog shows whether it drops the primary key."""
 
     name: str
 
