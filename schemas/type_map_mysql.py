@@ -11,7 +11,7 @@ from schemas.type_map import OVERRIDE, TypeEntry
 from schemas.types_mysql import MysqlType
 
 _IN = " character set "
-_NO_CALENDAR = "zero and partial dates are NULL"
+_NO_CALENDAR = "dates that no calendar has are NULL: docs/mysql.md"
 _EWKB = "EWKB: WKB with the SRID, least significant byte first"
 
 # The shown text, a type as the catalog prints it, notes, and the server if only one of the two has
@@ -57,6 +57,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
         "",
     ),
     ("enum with a backslash in a label", "enum('a\\b')", ""),
+    ("year(2)", "year(2)", "mariadb"),
     ("uuid", "uuid", "mariadb"),
     ("inet4, inet6", "inet6", "mariadb"),
     ("all others", "made_up", ""),

@@ -6,7 +6,8 @@ type has a rule only if tests with real connectors have shown this. The connecto
 ``decimal.handling.mode=string``, ``time.precision.mode=adaptive_time_microseconds``,
 ``bigint.unsigned.handling.mode=long``, ``binary.handling.mode=bytes`` and
 ``enable.time.adjuster=false``. The snapshot's session has the time zone UTC. Dates that no calendar
-has, as ``0000-00-00`` and ``2024-02-00``, are NULL in the lake.
+has, as ``0000-00-00`` and ``2024-02-00``, are NULL in the lake. So is ``2024-02-31`` in a copy; an
+event with such a date stops the connectors.
 
 A JSON document of MySQL gets the same text from snapshot and stream (`schemas.json_text`).
 Geometries are EWKB, which is WKB with the SRID unless the SRID is 0. The snapshot reads the
@@ -18,7 +19,8 @@ These types have no rule:
 - ``uuid``, ``inet4`` and ``inet6`` of MariaDB, since Debezium 3.5 garbles them or stops at them;
 - an enum with a backslash in a label, since the connector then adds a backslash before each comma
   of a label;
-- text in a character set that the connectors read differently (`schemas.charsets_mysql`).
+- text in a character set that the connectors read differently (`schemas.charsets_mysql`);
+- ``year(2)`` of MariaDB, since the copy has two digits of the year and the stream four.
 
 A zero date of a NOT NULL column arrives as 1970, or as the column's default. A run reads such a
 value from the source (`cdc.rows.binlog_values.doubt_test`). If the connector garbles a JSON
@@ -149,6 +151,11 @@ def _enum(kind: MysqlType) -> TypeRule | None:
     return None if any("\\" in label for label in kind.labels) else _TEXT
 
 
+def _year(kind: MysqlType) -> TypeRule | None:
+    """Return the rule for a year; None if the server reads it with two digits."""
+    return None if kind.sizes == (2,) else _unconverted("int", f"{COLUMN} + 0")
+
+
 def _text(kind: MysqlType) -> TypeRule | None:
     """Return MySQL's or MariaDB's rule of text; None without an entry in `DOUBTFUL`."""
     doubtful = DOUBTFUL.get(kind.charset or "utf8mb4")
@@ -175,9 +182,19 @@ CALENDAR = frozenset({"date", "datetime", "timestamp"})
 """Types whose values can be dates that no calendar has."""
 
 
+FORMER_FORMAT = "/* mariadb-5.3 */"
+"""What MariaDB's catalog prints after the type of a column in the format from before 10.1."""
+
+
 def on_calendar(column: str) -> str:
-    """Return MySQL's SQL that is true if the column's date exists in a calendar."""
-    return " AND ".join(f"{part}({column}) > 0" for part in ("YEAR", "MONTH", "DAYOFMONTH"))
+    """Return SQL that is true if the column's date exists in a calendar, and otherwise false.
+
+    With ALLOW_INVALID_DATES, the servers take any day up to 31. They count the days of 2024-02-31
+    as those of 2024-03-02.
+    """
+    parts = [f"{part}({column}) > 0" for part in ("YEAR", "MONTH", "DAYOFMONTH")]
+    counted = f"DAYOFMONTH(FROM_DAYS(TO_DAYS({column})))"
+    return " AND ".join((*parts, f"COALESCE({counted} = DAYOFMONTH({column}), FALSE)"))
 
 
 def _real(moment: str) -> str:
@@ -230,7 +247,6 @@ _PLAIN: dict[str, TypeRule] = {
         f" * (((HOUR({COLUMN}) * 60 + MINUTE({COLUMN})) * 60 + SECOND({COLUMN})) * 1000000"
         f" + MICROSECOND({COLUMN}))",
     ),
-    "year": _unconverted("int", f"{COLUMN} + 0"),
     **dict.fromkeys(("binary", "varbinary"), _BYTES),
     **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), _BYTES),
     **dict.fromkeys(("geometry", "point", "linestring", "polygon"), _EWKB),
@@ -247,6 +263,7 @@ _BY_SHAPE: dict[str, Callable[[MysqlType], TypeRule | None]] = {
     "decimal": _decimal,
     "bit": _bit,
     "enum": _enum,
+    "year": _year,
     **dict.fromkeys(TEXTS, _text),
 }
 

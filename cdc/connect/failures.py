@@ -78,6 +78,19 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         " them again.",
     ),
     (
+        r"ddl statement couldn't be parsed",
+        "Its grammar lacks a clause of the named statement, and it cannot read past the statement"
+        " in the binlog: offboard all of its tables, then onboard them again. Undo the clause"
+        " before that if SHOW CREATE TABLE shows it, since the connector reads that, too. Write"
+        " such clauses in a comment that only the server executes: ALTER TABLE ... /*M! ... */.",
+    ),
+    (
+        r"invalid date '",
+        "A row has a date that no calendar has, as 2024-02-31 (ALLOW_INVALID_DATES), and the"
+        " connector cannot read past it in the binlog: give such rows real dates, offboard all of"
+        " its tables, then onboard them again.",
+    ),
+    (
         r"schema isn't known to this connector",
         "The connector cannot learn this definition any more: the binlog lacks it"
         " (sql_log_bin = 0), or the capture login could not see it when the connector first"

@@ -19,7 +19,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium.event_reader import EventReader
-from schemas.ddl.mysql_named_table import NamedTable, index_table, swapped_table
+from schemas.ddl.mysql_named_table import NamedTable, swapped_table, unreported_table
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
     snapshot = origin["snapshot"] not in (None, "false")
     if not event["tableChanges"]:
         # If the record names no table, its database is the session's.
-        beside = _beside(index_table(statement), source, event.get("databaseName") or "")
+        beside = _beside(unreported_table(statement), source, event.get("databaseName") or "")
         found.append(
             DefinitionChange(None, None, statement, gtid, snapshot, offset, place, beside=beside)
         )

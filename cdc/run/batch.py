@@ -69,6 +69,16 @@ class Replayed:
     left_out: tuple[RecordProblem, ...]
 
 
+def has_own_key(settings: TableSettings, *, from_binlog: bool) -> bool:
+    """Whether the key of the lake table may differ from the connector's key.
+
+    A connector of a binlog derives its key from the text of DDL statements, and can so have another
+    key than the server, or none: for example after ALTER TABLE ... ADD PRIMARY KEY ..., DROP
+    PRIMARY KEY, and after CREATE OR REPLACE TABLE with another key.
+    """
+    return not settings.appends and (bool(settings.key_columns) or from_binlog)
+
+
 class BatchWriter:
     """Applies ranges of one table's topic to its lake table, within a run.
 
@@ -108,7 +118,7 @@ class BatchWriter:
             rules=EventRules(
                 capture.placeholder,
                 nulls_are_kept=context.config.connect.keeps_nulls,
-                own_key=bool(settings.key_columns),
+                own_key=has_own_key(settings, from_binlog=self._from_binlog),
                 identity=source_table.identity_in_log,
                 # Without a row to read by key, every 0 of such a domain would be unclear.
                 nullable=source_table.columns_with_nulls(

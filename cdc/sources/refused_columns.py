@@ -18,6 +18,7 @@ def refusal(
     *,
     types: Mapping[str, UnsupportedTypeError],
     names: Mapping[str, str],
+    bound: Mapping[str, str],
 ) -> SchemaError:
     """Return the error for a source table with columns that cannot be replicated.
 
@@ -27,26 +28,30 @@ def refusal(
         settings: The table's settings.
         types: Columns whose type has no rule, each with its error.
         names: Columns whose name the lake cannot have, each with the reason.
+        bound: Virtual columns whose values depend on more than the row, each with on what.
     """
     kind = UnsupportedTypeError if types else SchemaError
+    others = {
+        name: f"is virtual, and its value depends on {what}" for name, what in bound.items()
+    } | dict(names)
     return kind(
-        _message(table, types, names),
-        remedy=_remedy(table, key, settings, types, names),
+        _message(table, types, others),
+        remedy=_remedy(table, key, settings, types, names, bound),
         table=table,
-        field=", ".join([*types, *names]),
+        field=", ".join(dict.fromkeys([*types, *others])),
     )
 
 
 def _message(
-    table: TableId, types: Mapping[str, UnsupportedTypeError], names: Mapping[str, str]
+    table: TableId, types: Mapping[str, UnsupportedTypeError], others: Mapping[str, str]
 ) -> str:
     """Return the whole message of one refused column of the source, or a short list of several."""
     whole = [error.message for error in types.values()]
-    whole += [f"column {name!r} of table {table} {why}" for name, why in names.items()]
+    whole += [f"column {name!r} of table {table} {why}" for name, why in others.items()]
     if len(whole) == 1:
         return whole[0]
     short = [f"{name!r} ({one.context['short']})" for name, one in types.items()]
-    short += [f"{name!r} ({why})" for name, why in names.items()]
+    short += [f"{name!r} ({why})" for name, why in others.items()]
     return (
         f"{len(short)} columns of table {table} cannot be replicated as they are:"
         f" {', '.join(short)}"
@@ -59,15 +64,17 @@ def _remedy(
     settings: TableSettings,
     types: Mapping[str, UnsupportedTypeError],
     names: Mapping[str, str],
+    bound: Mapping[str, str],
 ) -> str:
     rows = (
         ""
         if settings.appends
         else "; a run then reads the text of each changed row from the source by key"
     )
-    free = [name for name in types if name not in key and name not in names]
+    others = dict.fromkeys([*names, *bound])
+    free = [name for name in types if name not in key and name not in others]
     asked = [] if settings.appends else free
-    away = [name for name in names if name not in key] + (free if settings.appends else [])
+    away = [name for name in others if name not in key] + (free if settings.appends else [])
     choices = []
     if asked:
         choices.append(
@@ -78,7 +85,12 @@ def _remedy(
         choices.append(f"Leave them out: set {_setting(table, settings, asked, away)}.")
     if lost := [name for name in names if name in key]:
         choices.append(f"Rename {_listed(lost)} on the source, since a key cannot be left out.")
-    if lost := [name for name in types if name in key and name not in names]:
+    if bound:
+        choices.append(
+            f"Or drop {_listed(list(bound))} and add it as STORED, if the server takes that: a"
+            " stored value is the same for all sessions."
+        )
+    if lost := [name for name in types if name in key and name not in others]:
         choices.append(
             f"For {_listed(lost)}, set key_columns to other columns that are NOT NULL and unique"
             " together: a key needs types that events carry."

@@ -75,7 +75,8 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
     Raises:
         UnsupportedTypeError: Replicated columns have types without a rule. The error names all of
             them.
-        SchemaError: The lake does not allow a column's name.
+        SchemaError: The lake does not allow a column's name, or the value of a virtual column
+            depends on the session that reads it.
     """
     wanted = set(settings.columns.include) or {column.name for column in table.columns}
     kept = [
@@ -84,15 +85,16 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
         if column.name in wanted - set(settings.columns.exclude) and not column.generated
     ]
     names = _columns_the_lake_cannot_name([column.name for column in kept])
+    bound = {column.name: column.depends_on for column in kept if column.depends_on}
     columns, types = [], {}
     for column in kept:
         try:
             columns.append(_column(table, column, settings))
         except UnsupportedTypeError as error:
             types[column.name] = error
-    if names or types:
+    if names or types or bound:
         key = () if settings.appends else settings.key_columns or table.primary_key
-        raise refusal(table.table, key, settings, types=types, names=names)
+        raise refusal(table.table, key, settings, types=types, names=names, bound=bound)
     return tuple(columns)
 
 

@@ -78,6 +78,8 @@ class SourceColumn:
             have a NULL, for example from a subquery without rows.
         not_validated: Whether the column is NOT NULL by a constraint that older rows need not meet
             (NOT VALID). The column is ``nullable`` then, and the connector takes it for NOT NULL.
+        depends_on: For a virtual generated column of MySQL or MariaDB: what its values depend on
+            besides the row, for example the session's time zone. Empty if on nothing.
     """
 
     name: str
@@ -89,6 +91,7 @@ class SourceColumn:
     number: int | None = None
     refused_by_domain: bool = False
     not_validated: bool = False
+    depends_on: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ class Definition:
         sql: Name, type, NULL and default in SQL. A server derives the catalog's form from this
             text.
         expression: The expression of a generated column.
+        stored: Whether the generated column is stored, and not virtual.
         not_null: Whether the column forbids NULL since it is AUTO_INCREMENT or the primary key.
         primary: Whether the column becomes the primary key.
         unique: Whether the column gets a unique index.
@@ -27,6 +28,7 @@ class Definition:
     not_null: bool = False
     primary: bool = False
     unique: bool = False
+    stored: bool = False
 
 
 @dataclass(frozen=True)

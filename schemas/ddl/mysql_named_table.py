@@ -11,6 +11,8 @@ from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 _EXECUTED = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
+_MAY_CHANGE = re.compile(r"\b(?:index|replace|exchange)\b", re.IGNORECASE)
+"""Matches a word that each statement of `unreported_table` has."""
 _EXCHANGE = ("EXCHANGE", "PARTITION")
 
 
@@ -31,14 +33,31 @@ class NamedTable:
     beside: bool = False
 
 
-def index_table(statement: str) -> NamedTable | None:
-    """Return the table whose index a MySQL statement drops or replaces, else None.
+def unreported_table(statement: str) -> NamedTable | None:
+    """Return a table that a statement changes although the connectors report it for no table.
 
-    This does not include ALTER TABLE, which the connectors report with its table.
+    Such statements are:
+
+    - DROP INDEX and CREATE OR REPLACE INDEX, unlike ALTER TABLE;
+    - CREATE OR REPLACE TABLE of a table that the connector knows: it skips the statement, since it
+      reads it like a CREATE TABLE;
+    - EXCHANGE PARTITION of a table that the connector does not know.
+
+    The result is None for any other statement.
     """
-    if "index" not in statement.lower():
+    if not _MAY_CHANGE.search(statement):
         return None
     tokens = _tokens(statement)
+    return _index_table(tokens) or _replaced_table(tokens) or _swapped_table(tokens)
+
+
+def swapped_table(statement: str) -> NamedTable | None:
+    """Return the table whose rows EXCHANGE PARTITION puts into the altered table, or None."""
+    return _swapped_table(_tokens(statement)) if "exchange" in statement.lower() else None
+
+
+def _index_table(tokens: Sequence[Token]) -> NamedTable | None:
+    """Return the table whose index a statement drops or replaces, or None."""
     words = _words(tokens[:5])
     if words[:1] != ["DROP"] and words[:3] != ["CREATE", "OR", "REPLACE"]:
         return None
@@ -50,11 +69,21 @@ def index_table(statement: str) -> NamedTable | None:
     return _named(tokens[at + 1 :])
 
 
-def swapped_table(statement: str) -> NamedTable | None:
-    """Return the table whose rows MySQL's EXCHANGE PARTITION puts into the altered one."""
-    if "exchange" not in statement.lower():
+def _replaced_table(tokens: Sequence[Token]) -> NamedTable | None:
+    """Return the table that CREATE OR REPLACE TABLE replaces, or None.
+
+    A temporary table hides a table only from the session.
+    """
+    if _words(tokens[:4]) != ["CREATE", "OR", "REPLACE", "TABLE"]:
         return None
-    tokens = _tokens(statement)
+    at = 4
+    while _words(tokens[at : at + 1]) in (["IF"], ["NOT"], ["EXISTS"]):
+        at += 1
+    return _named(tokens[at:])
+
+
+def _swapped_table(tokens: Sequence[Token]) -> NamedTable | None:
+    """Return the table whose rows EXCHANGE PARTITION puts into the altered table, or None."""
     words = _words(tokens)
     places = (n for n in range(len(words)) if tuple(words[n : n + 2]) == _EXCHANGE)
     if words[:1] != ["ALTER"] or (at := next(places, None)) is None:
@@ -66,11 +95,27 @@ def swapped_table(statement: str) -> NamedTable | None:
 
 
 def _tokens(statement: str) -> list[Token]:
-    """Return a MySQL statement's tokens without comments; none if it cannot be read."""
+    """Return the tokens without comments and without MariaDB's SET STATEMENT ... FOR.
+
+    There are none if the statement cannot be read.
+    """
     try:
-        return sqlglot.tokenize(_EXECUTED.sub(r" \1 ", statement), read="mysql")
+        tokens = sqlglot.tokenize(_EXECUTED.sub(r" \1 ", statement), read="mysql")
     except SqlglotError:
         return []
+    while _words(tokens[:2]) == ["SET", "STATEMENT"]:
+        tokens = tokens[_after_settings(tokens) :]
+    return tokens
+
+
+def _after_settings(tokens: Sequence[Token]) -> int:
+    """Return the place behind the FOR that ends the settings of SET STATEMENT."""
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if token.token_type is TokenType.FOR and not depth:
+            return place + 1
+    return len(tokens)
 
 
 def _words(tokens: Iterable[Token]) -> list[str]:

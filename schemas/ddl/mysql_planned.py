@@ -241,7 +241,7 @@ def _definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:
     plain.set("position", None)
     plain.set("exists", None)
     asked, expression = [], None
-    not_null = primary = unique = False
+    not_null = primary = unique = stored = False
     for constraint in plain.args.get("constraints") or ():
         rule = constraint.args.get("kind")
         if isinstance(rule, _ASKED):
@@ -253,13 +253,13 @@ def _definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:
         elif isinstance(rule, exp.UniqueColumnConstraint):
             unique = True
         elif isinstance(rule, exp.ComputedColumnConstraint):
-            expression = _sql(rule.this)
+            expression, stored = _sql(rule.this), bool(rule.args.get("persisted"))
         elif not isinstance(rule, _UNASKED):
             raise _refused(table, text, f"{_sql(constraint)} is not understood")
     plain.set("constraints", asked)
     # Without quotes the parser's writer might take the name for a keyword.
     plain.set("this", exp.to_identifier(column.name, quoted=True))
-    return Definition(column.name, _sql(plain), expression, not_null, primary, unique)
+    return Definition(column.name, _sql(plain), expression, not_null, primary, unique, stored)
 
 
 def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:

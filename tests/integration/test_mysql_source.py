@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc.config import MysqlSourceConfig, parse
+from cdc.config import MysqlSourceConfig, TableSettings, parse
+from cdc.errors import CaptureError
 from cdc.runtime.progress import NullProgress
 from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
 from cdc.sources.mysql.server_settings import WANTED
@@ -19,6 +20,7 @@ from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.source_facts import Check
 from operate.context import Services
 from operate.discover import discover
+from operate.readiness import judge
 from schemas.table import TableId
 from stack.mysql import MysqlServer
 from stack.mysql_data import Instance
@@ -229,7 +231,7 @@ CASES = [
 ]
 VERSIONED = Refused(
     Shape("versioned", (f"{KEYED} WITH SYSTEM VERSIONING",)),
-    r"(ALTER TABLE \S+) .*? or (DROP SYSTEM VERSIONING)",
+    r"(ALTER TABLE \S+ /\*M! DROP SYSTEM VERSIONING \*/)",
 )
 
 
@@ -239,6 +241,26 @@ def test_refused_tables_fit_after_what_they_are_told(
     name, _ = the_source(services)
     for case in [*CASES, *([VERSIONED] if database.kind == MARIADB else [])]:
         fits_after_what_it_is_told(services.source(name), database, case)
+
+
+@pytest.mark.parametrize("database", [MARIADB], indirect=True)
+def test_times_in_the_former_format_are_written_anew_as_it_says(
+    services: Services, database: MysqlDatabase
+) -> None:
+    name, _ = the_source(services)
+    former = "SET GLOBAL mysql56_temporal_format = {}"
+    database.root(former.format("OFF"))
+    try:
+        database.query("CREATE TABLE aged (id int PRIMARY KEY, t time, made timestamp NULL)")
+    finally:
+        database.root(former.format("ON"))
+    source, table = services.source(name), database.table("aged")
+    with pytest.raises(CaptureError, match=r"format from before MariaDB 10\.1 \(`t`, `made`\)"):
+        judge(source.table(table), TableSettings()).require(table)
+    audited = source.capture(services.capture(table)).audit_table(source.table(table))
+    assert any("10.1" in problem for problem in audited)
+    database.query("ALTER TABLE aged FORCE")
+    judge(source.table(table), TableSettings()).require(table)
 
 
 def test_a_replica_that_stands_still_or_is_none_is_named(

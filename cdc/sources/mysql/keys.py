@@ -168,7 +168,8 @@ def zero_date(where: str) -> tuple[str, str]:
     No calendar has such a date.
     """
     return (
-        f"a row has a zero or partial date {where}, which the lake cannot hold",
+        f"a row has a date that no calendar has {where} (a zero or partial one, or one as"
+        " 2024-02-31), which the lake cannot hold",
         "Give such rows real dates, or name other columns in key_columns; NO_ZERO_DATE and"
-        " NO_ZERO_IN_DATE in a strict sql_mode keep new ones out.",
+        " NO_ZERO_IN_DATE in a strict sql_mode without ALLOW_INVALID_DATES keep new ones out.",
     )

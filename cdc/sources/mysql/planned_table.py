@@ -266,6 +266,7 @@ class _Draft:
                 why = "only the server can compare its old and new expression"
                 raise _refused(self._table, f"{column.name!r} is a generated column: {why}")
             row["expression"] = column.expression
+            row["extra"] = "STORED GENERATED" if column.stored else "VIRTUAL GENERATED"
         # SHOW COLUMNS and information_schema print a default differently.
         if old is not None and self._defaults.get(old["name"]) == row["value"]:
             shown, row["value"] = row["value"], old["value"]

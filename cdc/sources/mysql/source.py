@@ -47,6 +47,7 @@ from cdc.sources.source_facts import (
     TableStats,
 )
 from cdc.sources.views import View
+from schemas.ddl.mariadb_unreadable import require_readable
 from schemas.ddl.mysql_planned import read_planned
 from schemas.errors import TributaryError
 from schemas.fingerprint import Fingerprint
@@ -105,6 +106,8 @@ class MysqlSource:
 
         No statement is executed.
         """
+        if self._config.kind == "mariadb":
+            require_readable(ddl, table.table)
         statements = read_planned(ddl, table.table)
         with self._connections.open("admin") as session:
             return planned_table.after_statements(session, table.table, fingerprint, statements)
@@ -308,7 +311,7 @@ class MysqlSource:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return the problem of zero or partial dates in a MySQL or MariaDB key, and the remedy.
+        """Return the problem of dates in a MySQL or MariaDB key that no calendar has, and the remedy.
 
         None if there is none.
         """

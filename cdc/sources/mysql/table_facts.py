@@ -13,6 +13,7 @@ from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.innodb import Stored, read_stored
 from cdc.sources.mysql.primary import binlog_filter
 from cdc.sources.mysql.replicated_changes import applied
+from cdc.sources.mysql.virtual_columns import session_bound
 from cdc.sources.source_facts import SourceColumn
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
@@ -84,6 +85,7 @@ class Described:
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
         """Return the columns; none counts as generated, since the binlog has all their values."""
+        depends_on = session_bound(self.columns)
         return tuple(
             SourceColumn(
                 name=row["name"],
@@ -91,6 +93,7 @@ class Described:
                 nullable=row["nullable"] == "YES",
                 generated=False,
                 default_sql=self._default(row),
+                depends_on=depends_on.get(row["name"], ""),
             )
             for row in self.columns
         )
@@ -136,7 +139,7 @@ class Described:
             "nullable": row["nullable"] == "YES",
             "default": row["expression"] or self._default(row),
             "generated": False,
-            # A planned definition has no such fact.
+            # A planned definition of a plain column has no such fact.
             "numbered": "auto_increment" in str(row.get("extra") or "").lower(),
             "written": " ".join(
                 str(row[one]) for one in ("shown", "charset", "collation") if row[one]

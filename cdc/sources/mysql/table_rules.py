@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cdc.sources.mysql.connection import quoted
 from cdc.sources.source_facts import SourceTable
 from cdc.sources.table_rules import Obstacle, usable_keys
+from schemas.types_mysql import FORMER_FORMAT
 
 
 class MysqlTableRules:
@@ -14,12 +15,21 @@ class MysqlTableRules:
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
         """Return why a copy cannot read a MySQL or MariaDB table during writes; None if it can."""
-        if table.kind in ("table", "partitioned"):
-            return None
-        return (
-            "is not an ordinary InnoDB table, so a copy cannot read it under writes",
-            f"Run ALTER TABLE {_named(table)} ENGINE = InnoDB, or DROP SYSTEM VERSIONING.",
-        )
+        if table.kind not in ("table", "partitioned"):
+            return (
+                "is not an ordinary InnoDB table, so a copy cannot read it under writes",
+                f"Run ALTER TABLE {_named(table)} ENGINE = InnoDB. A table with system versioning"
+                f" becomes an ordinary one by ALTER TABLE {_named(table)} /*M! DROP SYSTEM"
+                " VERSIONING */: without the comment, the statement stops the connectors of the"
+                " server.",
+            )
+        if former := former_formats(table):
+            return (
+                former,
+                f"Run ALTER TABLE {_named(table)} FORCE, which writes all rows in the format of now"
+                " (mysql56_temporal_format = ON, the default).",
+            )
+        return None
 
     def without_key(self, table: SourceTable) -> Obstacle:
         """Return the problem of a MySQL or MariaDB table without a key, and the choices."""
@@ -50,6 +60,21 @@ class MysqlTableRules:
     def notes(self, table: SourceTable) -> tuple[str, ...]:
         """Return no notes on a MySQL or MariaDB table."""
         return ()
+
+
+def former_formats(table: SourceTable) -> str | None:
+    """Return that the table has columns in MariaDB's format from before 10.1; None if not.
+
+    The connectors read the values of such columns otherwise, and with them perhaps those of other
+    columns.
+    """
+    names = [column.name for column in table.columns if FORMER_FORMAT in str(column.type)]
+    if not names:
+        return None
+    return (
+        f"has columns in the format from before MariaDB 10.1 ({', '.join(map(quoted, names))}),"
+        " which the connector reads otherwise"
+    )
 
 
 def _named(table: SourceTable) -> str:

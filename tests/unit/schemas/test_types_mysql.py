@@ -44,7 +44,7 @@ def test_each_type_has_a_lake_type(column_type: str, lake: str) -> None:
     assert str(kind) == column_type
 
 
-@pytest.mark.parametrize("column_type", ["uuid", "inet4", "inet6", "", "?"])
+@pytest.mark.parametrize("column_type", ["uuid", "inet4", "inet6", "year(2)", "", "?"])
 def test_a_type_without_a_rule_is_refused_by_name_and_travels_as_text(column_type: str) -> None:
     kind = MysqlType.parse(column_type)
     with pytest.raises(UnsupportedTypeError, match="column 'c' of table t") as refusal:

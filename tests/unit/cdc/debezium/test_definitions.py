@@ -21,6 +21,7 @@ from cdc.debezium import (
 )
 from cdc.kafka import KafkaAdmin
 from cdc.log.binlog_position import BinlogPosition
+from schemas.ddl.mysql_reported import read_statements
 from schemas.registry import SchemaRegistry
 from schemas.table import TableId
 
@@ -225,6 +226,7 @@ SHOP, ELSEWHERE, ANYWHERE, UNKNOWN = (
         ("DROP INDEX orders ON other", "shop", TableId("shop", "shop", "other")),
         ("DROP INDEX u ON `a``b`.`c.d`", "shop", TableId("shop", "a`b", "c.d")),
         ("DROP INDEX u ON .orders", "shop", UNKNOWN),
+        ("SET STATEMENT lock_wait_timeout = 5 FOR DROP INDEX u ON orders", "shop", SHOP),
         ("CREATE INDEX u ON orders (a)", "shop", None),
         ("DROP DATABASE `index`", "shop", None),
         ("CREATE OR REPLACE VIEW v AS SELECT 1 FROM t USE INDEX (u)", "shop", None),
@@ -243,9 +245,45 @@ def test_a_dropped_index_is_found_by_the_table_that_its_statement_names(
 
 
 @pytest.mark.parametrize(
+    ("statement", "database", "found"),
+    [
+        ("CREATE OR REPLACE TABLE orders (id int PRIMARY KEY, v varchar(40))", "shop", SHOP),
+        ("CREATE OR REPLACE TABLE orders (PRIMARY KEY (a)) AS SELECT 1 AS a", "shop", SHOP),
+        ("create or replace table if not exists `orders` like model", "shop", SHOP),
+        ("/* app */ CREATE OR REPLACE TABLE elsewhere.orders (id int)", "shop", ELSEWHERE),
+        ("/*M!100000 CREATE OR REPLACE TABLE orders (id int) */", "elsewhere", ELSEWHERE),
+        ("CREATE OR REPLACE TABLE orders (id int)", None, ANYWHERE),
+        ("CREATE OR REPLACE TABLE", "shop", UNKNOWN),
+        (
+            "SET STATEMENT a=1, b=(SELECT substr('for' FROM 1 FOR 2)) FOR"
+            " CREATE OR REPLACE TABLE orders (id int)",
+            "shop",
+            SHOP,
+        ),
+        # A table that the connector does not know has the rows of a table that is followed.
+        ("ALTER TABLE big EXCHANGE PARTITION p WITH TABLE orders", "shop", SHOP),
+        ("CREATE OR REPLACE TEMPORARY TABLE orders (id int)", "shop", None),
+        ("CREATE OR REPLACE VIEW orders AS SELECT 1", "shop", None),
+        ("CREATE TABLE orders (id int)", "shop", None),
+        ("CREATE TABLE IF NOT EXISTS orders (`replace` int)", "shop", None),
+        ("SET STATEMENT a = 1", "shop", None),
+    ],
+)
+def test_a_replaced_table_is_found_by_its_statement(
+    statement: str, database: str | None, found: TableId | None
+) -> None:
+    """The connector skips the statement on a table that it knows, and reports it for no table."""
+    (change,) = read(statement, database=database)
+    assert (change.table, change.beside) == (None, found)
+    assert bool(StatementsByTable([change]).of(SHOP)) is (found in (SHOP, ANYWHERE, UNKNOWN))
+    assert found is None or read_statements([statement]).grave
+
+
+@pytest.mark.parametrize(
     ("statement", "found"),
     [
         ("ALTER TABLE big EXCHANGE PARTITION p WITH TABLE orders", SHOP),
+        ("SET STATEMENT a=1 FOR ALTER TABLE big EXCHANGE PARTITION p WITH TABLE orders", SHOP),
         ("/* app */ ALTER TABLE big exchange partition p with table orders", SHOP),
         ("ALTER TABLE big EXCHANGE PARTITION p WITH TABLE elsewhere.`orders`", ELSEWHERE),
         # The record has the database of the altered table, and nothing that of the session.

@@ -53,7 +53,7 @@ X = Definition("x", "`x` INT")
         ),
         (
             A + "ADD x int AS (n * 2) STORED",
-            [Add(Definition("x", "`x` INT", expression="(n * 2)"))],
+            [Add(Definition("x", "`x` INT", expression="(n * 2)", stored=True))],
         ),
         (
             A + "ADD x bigint AUTO_INCREMENT UNIQUE",

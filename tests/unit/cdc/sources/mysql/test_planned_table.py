@@ -187,6 +187,13 @@ def test_keys_and_unique_indexes_follow() -> None:
     assert next(one["nullable"] for one in then.columns if one["name"] == "n") == "NO"
 
 
+def test_a_virtual_column_of_the_clock_is_what_onboarding_refuses() -> None:
+    (*_, virtual) = after(A + "ADD x datetime AS (now()) VIRTUAL").source_columns()
+    assert virtual.depends_on.startswith("the time of the reading")
+    (*_, stored) = after(A + "ADD x datetime AS (now()) STORED").source_columns()
+    assert stored.depends_on == ""
+
+
 @pytest.mark.parametrize(
     ("ddl", "why"),
     [

@@ -1,0 +1,167 @@
+"""Finds virtual generated columns whose values depend on the session that reads them.
+
+The server computes the value of a virtual column whenever a row is read or written. The binlog has
+the value by the session that wrote the row. A copy has the value by its own session, whose time
+zone is UTC, at the time of the copy. A stored column has one value for all sessions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_TOKEN = re.compile(
+    r"`(?P<name>(?:[^`]|``)*)`"
+    r"|'(?P<text>(?:[^'\\]|''|\\.)*)'"
+    r"|(?P<word>[^\W\d][\w$]*)"
+    r"|(?P<sign>\S)",
+    re.DOTALL,
+)
+_CLOCK = "the time of the reading"
+_ZONE = "the session's time zone"
+_LANGUAGE = "the session's lc_time_names"
+_SESSION = "the session"
+_RANDOM = "chance"
+_FUNCTIONS = {
+    **dict.fromkeys(("now", "curdate", "curtime", "sysdate"), _CLOCK),
+    **dict.fromkeys(("utc_date", "utc_time", "utc_timestamp"), _CLOCK),
+    **dict.fromkeys(("from_unixtime", "unix_timestamp", "convert_tz"), _ZONE),
+    **dict.fromkeys(("dayname", "monthname", "to_char"), _LANGUAGE),
+    **dict.fromkeys(("rand", "uuid", "uuid_short", "sys_guid", "random_bytes"), _RANDOM),
+    **dict.fromkeys(("uuid_v4", "uuid_v7"), _RANDOM),
+    **dict.fromkeys(("user", "session_user", "system_user", "database", "schema"), _SESSION),
+    **dict.fromkeys(("connection_id", "last_insert_id", "found_rows", "row_count"), _SESSION),
+    **dict.fromkeys(("nextval", "lastval", "aes_encrypt", "aes_decrypt", "password"), _SESSION),
+    **dict.fromkeys(("get_lock", "is_free_lock", "is_used_lock", "sleep", "version"), _SESSION),
+}
+"""Functions, by name, and what their values depend on besides their arguments."""
+_WORDS = {
+    **dict.fromkeys(("current_date", "current_time", "current_timestamp"), _CLOCK),
+    **dict.fromkeys(("localtime", "localtimestamp"), _CLOCK),
+    **dict.fromkeys(("utc_date", "utc_time", "utc_timestamp"), _CLOCK),
+    **dict.fromkeys(("current_user", "current_role"), _SESSION),
+}
+"""Functions that need no parentheses."""
+_OF_DATES = frozenset({"date", "datetime", "timestamp", "datediff", "timestampdiff"})
+"""Words by which a TIME becomes a date: the server adds the date of the reading."""
+_FIXED_FORMAT = re.compile(r"(?:[^%]|%[^abMWZz])*")
+"""Matches a format of `date_format` without names of days and months, and without a time zone."""
+
+
+def session_bound(columns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the virtual columns whose values depend on the session, each with what they depend on.
+
+    Args:
+        columns: Rows of ``information_schema.COLUMNS`` as `table_facts` reads them.
+    """
+    kinds = {str(row["name"]).lower(): _kind(str(row["shown"])) for row in columns}
+    virtual = {
+        str(row["name"]): tokens
+        for row in columns
+        if row["expression"] and "stored" not in str(row.get("extra") or "").lower()
+        for tokens in (_tokens(str(row["expression"])),)
+    }
+    found: dict[str, str] = {}
+    while True:
+        # A virtual column can be computed from another one.
+        more = {
+            name: why
+            for name, tokens in virtual.items()
+            if name not in found
+            for why in (_dependence(tokens, kinds, {one.lower() for one in found}),)
+            if why is not None
+        }
+        if not more:
+            return found
+        found |= more
+
+
+def _kind(shown: str) -> str:
+    """Return the bare name of a column's type."""
+    return re.split(r"\W", shown.lower(), maxsplit=1)[0]
+
+
+def _tokens(expression: str) -> list[re.Match[str]]:
+    """Return the tokens of an expression as the catalog prints it.
+
+    MySQL's catalog writes a backslash before each quote, also before those that begin a text.
+    """
+    if expression.partition("'")[0].endswith("\\"):
+        expression = re.sub(r"\\(.)", r"\1", expression, flags=re.DOTALL)
+    return list(_TOKEN.finditer(expression))
+
+
+def _dependence(
+    tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], bound: set[str]
+) -> str | None:
+    """Return what an expression's value depends on besides the row; None if on nothing."""
+    used = [
+        name
+        for place in range(len(tokens))
+        if (name := _column(tokens[place : place + 2], kinds)) is not None
+    ]
+    reasons = [
+        *(f"column {name}, which is virtual, too" for name in used if name in bound),
+        *(f"{_ZONE} (column {name})" for name in used if kinds[name] == "timestamp"),
+        *_of_functions(tokens, any(kinds[name] == "time" for name in used)),
+    ]
+    return next(iter(reasons), None)
+
+
+def _column(tokens: Sequence[re.Match[str]], kinds: Mapping[str, str]) -> str | None:
+    """Return the column, in lower case, that the first of one or two tokens names, or None."""
+    token = tokens[0]
+    if token["name"] is not None:
+        name = token["name"].replace("``", "`").lower()
+    else:
+        name = "" if _opens(tokens[1:]) else (token["word"] or "").lower()
+    return name if name in kinds else None
+
+
+def _opens(tokens: Sequence[re.Match[str]]) -> bool:
+    """Whether the first token is an opening parenthesis."""
+    return bool(tokens) and tokens[0]["sign"] == "("
+
+
+def _of_functions(tokens: Sequence[re.Match[str]], uses_time: bool) -> Iterator[str]:
+    """Yield what the functions and variables of an expression depend on."""
+    for place, token in enumerate(tokens):
+        if token["sign"] == "@":
+            yield f"{_SESSION} (a variable)"
+        word = (token["word"] or "").lower()
+        calls = _opens(tokens[place + 1 : place + 2])
+        why = _WORDS.get(word) or (_FUNCTIONS.get(word) if calls else None)
+        if why is None and uses_time and word in _OF_DATES:
+            why = _CLOCK
+        if why is None and calls and word == "date_format" and not _is_fixed(tokens[place + 2 :]):
+            why = _LANGUAGE
+        if why is None and calls and word == "week" and _arguments(tokens[place + 2 :]) == 1:
+            why = "the session's default_week_format"
+        if why is not None:
+            yield f"{why} ({word})"
+
+
+def _is_fixed(arguments: Sequence[re.Match[str]]) -> bool:
+    """Whether the format of a `date_format` is a text that means the same in each session."""
+    depth = 0
+    for place, token in enumerate(arguments):
+        depth += (token["sign"] == "(") - (token["sign"] == ")")
+        if token["sign"] == "," and not depth:
+            # A text can have the name of its character set before it.
+            text = next(
+                (one["text"] for one in arguments[place + 1 : place + 3] if one["text"]), ""
+            )
+            return bool(text) and _FIXED_FORMAT.fullmatch(text) is not None
+    return False
+
+
+def _arguments(rest: Sequence[re.Match[str]]) -> int:
+    """Return the number of arguments of a function, from the tokens after its parenthesis."""
+    depth, number = 0, 1
+    for token in rest:
+        if token["sign"] == ")" and not depth:
+            return number
+        depth += (token["sign"] == "(") - (token["sign"] == ")")
+        number += token["sign"] == "," and not depth
+    return number

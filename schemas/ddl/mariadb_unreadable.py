@@ -1,0 +1,80 @@
+"""Recognizes clauses of MariaDB that stop Debezium 3.5's connector, whatever table they are about.
+
+The connector parses each DDL statement in the binlog, also those on tables that it does not
+capture. It stops at a statement that its grammar lacks, and cannot read past it. A comment that
+only the server executes hides a clause from the connector.
+"""
+
+from __future__ import annotations
+
+import re
+
+import sqlglot
+from sqlglot import TokenType
+from sqlglot.errors import SqlglotError
+
+from schemas.errors import DdlError
+from schemas.table import TableId
+
+_EXISTS = r"IF (?:NOT )?EXISTS "
+_CLAUSE = re.compile(
+    r"(?<!\S)(?:"
+    + "|".join(
+        (
+            r"(?:ADD|DROP|WITHOUT) SYSTEM VERSIONING",
+            rf"(?:ADD|DROP) PERIOD (?:{_EXISTS})?FOR",
+            r"WITHOUT OVERLAPS",
+            r"CONVERT (?:PARTITION|TABLE)",
+            rf"ADD PARTITION (?:{_EXISTS})?PARTITIONS",
+            r"PARTITION \S+ (?:HISTORY|CURRENT)",
+            r"REORGANIZE PARTITION(?= ;| ?$)",
+            r"ADD CONSTRAINT IF NOT EXISTS",
+            r"ALTER (?:COLUMN )?IF EXISTS",
+            r"RENAME (?:INDEX|KEY) IF EXISTS",
+            r"(?<!ROW_FORMAT )(?<!ROW_FORMAT = )COMPRESSED",
+            r"NEXT VALUE FOR",
+            r"REF_SYSTEM_ID",
+            r"VECTOR (?:INDEX|KEY)",
+            r"INET[46]",
+        )
+    )
+    + r")(?!\S)"
+)
+"""Matches such a clause among the words of a statement; names in quotes are ``?``."""
+
+
+def unreadable_clause(text: str) -> str | None:
+    """Return the first clause in statements at which MariaDB's connector stops; None if none.
+
+    Args:
+        text: One or more statements. A text that is no SQL has no such clause.
+    """
+    try:
+        tokens = sqlglot.tokenize(text, read="mysql")
+    except SqlglotError:
+        return None
+    quoted = (TokenType.IDENTIFIER, TokenType.STRING)
+    words = ("?" if one.token_type in quoted else one.text.upper() or "?" for one in tokens)
+    found = _CLAUSE.search(" ".join(words))
+    return None if found is None else found[0]
+
+
+def require_readable(text: str, table: TableId) -> None:
+    """Refuse planned statements at which MariaDB's connector would stop.
+
+    Raises:
+        DdlError: A statement has such a clause.
+    """
+    clause = unreadable_clause(text)
+    if clause is None:
+        return
+    raise DdlError(
+        f"MariaDB's connector cannot read {clause}: the statement would stop the capture of all"
+        f" tables of the server's connectors, not only of {table}",
+        remedy="Write the clause in a comment that only the server executes, for example ALTER"
+        f" TABLE ... /*M! ADD SYSTEM VERSIONING */; table {table} then asks for a copy. To recreate"
+        " a connector that such a statement has stopped, offboard all of its tables, then onboard"
+        " them again.",
+        table=table,
+        statement=" ".join(text.split()),
+    )

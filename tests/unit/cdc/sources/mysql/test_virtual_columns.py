@@ -1,0 +1,137 @@
+"""Virtual columns whose values depend on more than the row, by their expressions in the catalog."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cdc.config import TableSettings
+from cdc.sources.mysql.table_facts import Described
+from cdc.sources.mysql.virtual_columns import session_bound
+from cdc.sources.selection import lake_columns
+from cdc.sources.source_facts import SourceTable
+from schemas.errors import SchemaError
+from schemas.table import TableId
+
+KINDS = {"id": "int(11)", "born": "date", "made": "timestamp", "at": "time", "Text": "varchar(9)"}
+
+
+def row(name: str, shown: str, expression: str = "", extra: str = "") -> dict[str, Any]:
+    """A column as the catalog shows it; a generated one is virtual unless ``extra`` says else."""
+    facts = {"name": name, "shown": shown, "value": None, "nullable": "YES", "charset": None}
+    extra = extra or ("VIRTUAL GENERATED" if expression else "")
+    return {**facts, "collation": None, "expression": expression, "extra": extra}
+
+
+PLAIN = [row(*one) for one in KINDS.items()]
+
+
+def depends(expression: str, extra: str = "") -> str | None:
+    return session_bound([*PLAIN, row("v", "int(11)", expression, extra)]).get("v")
+
+
+@pytest.mark.parametrize(
+    ("expression", "what"),
+    [
+        ("cast(`made` as date)", "the session's time zone (column made)"),
+        ("hour(`MADE`)", "the session's time zone (column made)"),
+        ("DATE(made)", "the session's time zone (column made)"),
+        ("timestampdiff(YEAR,`born`,curdate())", "the time of the reading (curdate)"),
+        ("`born` < current_timestamp()", "the time of the reading (current_timestamp)"),
+        ("CURRENT_DATE", "the time of the reading (current_date)"),
+        ("LOCALTIME", "the time of the reading (localtime)"),
+        ("utc_timestamp()", "the time of the reading (utc_timestamp)"),
+        ("cast(`at` as datetime)", "the time of the reading (datetime)"),
+        ("unix_timestamp(`born`)", "the session's time zone (unix_timestamp)"),
+        ("from_unixtime(`id`)", "the session's time zone (from_unixtime)"),
+        ("convert_tz(`born`,'SYSTEM','+00:00')", "the session's time zone (convert_tz)"),
+        ("dayname(`born`)", "the session's lc_time_names (dayname)"),
+        ("date_format(`born`,'%Y %M')", "the session's lc_time_names (date_format)"),
+        (r"date_format(`born`,_utf8mb4\'%W\')", "the session's lc_time_names (date_format)"),
+        ("date_format(`born`,`Text`)", "the session's lc_time_names (date_format)"),
+        ("week(`born`)", "the session's default_week_format (week)"),
+        ("WEEK(least(`born`,1))", "the session's default_week_format (week)"),
+        ("rand() * `id`", "chance (rand)"),
+        ("uuid()", "chance (uuid)"),
+        ("concat(`Text`,current_user())", "the session (current_user)"),
+        ("database()", "the session (database)"),
+        ("`id` + @@auto_increment_increment", "the session (a variable)"),
+        (r"concat('it\'s ',`made`)", "the session's time zone (column made)"),
+        (r"concat(_utf8mb4\'it\\\'s \',`made`)", "the session's time zone (column made)"),
+    ],
+)
+def test_what_an_expression_depends_on_besides_the_row(expression: str, what: str) -> None:
+    assert depends(expression) == what
+    assert depends(expression, "STORED GENERATED") is None
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "`id` + 1",
+        "cast(`born` as datetime)",
+        "hour(`at`)",
+        "date_format(`born`,'%Y-%m')",
+        r"date_format(`born`,_utf8mb4\'%Y-%m-%d %%M\')",
+        "week(`born`,3)",
+        "yearweek(`born`)",
+        "timestampdiff(YEAR,`born`,'2024-01-01')",
+        "concat(`Text`,'now() @@x `made` ''curdate()''')",
+        r"concat(`Text`,'it\'s \\\\ now()')",
+        r"concat(`Text`,_utf8mb4\'made it\\\'s now()\')",
+        "json_unquote(json_extract(`Text`,'$.user'))",
+        "if(`Text` = 'user',1,0)",
+    ],
+)
+def test_what_depends_on_the_row_only_is_taken(expression: str) -> None:
+    assert depends(expression) is None
+
+
+def test_what_is_computed_from_such_a_column_is_one() -> None:
+    rows = [
+        *PLAIN,
+        row("month", "int(11)", "month(`day`)"),
+        row("day", "date", "cast(`made` as date)"),
+        row("kept", "date", "cast(`made` as date)", "STORED GENERATED"),
+        row("of_kept", "int(11)", "month(`kept`)"),
+        row("now", "int(11)", "`id` + 1"),
+        row("of_now", "int(11)", "`now` + 1"),
+    ]
+    assert session_bound(rows) == {
+        "day": "the session's time zone (column made)",
+        "month": "column day, which is virtual, too",
+    }
+
+
+def test_it_is_refused_by_name_unless_it_is_left_out() -> None:
+    rows = (*PLAIN, row("day", "date", "cast(`made` as date)"), row("u", "uuid", "uuid()"))
+    table = TableId("shop", "shop", "t")
+    found = Described(
+        table, "BASE TABLE", "InnoDB", False, "", rows, ("id",), (("id",),), None, of_mariadb=True
+    )
+    source = SourceTable(
+        table=table,
+        kind="table",
+        columns=found.source_columns(),
+        primary_key=("id",),
+        unique_indexes=(("id",),),
+        replica_identity=None,
+        identity_columns=("id",),
+        owner="",
+        source_kind="mariadb",
+    )
+    with pytest.raises(SchemaError) as refused:
+        lake_columns(source, TableSettings())
+    assert "'day' (is virtual, and its value depends on the session's time zone" in (
+        refused.value.message
+    )
+    assert "columns: {exclude: [day, u]}" in refused.value.remedy
+    assert "Or drop day, u and add it as STORED" in refused.value.remedy
+    kept = lake_columns(
+        source, TableSettings.model_validate({"columns": {"exclude": ["day", "u"]}})
+    )
+    assert [column.name for column in kept] == list(KINDS)
+    one = TableSettings.model_validate({"columns": {"exclude": ["u"]}})
+    with pytest.raises(SchemaError, match=r"'day' of table shop:shop\.t is virtual"):
+        lake_columns(source, one)
