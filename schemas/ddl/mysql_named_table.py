@@ -11,8 +11,8 @@ from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 _EXECUTED = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
-_MAY_CHANGE = re.compile(r"\b(?:index|replace|exchange)\b", re.IGNORECASE)
-"""Matches a word that each statement of `unreported_table` has."""
+_MAY_CHANGE = re.compile(r"\b(?:index|replace|exchange)\b|/\*M?!", re.IGNORECASE)
+"""Matches a part that each statement of `unreported_table` has."""
 _EXCHANGE = ("EXCHANGE", "PARTITION")
 
 
@@ -41,14 +41,21 @@ def unreported_table(statement: str) -> NamedTable | None:
     - DROP INDEX and CREATE OR REPLACE INDEX, unlike ALTER TABLE;
     - CREATE OR REPLACE TABLE of a table that the connector knows: it skips the statement, since it
       reads it like a CREATE TABLE;
-    - EXCHANGE PARTITION of a table that the connector does not know.
+    - EXCHANGE PARTITION of a table that the connector does not know;
+    - ALTER, DROP, RENAME or TRUNCATE TABLE that is a comment as a whole, which only the server
+      executes.
 
     The result is None for any other statement.
     """
     if not _MAY_CHANGE.search(statement):
         return None
     tokens = _tokens(statement)
-    return _index_table(tokens) or _replaced_table(tokens) or _swapped_table(tokens)
+    return (
+        _index_table(tokens)
+        or _replaced_table(tokens)
+        or _swapped_table(tokens)
+        or (None if _without_comments(statement) else _hidden_table(tokens))
+    )
 
 
 def swapped_table(statement: str) -> NamedTable | None:
@@ -94,15 +101,39 @@ def _swapped_table(tokens: Sequence[Token]) -> NamedTable | None:
     return NamedTable(found.name, found.database, beside=not any(altered))
 
 
+def _hidden_table(tokens: Sequence[Token]) -> NamedTable | None:
+    """Return the table that a statement alters, drops, renames or truncates, or None.
+
+    DISABLE KEYS and ENABLE KEYS, which dumps have in such comments, change no table of InnoDB.
+    """
+    words = _words(tokens)
+    if words[:1] == ["RENAME"] or (words[:1] == ["DROP"] and "," in words):
+        return NamedTable("")
+    if " ".join(words).endswith(("DISABLE KEYS", "ENABLE KEYS")):
+        return None
+    if words[:1] == ["TRUNCATE"]:
+        return _named(tokens[2 if words[1:2] == ["TABLE"] else 1 :])
+    if words[:1] not in (["ALTER"], ["DROP"]) or "TABLE" not in words[1:3]:
+        return None
+    at = words.index("TABLE") + 1
+    return _named(tokens[at + 2 if words[at : at + 2] == ["IF", "EXISTS"] else at :])
+
+
+def _without_comments(statement: str) -> list[Token]:
+    """Return the tokens that are in no comment; none if the statement cannot be read."""
+    try:
+        tokens = sqlglot.tokenize(statement, read="mysql")
+    except SqlglotError:
+        return []
+    return [one for one in tokens if one.token_type is not TokenType.SEMICOLON]
+
+
 def _tokens(statement: str) -> list[Token]:
-    """Return the tokens without comments and without MariaDB's SET STATEMENT ... FOR.
+    """Return the tokens that a server executes, without MariaDB's SET STATEMENT ... FOR.
 
     There are none if the statement cannot be read.
     """
-    try:
-        tokens = sqlglot.tokenize(_EXECUTED.sub(r" \1 ", statement), read="mysql")
-    except SqlglotError:
-        return []
+    tokens = _without_comments(_EXECUTED.sub(r" \1 ", statement))
     while _words(tokens[:2]) == ["SET", "STATEMENT"]:
         tokens = tokens[_after_settings(tokens) :]
     return tokens

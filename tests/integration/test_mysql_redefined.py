@@ -118,6 +118,7 @@ def test_a_clause_in_an_executed_comment_stops_no_connector(database: MysqlDatab
             "ALTER TABLE parts /*M! ADD PARTITION PARTITIONS 2 */",
             "ALTER TABLE orders /*M! ADD SYSTEM VERSIONING */",
             "ALTER TABLE orders /*M! DROP SYSTEM VERSIONING */",
+            "/*M! ALTER TABLE orders FORCE */",
             "INSERT INTO orders VALUES (1, 'a')",
         ):
             database.query(statement)
@@ -125,6 +126,8 @@ def test_a_clause_in_an_executed_comment_stops_no_connector(database: MysqlDatab
         assert event.after == {"id": 1, "v": "a"}
         told = [one.statement for one in captured.changes() if one.table and not one.snapshot]
         assert sum("VERSIONING" in text for text in told) == 2
+        beside = [one.statement for one in captured.changes() if one.beside]
+        assert beside == ["/*M! ALTER TABLE orders FORCE */"]
         database.query("ALTER TABLE parts ADD PARTITION PARTITIONS 2")
         assert "DDL statement couldn't be parsed" in captured.failure()
 

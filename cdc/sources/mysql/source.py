@@ -311,7 +311,7 @@ class MysqlSource:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return the problem of dates in a MySQL or MariaDB key that no calendar has, and the remedy.
+        """Return the problem of dates in a MySQL or MariaDB key that exist nowhere, and the remedy.
 
         None if there is none.
         """

@@ -267,12 +267,22 @@ def test_a_dropped_index_is_found_by_the_table_that_its_statement_names(
         ("CREATE TABLE orders (id int)", "shop", None),
         ("CREATE TABLE IF NOT EXISTS orders (`replace` int)", "shop", None),
         ("SET STATEMENT a = 1", "shop", None),
+        # The connector reads nothing of these.
+        ("/*!50100 ALTER TABLE orders DROP PARTITION p */", "shop", SHOP),
+        ("/* app */ /*M! ALTER TABLE IF EXISTS elsewhere.orders DROP c */;", "shop", ELSEWHERE),
+        ("/*! TRUNCATE orders */", "shop", SHOP),
+        ("/*! DROP TABLE orders */", "shop", SHOP),
+        ("/*! DROP TABLE other, orders */", "shop", UNKNOWN),
+        ("/*! RENAME TABLE other TO orders */", "shop", UNKNOWN),
+        ("/*!40000 ALTER TABLE `orders` DISABLE KEYS */", "shop", None),
+        ("/*!50001 DROP VIEW IF EXISTS orders */", "shop", None),
+        ("ALTER TABLE orders /*! DROP PARTITION p */", "shop", None),
     ],
 )
 def test_a_replaced_table_is_found_by_its_statement(
     statement: str, database: str | None, found: TableId | None
 ) -> None:
-    """The connector skips the statement on a table that it knows, and reports it for no table."""
+    """The connector skips the statement, and reports it for no table."""
     (change,) = read(statement, database=database)
     assert (change.table, change.beside) == (None, found)
     assert bool(StatementsByTable([change]).of(SHOP)) is (found in (SHOP, ANYWHERE, UNKNOWN))
