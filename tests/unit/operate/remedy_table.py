@@ -157,7 +157,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Write the clause in a comment",
     ),
     f"{_TESTS}mysql_source.py::test_times_in_the_former_format_are_written_anew_as_it_says": (
-        "Run ALTER TABLE {} FORCE",
+        "Run ALTER TABLE {}.{} FORCE",
     ),
     f"{_TESTS}mysql.py::test_a_table_made_past_the_binlog_goes_on_in_a_tier_of_its_own": (
         "The connector cannot learn this definition any more",
