@@ -186,6 +186,7 @@ class _Bootstrap:
         with self._context.leases.hold(self._record.resource, wait_s=wait_s) as lease:
             self._held = lease
             self._record = self._context.store.newest(self._record)
+            self._context.published_settings.check(self._record, self._made_by)
             try:
                 while (step := self._next_step()) not in (Step.CATCH_UP, Step.DONE):
                     _log.info("%s: %s", self._table, step.value)
@@ -256,12 +257,10 @@ class _Bootstrap:
     def _new_attempt(self) -> Attempt:
         self._attempts += 1
         identity = uuid.uuid4()
-        return Attempt(
-            id=identity,
-            started_at=_now(),
-            path=attempt_path(self._record.base_path, identity),
-            settings_digest=self._made_by,
-        )
+        path = attempt_path(self._record.base_path, identity)
+        attempt = Attempt(identity, _now(), path, settings_digest=self._made_by)
+        self._context.published_settings.note(attempt)
+        return attempt
 
     def _resume(self) -> None:
         """Move a failed or paused table back, so that its attempt to copy continues."""

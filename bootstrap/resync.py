@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from bootstrap.catchup import catch_up
 from bootstrap.errors import BootstrapError
 from bootstrap.handoff import BootstrapResult, Limits, bootstrap_table
+from cdc.run.comparison import settings_digest
 from cdc.runtime.failpoints import crash
 from cdc.store.table_state import State, TableRecord
 
@@ -55,6 +56,7 @@ def resync_table(
             command continues the resync.
     """
     limits = limits or Limits()
+    _require_newest_settings(context, record)
     if not is_followed(record):
         _forget_given_up(context, record)
         return bootstrap_table(context, connect, record, limits=limits)
@@ -112,6 +114,7 @@ def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> Tabl
         former = context.store.get(build.table)
         if former is None or former.state in _LEFT_ALONE:
             raise _left_alone(former or build)
+        _require_newest_settings(context, former)
         # The former generation has read at most up to the topic's stable end, and no run writes to
         # it now. A loss that stopped it is counted, so this run sees a loss from after the build's
         # O.
@@ -135,6 +138,12 @@ def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
     if (made.losses, made.settings_digest) != (by.losses, by.settings_digest):
         return build
     return replace(build, attempt=replace(made, continues=by.id))
+
+
+def _require_newest_settings(context: RunContext, record: TableRecord) -> None:
+    """Refuse to replace a generation that another process has made with newer settings."""
+    digest = settings_digest(context.settings(record), context.config.lake)
+    context.published_settings.check(record, digest)
 
 
 def _left_alone(record: TableRecord) -> BootstrapError:

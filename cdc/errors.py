@@ -131,6 +131,10 @@ class StoppedError(FencedError):
     """
 
 
+class OlderSettingsError(FencedError):
+    """Another process has made the table with newer settings than those of this process."""
+
+
 class StateError(TributaryError):
     """A state transition that is not allowed, or a state store that is not usable."""
 

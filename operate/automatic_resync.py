@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import LeaseHeldError
+from cdc.run.comparison import settings_digest
 from operate.resync import resync
 from operate.resync_candidates import is_candidate, why_not_copied
 from operate.table_outcome import Outcome
@@ -55,6 +56,7 @@ class Unattended:
                 settings = self._services.config.table_settings(record.table)
                 if not is_candidate(record, settings):
                     continue
+                self._require_newest_settings(record)
                 why = why_not_copied(self._services, record, settings, now)
             except TributaryError as error:
                 why = error.message
@@ -67,6 +69,13 @@ class Unattended:
         held = {o.table: str(o.error) for o in outcomes if isinstance(o.error, LeaseHeldError)}
         self.waiting = {**waiting, **held}
         return [outcome for outcome in outcomes if outcome.table not in held]
+
+    def _require_newest_settings(self, record: TableRecord) -> None:
+        """Check that no other process has copied the table with newer settings."""
+        config = self._services.config
+        settings = config.settings_on_plan(record.table, record.tier)
+        digest = settings_digest(settings, config.lake)
+        self._services.published_settings.check(record, digest)
 
     def _needs_copy(self, record: TableRecord) -> bool:
         """Whether the table is still a candidate of an automatic resync, by its record."""

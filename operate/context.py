@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from cdc.capture.evidence import CaptureEvidence
     from cdc.run import RunContext
+    from cdc.run.published_settings import PublishedSettings
     from cdc.runtime.progress import Progress
     from cdc.store.table_state import TableRecord
 
@@ -166,6 +167,16 @@ class Services:
             lambda: self.source(capture.source), lambda: self.kafka, lambda: self.connect
         )
 
+    @cached_property
+    def published_settings(self) -> PublishedSettings:
+        """The settings of all tables' copies, as of the first use soon after this process's start.
+
+        By them, this process notices that another one has copied a table with newer settings.
+        """
+        from cdc.run.published_settings import PublishedSettings
+
+        return PublishedSettings([*self.store.tables(), *self.store.builds()])
+
     @property
     def spark(self) -> SparkSession:
         """The command's Spark session, started on first use and current in the calling thread."""
@@ -201,6 +212,7 @@ class Services:
         """The context of all bootstraps and runs of this command, with one run id."""
         from cdc.run import RunContext
 
+        published_settings = self.published_settings  # before the start of Spark, which takes time
         return RunContext(
             config=self.config,
             session=self.spark,
@@ -214,6 +226,7 @@ class Services:
             connect=self.connect,
             interrupted=self.interruptible.interrupted,
             captured_looks=self.captured_looks,
+            published_settings=published_settings,
         )
 
     def close(self) -> None:

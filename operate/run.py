@@ -44,6 +44,7 @@ class Runs:
     def __init__(self, services: Services, records: Callable[[], list[TableRecord]]) -> None:
         self._services = services
         self._records = records
+        self._made = services.published_settings
         self._failed: set[TableId] = set()
         self._unattended = Unattended(services, records)
         self.silences: list[Silence] = []
@@ -161,6 +162,10 @@ class Runs:
         """Return the tables that runs leave to an operator, who must act first."""
         return [record for record in self._records() if record.state not in _FOLLOWED]
 
+    def refused(self) -> list[TributaryError]:
+        """Return why this process leaves tables alone that others made with newer settings."""
+        return [error for one in self._records() if (error := self._made.refusal(one)) is not None]
+
     @property
     def not_resynced(self) -> dict[TableId, str]:
         """The command's tables whose requested resync must wait, each with the reason."""
@@ -175,7 +180,9 @@ class Runs:
         """
         states = {record.state for record in self._records() if not record.never_published}
         return exit_code(
-            failed=bool(self._failed or self.silences or held_cores() or has_ended())
+            failed=bool(
+                self._failed or self.refused() or self.silences or held_cores() or has_ended()
+            )
             or State.FAILED in states,
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states,
         )

@@ -16,6 +16,7 @@ from cdc.lake.shards import ShardTable, SharedTable, timeline_of
 from cdc.lake.write import FollowedTable, LakeTable
 from cdc.run.predictions import Predictions
 from cdc.run.published_generation import Served
+from cdc.run.published_settings import PublishedSettings
 from cdc.runtime.jvm_guard import was_killed
 from cdc.runtime.spark import in_this_thread
 from cdc.store.table_state import State
@@ -60,6 +61,7 @@ class RunContext:
         interrupted: Set if the command ends and interrupts its work in progress.
         captured_looks: By table, the digest of the fingerprint from a look of this command at the
             catalog. Every change of the source from before that look is captured.
+        published_settings: The attempts that have this process's settings or older ones.
     """
 
     config: Config
@@ -74,6 +76,7 @@ class RunContext:
     connect: ConnectClient | None = None
     interrupted: threading.Event = field(default_factory=threading.Event)
     captured_looks: Mapping[TableId, str] = field(default_factory=dict)
+    published_settings: PublishedSettings = field(default_factory=PublishedSettings)
     topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
     """For each capture without heartbeats, the sum of its topics' end offsets at the last look."""
     topic_settings: dict[str, Mapping[str, str]] = field(

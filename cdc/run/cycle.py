@@ -31,10 +31,12 @@ from cdc.run.context import RunResult, Turn, Unchecked
 from cdc.run.ddl_events import since
 from cdc.run.former_generations import remove_former
 from cdc.run.schedule import TURN_S, Rules
+from cdc.run.stopping import unexpected
 from cdc.run.table import run_table
 from cdc.run.workers import Work, Workers
 from cdc.runtime import task_watch
 from cdc.runtime.spark import has_ended
+from cdc.store.error_record import ErrorRecord
 from cdc.store.table_state import State, TableRecord
 from schemas.errors import TributaryError
 from schemas.fingerprint import READ_AT
@@ -119,13 +121,18 @@ def _round(
         look_at_idle: As in `run_tables`.
         spaced: As in `run_tables`.
     """
-    now = datetime.now(timezone.utc)
-    wanted = [record for record in records if plan.runnable(record, now)]
+    wanted = _runnable(context, records)
     captures = Captures(context)
     work = _find_work(context, captures, wanted, look_at_idle=look_at_idle, spaced=spaced)
     workers.offer(work if wanted else (), looked=look_at_idle)
     if look_at_idle:
         _look_at_captures(captures, records)
+
+
+def _runnable(context: RunContext, records: Iterable[TableRecord]) -> list[TableRecord]:
+    """Return the tables that a run may work on now, by their state and their settings."""
+    now, made = datetime.now(timezone.utc), context.published_settings
+    return [one for one in records if plan.runnable(one, now) and made.refusal(one) is None]
 
 
 def _tidy(
@@ -135,8 +142,7 @@ def _tidy(
 
     Both take a table's lease for it.
     """
-    now = datetime.now(timezone.utc)
-    wanted = [record for record in records if plan.runnable(record, now)]
+    wanted = _runnable(context, records)
     remove_former(context, wanted)
     idle = (record for record in wanted if record.table not in ran)
     # A changed partition_by is that of a copy to come, not of the published table.
@@ -337,6 +343,23 @@ def _capture_broken(
 
 
 def _run_due(context: RunContext, work: Work, worker: int) -> RunResult:
+    """Run one table in this thread; an error of a Spark that has ended is only the table's."""
+    try:
+        return _run_and_name(context, work, worker)
+    except Exception as error:
+        if not _spark_is_gone(context):
+            raise
+        _log.info("the run of table %s ended with Spark: %s", work.table, error)
+        gone = ErrorRecord.of(unexpected(work.record, error))
+        return RunResult(work.table, work.record.state, error=gone)
+
+
+def _spark_is_gone(context: RunContext) -> bool:
+    """Whether Spark has ended, by itself or since this command ends, so that its calls fail."""
+    return context.ending or has_ended()
+
+
+def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
     """Run one table in this thread, and then update its name in the catalog."""
     # Workers share the cores fairly, each in its own pool; the property applies to this thread.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"worker {worker}")
@@ -388,20 +411,13 @@ def run_continuously(
             report(results)
 
     rules = Rules(context.config.spark.parallel_tables, context.config.pool_shares, turn_s=TURN_S)
-    with Workers(rules, lambda work, number: _run_due(context, work, number)) as workers:
+    # No table starts after a request to stop: 20 s later, the JVM is killed.
+    ends = stop.is_set
+    with Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers:
         while not _ends(stop):
             started = time.monotonic()
             look = started - looked >= _IDLE_LOOK_S
-            try:
-                busy = workers.begin_round()
-                idle = [record for record in records() if record.table not in busy]
-                _round(context, workers, idle, look_at_idle=look, spaced=True)
-                if look:
-                    _tidy(context, workers.untouched(idle))
-            except TributaryError as error:
-                # Kafka or the state store is unreachable: the next round tries again.
-                _log.warning("no round was possible: %s", error)
-            else:
+            if _try_round(context, workers, records, look=look):
                 looked = started if look else looked
                 told()
                 if look and watch is not None:
@@ -414,6 +430,35 @@ def run_continuously(
                     break
                 stop.wait(min(_REPORT_S, max(0.01, min_interval_s)))
     told()
+
+
+def _try_round(
+    context: RunContext,
+    workers: Workers,
+    records: Callable[[], Sequence[TableRecord]],
+    *,
+    look: bool,
+) -> bool:
+    """Find the tables that have work, and offer them to the workers; return False on an error.
+
+    The next round then tries again, unless Spark has ended.
+    """
+    try:
+        busy = workers.begin_round()
+        idle = [record for record in records() if record.table not in busy]
+        _round(context, workers, idle, look_at_idle=look, spaced=True)
+        if look:
+            _tidy(context, workers.untouched(idle))
+    except TributaryError as error:
+        # Kafka or the state store is unreachable.
+        _log.warning("no round was possible: %s", error)
+        return False
+    except Exception as error:
+        if not _spark_is_gone(context):
+            raise
+        _log.info("the round ended with Spark: %s", error)
+        return False
+    return True
 
 
 def _ends(stop: threading.Event) -> bool:

@@ -133,7 +133,11 @@ class _TableRun:
         self._losses = Losses(context.store)
         # Another process could have changed the record before the lease was taken.
         self._record = context.store.newest(record)
+        if record.attempt_id != self._record.attempt_id:
+            # It has copied the table again: the facts and the evidence are older than the copy.
+            self._topic, self._captures = None, Captures(context)
         self._settings: TableSettings
+        self._made_by: str
         self._counts: Counter[str] = Counter()
         self._stopped: SchemaEntry | None = None
         self._still_open: Collection[int] | None = None
@@ -172,6 +176,8 @@ class _TableRun:
         """Run the table, and move it to the state that an error requires."""
         try:
             self._settings = self._context.settings(self._record)
+            self._made_by = settings_digest(self._settings, self._context.config.lake)
+            self._context.published_settings.check(self._record, self._made_by)
             self._apply_seen(until)
         except (FencedError, LeaseHeldError):
             raise
@@ -368,14 +374,13 @@ class _TableRun:
         By these two, a later command finds out whether an idle table needs a run.
         """
         attempt, fingerprint = self._record.attempt, compared.fingerprint
-        settings = settings_digest(self._settings, self._context.config.lake)
         if attempt is not None and (
             compared.statements
             or attempt.fingerprint is None
             or attempt.fingerprint.digest != fingerprint.digest
-            or attempt.settings_digest != settings
+            or attempt.settings_digest != self._made_by
         ):
-            accepted = replace(attempt, fingerprint=fingerprint, settings_digest=settings)
+            accepted = replace(attempt, fingerprint=fingerprint, settings_digest=self._made_by)
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 
     def _keep_history(self, handoff: Handoff) -> None:
@@ -479,8 +484,7 @@ class _TableRun:
 
     def _require_same_attempt(self, newer: TableRecord) -> None:
         """Refuse to continue if another process has copied the table again."""
-        known, now = self._record.attempt, newer.attempt
-        if (known and known.id) != (now and now.id):
+        if self._record.attempt_id != newer.attempt_id:
             raise FencedError(
                 f"table {self._table} was copied again by another process during this run",
                 remedy="Nothing was committed after that; the next run follows the new copy.",

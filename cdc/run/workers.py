@@ -62,11 +62,19 @@ class Workers:
     Args:
         rules: The rules of the schedule.
         run: Runs one table, in the thread with this number.
+        ends: Whether no further table may start, although the caller has not closed the workers
+            yet.
     """
 
-    def __init__(self, rules: Rules, run: Callable[[Work, int], RunResult]) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        run: Callable[[Work, int], RunResult],
+        ends: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._rules = rules
         self._run = run
+        self._ends = ends
         self._schedule = Schedule(rules)
         self._waiting: dict[TableId, Work] = {}
         self._touched: set[TableId] = set()
@@ -175,9 +183,9 @@ class Workers:
                     self._changed.notify_all()
 
     def _next(self) -> Work | None:
-        """Wait for a table that may start, and start it; None if the workers are closed."""
+        """Wait for a table that may start, and start it; None if the workers end."""
         with self._changed:
-            while not self._closed:
+            while not (self._closed or self._ends()):
                 entry = self._schedule.take(time.time())
                 if entry is not None:
                     self._touched.add(entry.table)

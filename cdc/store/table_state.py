@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cdc.errors import StateError
 from cdc.store.attempt import Attempt
@@ -15,6 +15,9 @@ from cdc.store.documents import NOT_STORED, Codec, Part
 from cdc.store.error_record import ErrorRecord
 from schemas.errors import TributaryError
 from schemas.table import Shard, TableId
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 STORE_REMEDY = (
     "Use the version of this tool that wrote the state store, or restore the store from a backup."
@@ -176,6 +179,11 @@ class TableRecord(Part):
     def resource(self) -> TableId | str:
         """The resource that a process leases before it writes the record or the attempt's path."""
         return f"the next generation of table {self.table}" if self.beside else self.table
+
+    @property
+    def attempt_id(self) -> UUID | None:
+        """Identity of the current attempt; None before its copy begins."""
+        return None if self.attempt is None else self.attempt.id
 
     @property
     def never_published(self) -> bool:

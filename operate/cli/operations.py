@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cdc.run import RunResult
     from cdc.store.table_state import TableRecord
     from operate.run import Runs
+    from schemas.errors import TributaryError
 
 SomeTablesArgument = Annotated[
     list[str] | None,
@@ -141,9 +142,9 @@ def run(
                 lambda silences: _show_silences(renderer, silences),
                 lambda topics: _show_expiring(renderer, topics),
             )
-            waiting = runs.waiting()
+            waiting, refused = runs.waiting(), runs.refused()
         else:
-            waiting = _once(renderer, runs)
+            waiting, refused = _once(renderer, runs), []
         code, held, ended = runs.exit_code(), held_cores(), has_ended()
     if held:
         renderer.line(
@@ -161,6 +162,7 @@ def run(
             " the driver or of the cluster has the reason."
         )
     _show_waiting(renderer, waiting)
+    _show_refused(renderer, refused)
     for table, not_now in runs.not_resynced.items():
         renderer.line(f"{table}: no automatic resync now: {not_now}", style="yellow")
     if code:
@@ -202,6 +204,13 @@ def _show_unmatched(renderer: Renderer, argument: str) -> None:
         f"{argument!r} matches no table on the plan yet; tables that are onboarded are followed.",
         style="yellow",
     )
+
+
+def _show_refused(renderer: Renderer, refused: Sequence[TributaryError]) -> None:
+    """Show the tables that other processes made with newer settings, each with what to do."""
+    for error in refused:
+        renderer.line(error.message, style="bold red")
+        renderer.line(f"  What to do: {error.remedy}")
 
 
 def _show_waiting(renderer: Renderer, waiting: Sequence[TableRecord]) -> None:

@@ -25,6 +25,10 @@ _MOUNT = (
 )
 
 EXECUTED: dict[str, tuple[str, ...]] = {
+    "tests/unit/cdc/run/test_published_settings.py::"
+    "test_a_run_leaves_a_table_alone_that_another_process_has_resynced": (
+        "Start this process again, so that it reads the configuration",
+    ),
     f"{_TESTS}s3.py::test_check_says_what_the_store_lacks_and_is_content_once_it_has_it": (
         "Allow s3:ListBucket",
         "Create the bucket",

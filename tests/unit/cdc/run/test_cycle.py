@@ -16,6 +16,7 @@ from cdc.errors import KafkaError, SourceError, UnreachableError
 from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
 from cdc.log.position import LogPosition, Lsn
 from cdc.run import cycle
+from cdc.run.published_settings import PublishedSettings
 from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.table_state import CommitSummary, State, TableRecord
@@ -168,5 +169,6 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     monkeypatch.setattr(cycle, "name_idle", lambda _, idle: named.extend(idle))
     settings = SimpleNamespace(settings_on_plan=lambda *_: None, lake=None, pool_shares={})
     settings.spark = SimpleNamespace(parallel_tables=1)
-    cycle.run_tables(cast("Any", SimpleNamespace(config=settings)), records, look_at_idle=True)
+    context = SimpleNamespace(config=settings, published_settings=PublishedSettings())
+    cycle.run_tables(cast("Any", context), records, look_at_idle=True)
     assert named == [record]

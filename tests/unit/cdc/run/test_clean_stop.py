@@ -1,0 +1,87 @@
+"""A request to stop, or the end of Spark, ends continuous runs without a traceback."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cdc.run import cycle, run_continuously
+from cdc.run.context import RunResult
+from cdc.run.published_settings import PublishedSettings
+from cdc.run.workers import Work, Workers
+from cdc.store.table_state import State
+from tests.unit.cdc.run.test_workers import WAIT_S, work
+
+
+class Gone:
+    """A context whose Spark has ended.
+
+    Args:
+        ending: Whether the command ends.
+    """
+
+    def __init__(self, *, ending: bool) -> None:
+        self.ending = ending
+        self.config = SimpleNamespace(
+            spark=SimpleNamespace(parallel_tables=1), pool_shares={}, lake=None
+        )
+        self.published_settings = PublishedSettings()
+
+    @property
+    def spark(self) -> Any:
+        raise ConnectionRefusedError("the JVM is gone")
+
+
+@pytest.mark.timeout(60)
+def test_no_table_starts_after_a_request_to_stop_though_a_round_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The JVM is killed 20 s after the request, and a round can take a minute."""
+    stop, ended, began = threading.Event(), threading.Event(), list[str]()
+
+    def run(_context: object, one: Work, _worker: int) -> RunResult:
+        began.append(one.table.name)
+        stop.set()
+        ended.set()
+        return RunResult(one.table, State.INCREMENTAL)
+
+    def finds(_context: object, workers: Workers, *_: object, **__: object) -> None:
+        workers.offer([work("one"), work("two"), work("three")])
+        assert ended.wait(WAIT_S)
+        time.sleep(0.5)
+
+    monkeypatch.setattr(cycle, "_run_due", run)
+    monkeypatch.setattr(cycle, "_round", finds)
+    monkeypatch.setattr(cycle, "_tidy", lambda *_: None)
+    run_continuously(cast("Any", Gone(ending=True)), list, stop, min_interval_s=0.0)
+    assert len(began) == 1
+
+
+def test_a_run_that_meets_the_end_of_spark_is_a_result() -> None:
+    result = cycle._run_due(cast("Any", Gone(ending=True)), work("one"), 0)
+    assert result.error is not None
+    assert "ConnectionRefusedError: the JVM is gone" in result.error.message
+    with pytest.raises(ConnectionRefusedError):
+        cycle._run_due(cast("Any", Gone(ending=False)), work("one"), 0)
+
+
+@pytest.mark.timeout(60)
+def test_a_round_that_meets_the_end_of_spark_ends_runs_quietly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop = threading.Event()
+
+    def fails(*_: object, **__: object) -> None:
+        stop.set()
+        raise ConnectionRefusedError("the JVM is gone")
+
+    monkeypatch.setattr(cycle, "_round", fails)
+    run_continuously(cast("Any", Gone(ending=True)), list, stop, min_interval_s=0.0)
+    with pytest.raises(ConnectionRefusedError):
+        run_continuously(
+            cast("Any", Gone(ending=False)), list, threading.Event(), min_interval_s=0.0
+        )
