@@ -16,6 +16,7 @@ from cdc.run import plan
 from cdc.store.loss_counts import Loss, Losses
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
+from cdc.store.task_looks import KeptLooks
 from operate.resync_candidates import why_not_copied
 from operate.shards import SharedStatus, shared_tables
 from operate.table_outcome import unfinished
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cdc.capture.judgement import Finding
     from cdc.sources.source_facts import LogHealth
     from cdc.store.history import RunEntry
+    from cdc.store.task_looks import TaskLook
     from operate.context import Services
 
 _SHOWN_RUNS = 5
@@ -213,7 +215,9 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
     beats = {(one.source, one.tier): one.beat_at for one in captures}
     scopes = [*(one.names.resource for one in evidence.values()), *(one.table for one in records)]
     losses = Losses(services.store).seen(*scopes)
-    look = _SharedFacts(datetime.now(timezone.utc), ends, trouble, lacking, evidence, beats, losses)
+    tasks = KeptLooks(services.store).all(one.names.connector for one in evidence.values())
+    now = datetime.now(timezone.utc)
+    look = _SharedFacts(now, ends, trouble, lacking, evidence, beats, losses, tasks)
     builds = {build.table: build for build in services.store.builds()}
     found = []
     for record in records:
@@ -274,6 +278,7 @@ class _SharedFacts:
         evidence: The evidence of each capture, by source and tier.
         beats: Time of each capture's newest heartbeat, by source and tier.
         losses: The losses that earlier commands have seen, by capture or table.
+        tasks: The newest look at the tasks of each connector.
     """
 
     now: datetime
@@ -283,6 +288,7 @@ class _SharedFacts:
     evidence: Mapping[tuple[str, str], CaptureEvidence]
     beats: Mapping[tuple[str, str], datetime | None]
     losses: Mapping[str, Loss]
+    tasks: Mapping[str, TaskLook]
 
 
 def _table(
@@ -306,6 +312,9 @@ def _table(
             if evidence is not None:
                 stream = of_stream(record, evidence, services.source(record.table.source))
                 remembered = of_remembered_losses(look.losses, evidence.names, record)
+                tasks = look.tasks.get(evidence.names.connector)
+                doubt = None if tasks is None else tasks.doubt(record)
+                notes += [] if doubt is None else [doubt]
                 lost = next(chain(stream, remembered), None)
     else:
         name = record.table.source

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from cdc.sources.base import Source
     from cdc.store.loss_counts import Loss
     from cdc.store.table_state import TableRecord
+    from cdc.store.task_looks import TaskLook
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
@@ -153,6 +154,7 @@ class Captures:
         self._context = context
         self._known: dict[tuple[str, str], CaptureEvidence] = {}
         self._losses: dict[tuple[str, str], Mapping[str, Loss]] = {}
+        self._tasks: dict[str, TaskLook] = {}
         self._plan: list[TableRecord] | None = None
         self._topics: Collection[str] = ()
         self._lock = threading.Lock()
@@ -222,12 +224,20 @@ class Captures:
         """Count losses at the ends of the connector's tasks; a silent server delays this."""
         context = self._context
         try:
-            looks = TaskLooks(context.store, context.kafka, context.registry)
-            looks.follow(names, records, lambda: context.sources[names.source])
+            looks = TaskLooks(
+                context.store,
+                context.kafka,
+                context.registry,
+                exactly_once=context.config.connect.exactly_once,
+            )
+            found = looks.follow(names, records, lambda: context.sources[names.source])
         except StateError:
             raise
         except TributaryError as error:
             _log.warning("the tasks of %s were not checked: %s", names.connector, error)
+            return
+        if found is not None:
+            self._tasks[names.connector] = found
 
     def _strays(
         self, names: CaptureNames, records: Sequence[TableRecord]
@@ -262,6 +272,11 @@ class Captures:
         """
         reported = known(self.evidence(record).statements)
         return [] if reported is None else reported.by_table.of(record.table)
+
+    def doubt(self, record: TableRecord) -> str | None:
+        """Return what a table can have lost at the end of a task; None if nothing is in doubt."""
+        look = self._tasks.get(self.evidence(record).names.connector)
+        return None if look is None else look.doubt(record)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
         """Return the counted losses, by scope, as of the time when the evidence was gathered."""

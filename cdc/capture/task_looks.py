@@ -1,14 +1,16 @@
 """Finds changes that a connector has left out, or sent twice, because its task ended.
 
-Debezium's connector for PostgreSQL stores a position and the number of events at this position. A
-later task skips what an earlier one has sent. It skips too much in two cases:
+A connector stores a position and how much it has sent of what is there: on PostgreSQL the number of
+events at a record of the WAL, on MySQL and MariaDB the number of rows of an event of the binlog. A
+later task skips what an earlier one has sent. It skips too much in these cases:
 
-- The earlier task has sent one row of several that COPY inserted by one record of the log. The
-  later task takes them all for sent.
-- The earlier task has sent the delete of a changed key, but not its insert.
+- The earlier task has sent the delete of a changed key, but not its insert. Both have one position,
+  and in a binlog they are one row.
+- On PostgreSQL, the earlier task has sent one row of several that COPY inserted by one record of
+  the log. The later task takes them all for sent.
 
-In an append table, it can also skip too little: the first record of a transaction also counts the
-transaction's begin. So the last row before the end is sent again.
+In an append table of PostgreSQL, it can also skip too little: the first record of a transaction
+also counts the transaction's begin. So the last row before the end is sent again.
 
 An end of a task is visible in a topic, since each event names its task. So each look searches the
 offsets since the last look, and compares what is there with the table itself.
@@ -16,25 +18,24 @@ offsets since the last look, and compares what is there with the table itself.
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from cdc.debezium.task_ends import TaskEnds, moves_key, task_of
+from cdc.debezium.event_reader import EventReader
+from cdc.debezium.task_ends import TaskEnds, moves_key, takes_key, task_of
 from cdc.errors import DecodeError, SourceError, UnreachableError
-from cdc.log.continuity import LogMark
-from cdc.store.log_marks import LogMarks
-from cdc.store.loss_counts import Losses
+from cdc.store.task_looks import Doubt, KeptLooks, NextLook, TaskLook, first_offset
 from schemas.avro import field_name
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
     from cdc.debezium.task_ends import SentChange, TaskEnd
-    from cdc.kafka import KafkaAdmin
+    from cdc.kafka import KafkaAdmin, KafkaRecord
     from cdc.sources.base import Source
+    from cdc.sources.source_facts import NextInserted
     from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
     from schemas.registry import SchemaRegistry
@@ -44,46 +45,44 @@ _log = logging.getLogger(__name__)
 
 _BEHIND = 5_000
 """Number of offsets behind the last row of a task in which the next row is looked for."""
+_AT_ONCE = 100
+"""Number of topics whose newest records are read at once."""
+_RENEWED_AFTER = timedelta(minutes=5)
+"""Age at which a look is replaced although the task is the same. An old look is as good as a new
+one, but the next task's end is then searched for among more offsets.
+"""
 
 
-@dataclass(frozen=True)
-class TaskLook:
-    """One look at the events of a connector, for ends of its tasks.
+def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
+    """Return a look at tasks without ends of topics that a later task can have moved.
 
     Args:
-        task: The task that sent the newest heartbeat.
-        beat_at: Time of that heartbeat, by its sender's clock.
-        ends: The end offsets of the tables' topics, read after the heartbeat.
+        look: The look.
+        sent: The time of each topic's newest record, read after the look.
+        earlier: The ends of the look before. They stay for topics with a newer record than the
+            heartbeat, since its task can be a later one.
     """
+    kept = {topic: end for topic, end in earlier.items() if topic in look.ends}
+    certain = {
+        topic: end
+        for topic, end in look.ends.items()
+        if topic not in sent or sent[topic] <= look.beat_at
+    }
+    return replace(look, ends={**kept, **certain})
 
-    task: str
-    beat_at: datetime
-    ends: Mapping[str, int]
 
-    def mark(self) -> LogMark:
-        """Return the look at a connector's tasks as a mark in the state store."""
-        return LogMark(self.task, self.beat_at.isoformat(), json.dumps(dict(self.ends)))
+def is_worth_keeping(look: TaskLook, earlier: TaskLook | None) -> bool:
+    """Return whether a look is to replace the look before in the state store.
 
-    def only_settled(self, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
-        """Return the look without ends of tasks that a later task can have moved.
-
-        Args:
-            sent: The time of each topic's newest record, read after this look.
-            earlier: The ends of the look before. They stay for topics with a newer record than the
-                heartbeat, since its task can be a later one.
-        """
-        settled = {
-            topic: end
-            for topic, end in self.ends.items()
-            if topic not in sent or sent[topic] <= self.beat_at
-        }
-        kept = {topic: end for topic, end in earlier.items() if topic in self.ends}
-        return replace(self, ends={**kept, **settled})
-
-    @classmethod
-    def of(cls, mark: LogMark) -> TaskLook:
-        """Return the look at a connector's tasks that a mark stands for."""
-        return cls(mark.server, datetime.fromisoformat(mark.file), json.loads(mark.executed))
+    Args:
+        look: The look.
+        earlier: The look before; None if there was none.
+    """
+    if earlier is None or earlier.task != look.task:
+        return True
+    if earlier.doubts != look.doubts:
+        return True
+    return earlier.ends != look.ends and look.beat_at - earlier.beat_at >= _RENEWED_AFTER
 
 
 class TaskLooks:
@@ -93,15 +92,19 @@ class TaskLooks:
         store: The state store.
         kafka: The cluster.
         registry: The writers' schemas.
+        exactly_once: Whether connectors write to Kafka in transactions.
     """
 
-    def __init__(self, store: Store, kafka: KafkaAdmin, registry: SchemaRegistry) -> None:
-        self._marks, self._losses = LogMarks(store), Losses(store)
-        self._kafka, self._ends = kafka, TaskEnds(kafka, registry)
+    def __init__(
+        self, store: Store, kafka: KafkaAdmin, registry: SchemaRegistry, *, exactly_once: bool
+    ) -> None:
+        self._looks = KeptLooks(store)
+        self._exactly_once = exactly_once
+        self._kafka, self._events = kafka, EventReader(registry)
 
     def follow(
         self, names: CaptureNames, records: Iterable[TableRecord], source: Callable[[], Source]
-    ) -> None:
+    ) -> TaskLook | None:
         """Search a connector's events since the last look; count each table's loss at a task's end.
 
         Args:
@@ -109,119 +112,286 @@ class TaskLooks:
             records: The capture's tables.
             source: Opens the source.
 
+        Returns:
+            The newest look, with the doubts that remain; None if there was no look.
+
         Raises:
             TributaryError: A server does not answer, or the state store cannot be used.
         """
-        if names.kind != "postgres":
-            return
-        scope = f"tasks of {names.connector}"
-        earlier = self._marks.of(scope)
-        known = None if earlier is None else TaskLook.of(earlier)
-        begun = {one.topic: one for one in records if _first_offset(one) is not None}
-        now = self._look(names, begun)
+        earlier = self._looks.of(names.connector)
+        known = None if earlier is None else earlier.look
+        begun = {one.topic: one for one in records if first_offset(one) is not None}
+        following = tuple(begun.values())
+        beat = self._kafka.latest_record(names.heartbeat_topic)
+        now = self._look(beat, begun)
         if now is None:
-            return
+            return known
+        found: _Found | None = _Found()
         sent = self._kafka.newest_times(begun)
         if known is None or known.task == now.task:
-            now = now.only_settled(sent, {} if known is None else known.ends)
+            now = settled(now, sent, {} if known is None else known.ends)
         else:
             # If the connector has sent a heartbeat later than a record, it does not skip after it.
-            lively = [topic for topic, at in sent.items() if at >= known.beat_at]
-            if any(self._has_later_task(topic, now) for topic in lively):
-                return  # its first heartbeat is still to come
-            for topic in lively:
-                self._search(names, begun[topic], known, now, source)
-        self._marks.move(scope, earlier, now.mark())
+            lively = [begun[topic] for topic, at in sent.items() if at >= known.beat_at]
+            capture = _Capture(names, following, source)
+            found = self._search(capture, lively, (known, now), beat)
+        if found is None:
+            return known
+        now = replace(now, doubts={**_remaining(known, following), **found.doubts})
+        if not is_worth_keeping(now, known):
+            return known
+        if not self._looks.move(names.connector, earlier, NextLook(now, found.losses)):
+            return known  # another process has looked meanwhile
+        found.log()
+        return now
 
-    def _look(self, names: CaptureNames, topics: Iterable[str]) -> TaskLook | None:
+    def _look(self, beat: KafkaRecord | None, topics: Iterable[str]) -> TaskLook | None:
         """Return a look at a connector's tasks; None without a heartbeat that names one."""
-        beat = self._kafka.latest_record(names.heartbeat_topic)
         task = None if beat is None else task_of(beat)
         if beat is None or task is None or beat.timestamp is None:
             return None
         ends = self._kafka.stable_offsets_many(topics)
         return TaskLook(task, beat.timestamp, {topic: of[0] for topic, of in ends.items()})
 
-    def _has_later_task(self, topic: str, now: TaskLook) -> bool:
-        """Return whether a task after that of the newest heartbeat has sent a topic's last record.
-
-        Only after its first heartbeat, a task has sent the transaction within which it began.
-        """
-        last = self._ends.last(topic, now.ends.get(topic, 0))
-        if last is None or last.timestamp is None or task_of(last) == now.task:
-            return False
-        return last.timestamp > now.beat_at
-
     def _search(
         self,
-        names: CaptureNames,
-        record: TableRecord,
-        known: TaskLook,
-        now: TaskLook,
-        source: Callable[[], Source],
-    ) -> None:
-        """Count a loss for each end of a task in a table's topic that lost changes."""
-        topic, copied = record.topic, _first_offset(record) or 0
-        searched, end = known.ends.get(topic, 0), now.ends.get(topic, 0)
-        # The topic of a table that was onboarded again has begun again.
-        first = max(copied, searched if searched <= end else 0)
-        for ended in self._ends.between(topic, first, end, now.task):
-            if ended.last.offset < copied:
+        capture: _Capture,
+        lively: Sequence[TableRecord],
+        looks: tuple[TaskLook, TaskLook],
+        beat: KafkaRecord | None,
+    ) -> _Found | None:
+        """Return what the ends of tasks between two looks have lost; None if it is too early."""
+        starts = self._kafka.start_offsets_many(one.topic for one in capture.following)
+        with self._kafka.reader() as reader:
+            ends = TaskEnds(reader, self._events, {topic: of[0] for topic, of in starts.items()})
+            reached = None if self._exactly_once or beat is None else ends.change(beat)
+            search = _Search(capture, ends, *looks, self._exactly_once, reached)
+            try:
+                search.search(lively)
+            except _EarlyError:
+                return None
+        return search.found
+
+
+@dataclass
+class _Found:
+    """What a look has found, by table.
+
+    Args:
+        losses: What the tables have lost.
+        doubts: The newest end of a task that could not be judged.
+    """
+
+    losses: dict[str, str] = field(default_factory=dict)
+    doubts: dict[str, Doubt] = field(default_factory=dict)
+
+    def lose(self, table: TableId, what: str) -> None:
+        """Add a loss."""
+        known = self.losses.get(str(table))
+        self.losses[str(table)] = what if known is None else f"{known}; {what}"
+
+    def doubt(self, table: TableId, offset: int, what: str) -> None:
+        """Add an end of a task that could not be judged."""
+        advice = f"rows of table {table} can be missing; run `tributary verify {table}`"
+        self.doubts[str(table)] = Doubt(offset, f"{what}: {advice}")
+
+    def log(self) -> None:
+        """Log what was found."""
+        for table, lost in self.losses.items():
+            _log.warning("table %s: %s", table, lost)
+        for one in self.doubts.values():
+            _log.warning("%s", one.what)
+
+
+@dataclass(frozen=True)
+class _Capture:
+    """A capture whose tasks are looked at.
+
+    Args:
+        names: Its names.
+        following: Its tables that follow their topics.
+        source: Opens its source.
+    """
+
+    names: CaptureNames
+    following: tuple[TableRecord, ...]
+    source: Callable[[], Source]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The search for ends of tasks in the topics of a capture.
+
+    Args:
+        capture: The capture.
+        ends: Reads the topics.
+        known: The last look.
+        now: The look.
+        exactly_once: Whether the connector writes to Kafka in transactions.
+        beat: The newest heartbeat; None with Kafka transactions, which do not need it.
+        found: Takes what is found.
+    """
+
+    capture: _Capture
+    ends: TaskEnds
+    known: TaskLook
+    now: TaskLook
+    exactly_once: bool
+    beat: SentChange | None
+    found: _Found = field(default_factory=_Found)
+
+    def search(self, lively: Sequence[TableRecord]) -> None:
+        """Judge the ends of tasks since the last look.
+
+        Args:
+            lively: Tables that have got events since that look.
+
+        Raises:
+            _EarlyError: The next task has not sent enough yet.
+        """
+        for number in range(0, len(lively), _AT_ONCE):
+            some = lively[number : number + _AT_ONCE]
+            ranges = {one.topic: _range(one, self.known, self.now) for one in some}
+            self.ends.read_ahead(ranges)
+            if any(_has_later_task(self.ends, one.topic, self.now) for one in some):
+                raise _EarlyError  # the first heartbeat of that task is still to come
+            for record in some:
+                self.judge_all(record, *ranges[record.topic])
+
+    def judge_all(self, record: TableRecord, first: int, end: int) -> None:
+        """Judge the ends of tasks in a table's topic.
+
+        Args:
+            record: The table.
+            first: The first offset that was not searched yet.
+            end: Offset to stop before.
+        """
+        table = record.table
+        for ended in self.ends.between(record.topic, first, end, self.now.task):
+            if ended.last.offset < (first_offset(record) or 0):
                 continue  # the copy has the whole transaction
             try:
-                lost = self._lost(names, record.table, ended, end, source)
+                lost = self._lost(table, ended, end)
             except UnreachableError:
                 raise  # the next look searches the same offsets again
             except (DecodeError, SourceError) as error:
-                _warn(
-                    f"the end of a task at {_place(ended)} was not judged ({error})", record.table
-                )
-                lost = None
+                why = f"the end of a task at {_place(ended)} was not judged ({error})"
+                self.found.doubt(table, ended.last.offset, why)
+                continue
             if lost is not None:
-                _log.warning("table %s: %s", record.table, lost)
-                self._losses.note(str(record.table), lost)
+                self.found.lose(table, lost)
 
-    def _lost(
-        self,
-        names: CaptureNames,
-        table: TableId,
-        ended: TaskEnd,
-        end: int,
-        source: Callable[[], Source],
-    ) -> str | None:
+    def _lost(self, table: TableId, ended: TaskEnd, end: int) -> str | None:
         """Return what the end of a task has lost or doubled; None if it was nothing."""
-        where = f"connector {names.connector} restarted after {_place(ended)}"
-        last = self._ends.before(ended.last) if ended.last.value is None else ended.last
+        where = f"connector {self.capture.names.connector} restarted after {_place(ended)}"
+        last = self.ends.before(ended.last) if ended.last.value is None else ended.last
         if last is None or last.value is None:
             return None
-        change = self._ends.change(last)
-        more = ended.following
-        after = None if more is None or more.value is None else self._ends.change(more)
+        change, more = self.ends.change(last), ended.following
+        after = None if more is None or more.value is None else self.ends.change(more)
+        if not self.exactly_once and self._is_sent_again(change, after):
+            return None
         if moves_key(ended.last):
-            goes_on = after is not None and after.position == change.position
+            # Runs of append tables leave out rows that had another key.
+            goes_on = self.capture.names.append or (more is not None and takes_key(more))
             return None if goes_on else f"{where}, and left out the row with the changed key"
-        if names.append and is_doubled(change, after):
-            return f"{where}, and sent that row again"
-        before = self._ends.before(last)
-        if not begins_group(change, None if before is None else self._ends.change(before), after):
+        if self.capture.names.kind != "postgres":
+            return None  # the binlog numbers the rows of an event, and the connector skips by it
+        if self.capture.names.append and is_doubled(change, after):
+            doubled = self.ends.first_in_transaction(last, change)
+            return f"{where}, and sent that row again" if doubled else None
+        # Without Kafka transactions, the stored position can be before that of the last event.
+        before = self.ends.before(last) if self.exactly_once else None
+        if not begins_group(change, None if before is None else self.ends.change(before), after):
             return None
-        opened = source()
-        described = opened.table(table)
-        columns = {field_name(one.name): one.name for one in described.columns}
-        key = {columns.get(name, name): value for name, value in change.key.items()}
-        behind = opened.next_inserted(described, key, change.transaction or 0)
-        if not behind.known:
-            _warn(f"{where}, perhaps within the rows of a COPY", table)
+        behind = self._behind(table, last, change, end)
+        if behind is None:
+            self.found.doubt(
+                table, ended.last.offset, f"{where}, perhaps within the rows of a COPY"
+            )
+        if behind is None or behind.key is None:
             return None
-        if behind.key is None:
-            return None
-        sent = self._ends.sends_later(last, behind.key, end, offsets=_BEHIND)
+        sent = self.ends.sends_later(last, behind.key, end, offsets=_BEHIND)
         if sent is None:
-            _warn(f"{where}, within a transaction of more than {_BEHIND} events", table)
+            what = f"{where}, within a transaction of more than {_BEHIND} events"
+            self.found.doubt(table, ended.last.offset, what)
         if sent is not False:
             return None
         shown = ", ".join(behind.key)
         return f"{where}, and left out rows that COPY inserted after that one, as key {shown}"
+
+    def _is_sent_again(self, change: SentChange, after: SentChange | None) -> bool:
+        """Return whether the next task sends the last change of a task again.
+
+        This happens only without Kafka transactions. Then the next task begins at a position that
+        was stored before the last events.
+
+        Args:
+            change: The last change of the task.
+            after: The next task's first change in the topic; None if there is none.
+
+        Raises:
+            _EarlyError: The next task can still be before that change.
+        """
+        reached = self.beat if after is None else after
+        if reached is None or reached.order is None or change.order is None:
+            return False
+        if reached.order > change.order:
+            return False
+        if after is None:
+            raise _EarlyError
+        return True
+
+    def _behind(
+        self, table: TableId, last: KafkaRecord, change: SentChange, end: int
+    ) -> NextInserted | None:
+        """Return the row that the transaction inserted next; None if that is not known."""
+        source = self.capture.source()
+        described = source.table(table)
+        columns = {field_name(one.name): one.name for one in described.columns}
+        key = {columns.get(name, name): value for name, value in change.key.items()}
+        behind = source.next_inserted(described, key, change.transaction or 0)
+        if behind.known:
+            return behind
+        if not key or self.ends.changes_later(last, end, offsets=_BEHIND) is not False:
+            return None
+        # Behind a savepoint, the row has another transaction's id than its event.
+        behind = source.next_inserted(described, key, None)
+        if not behind.known or behind.key is None:
+            return behind if behind.known else None
+        # A change that is not captured yet could have moved both rows.
+        sent = self.ends.sends_later(last, behind.key, end, offsets=_BEHIND)
+        return behind if sent else None
+
+
+class _EarlyError(Exception):
+    """An end of a task cannot be judged before the next task has sent more."""
+
+
+def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
+    """Return whether a task after that of the newest heartbeat has sent a topic's last record.
+
+    Only after its first heartbeat, a task has sent the transaction within which it began.
+    """
+    last = ends.last(topic, now.ends.get(topic, 0))
+    if last is None or last.timestamp is None or task_of(last) == now.task:
+        return False
+    return last.timestamp > now.beat_at
+
+
+def _remaining(known: TaskLook | None, records: Iterable[TableRecord]) -> dict[str, Doubt]:
+    """Return the doubts of the look before, without those that a later copy has settled."""
+    if known is None:
+        return {}
+    tables = [str(one.table) for one in records if known.doubt(one) is not None]
+    return {table: known.doubts[table] for table in tables}
+
+
+def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
+    """Return the offsets of a table's topic that no look has searched."""
+    searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
+    # The topic of a table that was onboarded again has begun again.
+    return max(first_offset(record) or 0, searched if searched <= end else 0), end
 
 
 def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
@@ -249,18 +419,3 @@ def is_doubled(change: SentChange, after: SentChange | None) -> bool:
 def _place(ended: TaskEnd) -> str:
     """Return the place of a task's last record, as text."""
     return f"offset {ended.last.offset} of topic {ended.last.topic}"
-
-
-def _warn(what: str, table: TableId) -> None:
-    """Log that rows can be missing since a task's end, and how an operator finds out."""
-    _log.warning(
-        "%s: rows of table %s can be missing; run `tributary verify %s`", what, table, table
-    )
-
-
-def _first_offset(record: TableRecord) -> int | None:
-    """Return O of a captured table that follows its topic; None if it has none."""
-    attempt = record.attempt
-    if attempt is None or attempt.start_offsets is None:
-        return None
-    return attempt.start_offsets.get(0, 0)

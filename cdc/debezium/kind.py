@@ -71,12 +71,14 @@ COMMON_FORBIDDEN: tuple[tuple[str, str], ...] = (
     (r"sourceinfo\.struct\.maker", "it changes the position in each event"),
     (r"table\.ignore\.builtin|guardrail\..*", "tables could be left out"),
     (r"internal\..*", "undocumented behaviour"),
+    (r"extended\.headers\.enabled", "events would not show where a task of it ended"),
     (
         r"producer\.override\.(?:acks|enable\.idempotence|transactional\.id)",
         "delivery would change",
     ),
 )
 COMMON_HARMLESS: Mapping[str, frozenset[str]] = {
+    "extended.headers.enabled": frozenset({"true"}),
     "transforms": frozenset({""}),
     "predicates": frozenset({""}),
     "converters": frozenset({""}),

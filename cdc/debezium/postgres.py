@@ -83,12 +83,10 @@ _RULES = AuditRules(
         (r"database\.options", "driver.options says how the server prints values"),
         (r"database\.initial\.statements", "they change the session that reads definitions"),
         (r"replica\.identity\.autoset\.values", "the connector must not alter tables"),
-        (r"extended\.headers\.enabled", "events would not show where a task of it ended"),
     ),
     harmless={
         **COMMON_HARMLESS,
         "flush.lsn.source": frozenset({"true"}),
-        "extended.headers.enabled": frozenset({"true"}),
     },
 )
 

@@ -6,21 +6,26 @@ restarts it by itself after a broken connection.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cdc.debezium.event_reader import EventReader
-
 if TYPE_CHECKING:
-    from cdc.kafka import KafkaAdmin, KafkaRecord
-    from schemas.registry import SchemaRegistry
+    from cdc.debezium.event_reader import EventReader
+    from cdc.kafka import KafkaRecord, RecordReader
 
 _TASK = "__debezium.context.runId"
 _NEW_KEY = "__debezium.newkey"
+_OLD_KEY = "__debezium.oldkey"
 _FEW = 256
 """Number of offsets that are read one after the other."""
-_READ_S = 60.0
+_BEFORE = 16
+"""Number of offsets to read before those that a search needs; they decide most ends of tasks."""
+_LARGEST_GROUP = 1_200
+"""The most rows of one page, with PostgreSQL's largest size of a page."""
+_STEPS = 8
+"""Number of records without a value that can come before a record."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +47,14 @@ class SentChange:
 
     Args:
         op: The kind of change.
-        position: The position of its record in the log.
-        transaction: The transaction's id; None if the event has none.
+        position: The position of its record in the log; in a binlog, with the row's number.
+        transaction: The transaction's id; None in a binlog, or if the event has none.
         key: The values of the key columns, by their names in Avro; empty without a key.
         after: The row after the change.
+        order: Compares with that of other changes as their places in the log do; None if the event
+            does not have it.
+        number: The change's number in its transaction, from 1; None if the connector does not
+            number changes.
     """
 
     op: str
@@ -53,6 +62,8 @@ class SentChange:
     transaction: int | None
     key: Mapping[str, Any]
     after: Any
+    order: tuple[int, ...] | None = None
+    number: int | None = None
 
 
 def task_of(record: KafkaRecord) -> str | None:
@@ -66,17 +77,42 @@ def moves_key(record: KafkaRecord) -> bool:
     return _NEW_KEY in dict(record.headers)
 
 
+def takes_key(record: KafkaRecord) -> bool:
+    """Return whether a record is the insert of a row that had another key before."""
+    return _OLD_KEY in dict(record.headers)
+
+
 class TaskEnds:
     """Finds ends of Debezium's tasks in topics of one partition, and reads the events there.
 
     Args:
-        kafka: The cluster.
-        registry: The writers' schemas.
+        reader: Reads the topics.
+        events: Decodes events.
+        starts: The first offset that each topic still has.
     """
 
-    def __init__(self, kafka: KafkaAdmin, registry: SchemaRegistry) -> None:
-        self._kafka = kafka
-        self._events = EventReader(registry)
+    def __init__(
+        self, reader: RecordReader, events: EventReader, starts: Mapping[str, int]
+    ) -> None:
+        self._reader = reader
+        self._events = events
+        self._starts = starts
+
+    def read_ahead(self, ranges: Mapping[str, tuple[int, int]]) -> None:
+        """Read at once what the searches of several topics need, if they need few records.
+
+        Args:
+            ranges: By topic, the first offset that was not searched yet, and the end of the search.
+
+        Raises:
+            KafkaError: The topics cannot be read in time.
+        """
+        self._reader.read_ahead(
+            {
+                topic: (max(self._start(topic), min(first, end) - _BEFORE, end - _FEW), end)
+                for topic, (first, end) in ranges.items()
+            }
+        )
 
     def between(self, topic: str, first: int, end: int, task: str) -> Iterator[TaskEnd]:
         """Yield the ends of tasks from the newest record before an offset to another offset.
@@ -91,12 +127,11 @@ class TaskEnds:
         Raises:
             KafkaError: The topic cannot be read in time.
         """
-        start = self._kafka.start_offsets(topic)[0]
-        high = self.last(topic, end)
+        start, high = self._start(topic), self.last(topic, end)
         if high is None:
             return
         first = min(max(first, start), end)
-        low = self._kafka.last_record(topic, start, first) or self._next(topic, first, end) or high
+        low = self._reader.last(topic, start, first) or self._next(topic, first, end) or high
         yield from self._within(low, high)
         if task_of(high) != task:
             yield TaskEnd(high, None)
@@ -107,7 +142,7 @@ class TaskEnds:
         Raises:
             KafkaError: The topic cannot be read in time.
         """
-        return self._kafka.last_record(topic, self._kafka.start_offsets(topic)[0], end)
+        return self._reader.last(topic, self._start(topic), end)
 
     def change(self, record: KafkaRecord) -> SentChange:
         """Decode Debezium's event in a record.
@@ -121,13 +156,14 @@ class TaskEnds:
 
     def before(self, record: KafkaRecord) -> KafkaRecord | None:
         """Return Debezium's newest record with a value before a record, of the same task."""
-        first = max(record.offset - _FEW, self._kafka.start_offsets(record.topic)[0])
-        earlier = [*self._read(record.topic, first, record.offset)]
-        for one in reversed(earlier):
-            if task_of(one) != task_of(record):
+        start, before = self._start(record.topic), record
+        for _ in range(_STEPS):
+            earlier = self._reader.last(record.topic, start, before.offset)
+            if earlier is None or task_of(earlier) != task_of(record):
                 return None
-            if one.value is not None:
-                return one
+            if earlier.value is not None:
+                return earlier
+            before = earlier
         return None
 
     def sends_later(
@@ -155,21 +191,54 @@ class TaskEnds:
                 return True
         return False if last == end else None
 
+    def changes_later(self, record: KafkaRecord, end: int, *, offsets: int) -> bool | None:
+        """Return whether a later event has the key of a record.
+
+        Args:
+            record: A record with a key.
+            end: Offset to stop before.
+            offsets: Number of offsets to read.
+
+        Returns:
+            None if there are more records than were read.
+        """
+        key, last = self._key(record), min(record.offset + 1 + offsets, end)
+        for one in self._read(record.topic, record.offset + 1, last):
+            if one.key is None or self._key(one) == key:
+                return True
+        return False if last == end else None
+
+    def first_in_transaction(self, record: KafkaRecord, change: SentChange) -> bool:
+        """Return whether a change and one before it are of their transaction's first log record.
+
+        It is assumed if the connector does not number changes.
+
+        Args:
+            record: The record of the change.
+            change: The change.
+        """
+        if change.number is None or not 1 < change.number <= _LARGEST_GROUP:
+            return change.number is None
+        # Each event can be in a Kafka transaction of its own, whose end takes an offset.
+        first = max(self._start(record.topic), record.offset - 2 * change.number)
+        earlier = self._read(record.topic, first, record.offset)
+        events = [self.change(one) for one in earlier if one.value is not None]
+        return 1 + sum(one.position == change.position for one in events) == change.number
+
     def _within(self, low: KafkaRecord, high: KafkaRecord) -> Iterator[TaskEnd]:
         """Yield the ends of tasks between two records. No task has the name of an earlier one."""
         if task_of(low) == task_of(high):
             return
         if high.offset - low.offset <= _FEW:
             before = low
-            for one in self._read(low.topic, low.offset + 1, high.offset + 1):
+            for one in [*self._read(low.topic, low.offset + 1, high.offset + 1)]:
                 if task_of(one) != task_of(before):
                     yield TaskEnd(before, one)
                 before = one
             return
         half = (low.offset + high.offset) // 2
-        middle = self._kafka.last_record(low.topic, low.offset + 1, half + 1) or self._next(
-            low.topic, half + 1, high.offset
-        )
+        middle = self._reader.last(low.topic, low.offset + 1, half + 1)
+        middle = middle or self._next(low.topic, half + 1, high.offset)
         if middle is None:
             yield TaskEnd(low, high)
             return
@@ -180,7 +249,10 @@ class TaskEnds:
         return next(self._read(topic, first, end), None)
 
     def _read(self, topic: str, first: int, end: int) -> Iterator[KafkaRecord]:
-        return self._kafka.read(topic, 0, first, end, timeout_s=_READ_S)
+        return self._reader.read(topic, first, end)
+
+    def _start(self, topic: str) -> int:
+        return self._starts.get(topic, 0)
 
     def _key(self, record: KafkaRecord) -> Mapping[str, Any]:
         """Return the columns of a Debezium record's key."""
@@ -189,11 +261,36 @@ class TaskEnds:
 
 def _change(event: Any, key: Mapping[str, Any]) -> SentChange:
     """Return the change of a decoded Debezium event."""
-    source = event["source"]
+    source, numbered = event["source"], event.get("transaction")
+    if "pos" in source:
+        file, row = str(source["file"]), (int(source["pos"]), int(source["row"]))
+        position, order = f"{file}:{row[0]}:{row[1]}", _after_file(file, row)
+    else:
+        position, order = str(source["lsn"]), _order(source["sequence"])
     return SentChange(
         op=str(event["op"]),
-        position=str(source["lsn"]),
-        transaction=source["txId"],
+        position=position,
+        transaction=source.get("txId"),
         key=key,
         after=event["after"],
+        order=order,
+        number=None if numbered is None else int(numbered["total_order"]),
     )
+
+
+def _after_file(file: str, row: tuple[int, int]) -> tuple[int, ...] | None:
+    """Return a place in a binlog, whose files have numbers; None if this one has none."""
+    number = file.rpartition(".")[2]
+    return (int(number), *row) if number.isdecimal() else None
+
+
+def _order(sequence: str | None) -> tuple[int, ...] | None:
+    """Return the LSNs of the last commit before a change, and of the change itself.
+
+    Transactions come in the order of their commits. The LSN of a change can be below that of an
+    earlier event.
+    """
+    if sequence is None:
+        return None
+    commit, change = json.loads(sequence)
+    return int(commit or 0), int(change)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cdc.kafka.admin import KafkaAdmin
 from cdc.kafka.expiry import Expiry, expiries, kept_for
+from cdc.kafka.reader import RecordReader
 from cdc.kafka.records import KafkaRecord
 from cdc.kafka.topic_values import (
     End,
@@ -24,6 +25,7 @@ __all__ = [
     "KafkaAdmin",
     "KafkaRecord",
     "ReachedOffset",
+    "RecordReader",
     "TopicInfo",
     "TopicLook",
     "expiries",

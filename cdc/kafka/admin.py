@@ -14,6 +14,7 @@ from confluent_kafka import admin as ck_admin
 from cdc.errors import KafkaError
 from cdc.kafka import records, topic_looks
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
+from cdc.kafka.reader import RecordReader
 from cdc.kafka.records import KafkaRecord
 from cdc.kafka.topic_looks import described, places
 from cdc.kafka.topic_values import NEVER_COMPACTED, End, ReachedOffset, TopicInfo, TopicLook
@@ -272,16 +273,9 @@ class KafkaAdmin:
         starts, ends = self.start_offsets(topic), self.stable_offsets(topic)
         return records.newest(self._client, topic, starts, ends, deadline)
 
-    def last_record(
-        self, topic: str, start: int, end: int, *, timeout_s: float = 60.0
-    ) -> KafkaRecord | None:
-        """Return the last committed Kafka record in ``[start, end)`` of partition 0, or None.
-
-        Raises:
-            KafkaError: The range cannot be read in time.
-        """
-        deadline = time.monotonic() + timeout_s
-        return records.newest(self._client, topic, {0: start}, {0: end}, deadline)
+    def reader(self) -> RecordReader:
+        """Return a reader with one consumer for many reads; it closes as a context manager."""
+        return RecordReader(self._client)
 
     def read(
         self, topic: str, partition: int, start: int, end: int, *, timeout_s: float = 30.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -15,7 +16,8 @@ from cdc.errors import KafkaError
 from cdc.kafka.client import TRANSIENT, KafkaClient
 from cdc.kafka.topic_values import ReachedOffset
 
-_TAIL_WINDOW = 32
+TAIL = 32
+"""Number of offsets that are read first where the last record of a range is looked for."""
 
 
 @dataclass(frozen=True)
@@ -58,32 +60,46 @@ def read(
     """
     if start >= end:
         return
-    consumer = ck.Consumer(_consumer_settings(client))
+    consumer = ck.Consumer(consumer_settings(client))
     try:
-        consumer.assign([ck.TopicPartition(topic, partition, start)])
-        while True:
-            message = consumer.poll(min(1.0, max(0.0, deadline - time.monotonic())))
-            if message is None:
-                if time.monotonic() >= deadline:
-                    raise _timed_out(client, topic, partition, start, end)
-                continue
-            error = message.error()
-            if error is not None:
-                if error.code() == ck.KafkaError._PARTITION_EOF:
-                    # A leader of another moment can show an earlier end than the caller has seen.
-                    if (message.offset() or 0) >= end:
-                        return
-                elif error.code() not in TRANSIENT:
-                    raise client.refused(f"read topic {topic}", error, topic=topic)
-                continue
-            offset = message.offset()
-            if offset is None or offset >= end:
-                return
-            yield _record(topic, partition, offset, message)
-            if offset == end - 1:
-                return
+        first = ck.TopicPartition(topic, partition, start)
+        yield from read_with(consumer, client, first, end, deadline=deadline)
     finally:
         consumer.close()
+
+
+def read_with(
+    consumer: ck.Consumer,
+    client: KafkaClient,
+    first: ck.TopicPartition,
+    end: int,
+    *,
+    deadline: float,
+) -> Iterator[KafkaRecord]:
+    """Yield what `read` yields, with a consumer that can have read something else before."""
+    topic, partition = first.topic, first.partition
+    consumer.assign([first])
+    while True:
+        message = consumer.poll(min(1.0, max(0.0, deadline - time.monotonic())))
+        if message is None:
+            if time.monotonic() >= deadline:
+                raise timed_out(client, topic, partition, first.offset, end)
+            continue
+        error = message.error()
+        if error is not None:
+            if error.code() == ck.KafkaError._PARTITION_EOF:
+                # A leader of another moment can show an earlier end than the caller has seen.
+                if (message.offset() or 0) >= end:
+                    return
+            elif error.code() not in TRANSIENT:
+                raise client.refused(f"read topic {topic}", error, topic=topic)
+            continue
+        offset = message.offset()
+        if offset is None or offset >= end:
+            return
+        yield record_of(topic, partition, offset, message)
+        if offset == end - 1:
+            return
 
 
 def newest(
@@ -107,17 +123,35 @@ def newest(
     """
     found: KafkaRecord | None = None
     for partition, end in ends.items():
-        window = _TAIL_WINDOW
-        first = end
-        last: KafkaRecord | None = None
-        while last is None and first > starts[partition]:
-            first = max(starts[partition], end - window)
-            for record in read(client, topic, partition, first, end, deadline=deadline):
-                last = record
-            window *= 8
+
+        def records(
+            first: int, end: int = end, partition: int = partition
+        ) -> Iterator[KafkaRecord]:
+            return read(client, topic, partition, first, end, deadline=deadline)
+
+        last = last_of(records, starts[partition], end)
         if last is not None and (found is None or _age_key(last) > _age_key(found)):
             found = last
     return found
+
+
+def last_of(
+    records: Callable[[int], Iterable[KafkaRecord]], start: int, end: int
+) -> KafkaRecord | None:
+    """Return the last committed Kafka record of a range; None if there is none.
+
+    Args:
+        records: Returns the records from an offset to the range's end.
+        start: First offset of the range.
+        end: Offset after the range.
+    """
+    window, first = TAIL, end
+    while first > start:
+        first = max(start, end - window)
+        if found := deque(records(first), maxlen=1):
+            return found[0]
+        window *= 8
+    return None
 
 
 def truncated(
@@ -144,7 +178,7 @@ def truncated(
     found: dict[ReachedOffset, str | KafkaError | None] = {}
     if not asked:
         return found
-    consumer = ck.Consumer({**_consumer_settings(client), "fetch.wait.max.ms": 10})
+    consumer = ck.Consumer({**consumer_settings(client), "fetch.wait.max.ms": 10})
     try:
         consumer.assign(
             [
@@ -167,14 +201,14 @@ def truncated(
     finally:
         consumer.close()
     late = {
-        one: _timed_out(client, one.topic, one.partition, one.offset, one.offset)
+        one: timed_out(client, one.topic, one.partition, one.offset, one.offset)
         for one in asked.values()
         if one not in found
     }
     return found | late
 
 
-def _consumer_settings(client: KafkaClient) -> dict[str, Any]:
+def consumer_settings(client: KafkaClient) -> dict[str, Any]:
     """Return the settings of a Kafka consumer in a group of its own, for committed records."""
     return {
         **client.settings,
@@ -186,7 +220,8 @@ def _consumer_settings(client: KafkaClient) -> dict[str, Any]:
     }
 
 
-def _timed_out(client: KafkaClient, topic: str, partition: int, start: int, end: int) -> KafkaError:
+def timed_out(client: KafkaClient, topic: str, partition: int, start: int, end: int) -> KafkaError:
+    """Return the error for a range of a topic that could not be read in time."""
     return KafkaError(
         f"offsets {start} to {end} of topic {topic} partition {partition} could not be read in"
         f" time{': ' + client.last_error if client.last_error else ''}",
@@ -197,7 +232,8 @@ def _timed_out(client: KafkaClient, topic: str, partition: int, start: int, end:
     )
 
 
-def _record(topic: str, partition: int, offset: int, message: ck.Message) -> KafkaRecord:
+def record_of(topic: str, partition: int, offset: int, message: ck.Message) -> KafkaRecord:
+    """Return a Kafka record that a consumer has read."""
     kind, millis = message.timestamp()
     known = kind != ck.TIMESTAMP_NOT_AVAILABLE
     return KafkaRecord(

@@ -365,6 +365,9 @@ class _TableRun:
             warnings += (f"the settings of table {self._table} name columns it lacks: {names}",)
         for warning in warnings:
             _log.warning("%s", warning)
+        # The look at the connector's tasks has logged it.
+        doubt = self._captures.doubt(self._record)
+        warnings += () if doubt is None else (doubt,)
         self.result = replace(self.result, warnings=(*self.result.warnings, *warnings))
         return compared
 

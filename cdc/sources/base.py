@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import LogPosition
+from cdc.sources.missed_changes import MissedChanges
 from cdc.sources.partition_files import PartitionFiles
 from cdc.sources.source_facts import (
     Boundaries,
@@ -15,7 +16,6 @@ from cdc.sources.source_facts import (
     KeyRange,
     LogHealth,
     Marker,
-    NextInserted,
     OlderEnded,
     Planned,
     ReplicaPosition,
@@ -200,11 +200,6 @@ class RowLookup(Protocol):
             columns: Columns to fetch in addition to the key columns.
             on_replica: Whether to read from the replica instead of the primary.
         """
-
-    def next_inserted(
-        self, table: SourceTable, key: Mapping[str, object], transaction: int
-    ) -> NextInserted:
-        """Return the source's row that an event's transaction inserted next after a key's row."""
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
         """Count the rows of a source table."""
@@ -484,7 +479,7 @@ class SourceCapture(Protocol):
         """
 
 
-class Source(TableReader, SourceLog, RowLookup, Replay, SnapshotReader, Protocol):
+class Source(TableReader, SourceLog, RowLookup, MissedChanges, Replay, SnapshotReader, Protocol):
     """A configured source; a function takes the narrowest of its protocols that it needs.
 
     Methods are thread-safe, and raise `cdc.errors.SourceError` if the server cannot be reached.

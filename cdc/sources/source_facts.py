@@ -327,8 +327,8 @@ class NextInserted:
     """The row that a transaction of the source inserted behind a given row.
 
     Args:
-        known: Whether the source could be asked: the given row is still as it was inserted, and its
-            key has a type that can be compared.
+        known: Whether the source could be asked: the given row is still as the transaction inserted
+            it, and its key has a type that can be compared.
         key: The key of the next row as text; None if there is none.
     """
 

@@ -18,6 +18,8 @@ from sqlalchemy.exc import IntegrityError
 from cdc.store.tables import loss_rows
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
     from cdc.store.state_store import Store
 
 
@@ -85,12 +87,29 @@ class Losses:
         Raises:
             IntegrityError: Another process has just counted the scope's first loss.
         """
-        now = {"what": what, "seen_at": self._store.clock}
         with self._store.transaction() as connection:
-            again = sa.update(loss_rows).where(loss_rows.c.scope == scope)
-            again = again.values(times=loss_rows.c.times + 1, **now)
-            if connection.execute(again).rowcount != 1:
-                connection.execute(sa.insert(loss_rows).values(scope=scope, times=1, **now))
+            count_loss(connection, self._store.clock, scope, what)
+
+
+def count_loss(
+    connection: Connection, clock: sa.ColumnElement[float], scope: str, what: str
+) -> None:
+    """Count a loss within a transaction.
+
+    Args:
+        connection: The transaction's connection.
+        clock: The database's clock.
+        scope: The capture or table that has lost changes.
+        what: What was lost, as a sentence without a period.
+
+    Raises:
+        IntegrityError: Another process has just counted the scope's first loss.
+    """
+    now = {"what": what, "seen_at": clock}
+    again = sa.update(loss_rows).where(loss_rows.c.scope == scope)
+    again = again.values(times=loss_rows.c.times + 1, **now)
+    if connection.execute(again).rowcount != 1:
+        connection.execute(sa.insert(loss_rows).values(scope=scope, times=1, **now))
 
 
 def _moment(seconds: float) -> datetime:

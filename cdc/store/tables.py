@@ -147,6 +147,15 @@ log_mark_rows = sa.Table(
 )
 """One row per capture whose log is compared with its state at the last look."""
 
+task_look_rows = sa.Table(
+    "tributary_task_look",
+    metadata,
+    sa.Column("connector", _name(512), primary_key=True),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("look", _document(), nullable=False),
+)
+"""One row per connector at whose tasks a process has looked."""
+
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",
     metadata,

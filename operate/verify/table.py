@@ -21,6 +21,7 @@ from cdc.run.published_generation import check_serving
 from cdc.runtime.waiting import wait_while
 from cdc.sources.source_facts import KeyRange
 from cdc.store.table_state import State
+from cdc.store.task_looks import KeptLooks
 from operate.lifecycle import require
 from operate.verify.compare import ComparedRows, as_table, compare, digests, source_rows, with_keys
 from operate.verify.log import LogComparison
@@ -145,6 +146,8 @@ class Verification:
 def verify_table(services: Services, context: RunContext, table: TableId) -> Verification:
     """Compare a table with its source row by row while both change.
 
+    If they are equal, ends of the connector's tasks that were in doubt are not shown any more.
+
     Args:
         services: The services of the command.
         context: The context of the runs that bring the lake up to date.
@@ -154,7 +157,11 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
         StateError: The table is not published.
         TributaryError: Source, stream or lake cannot be read.
     """
-    return _TableVerifier(services, context, table).run()
+    found = _TableVerifier(services, context, table).run()
+    if found.equal:
+        connector = services.capture_of(require(services, table)).connector
+        KeptLooks(services.store).settle(connector, table, found.offsets.get(0, 0))
+    return found
 
 
 def require_published(services: Services, table: TableId) -> tuple[TableRecord, Attempt]:

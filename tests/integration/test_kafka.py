@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
+from typing import Any
 
 import confluent_kafka as ck
 import pytest
@@ -262,6 +263,55 @@ def test_a_range_is_read_to_its_end_although_the_partition_ends_before_for_a_mom
         later.join()
     with pytest.raises(KafkaError, match="could not be read in time"):
         list(kafka.read(name, 0, 0, 3, timeout_s=2))
+
+
+def test_one_consumer_reads_the_ends_of_many_topics(
+    config: KafkaConfig, kafka: KafkaAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each record is in a transaction of its own, whose end takes an offset."""
+    names = [f"kafka-ahead-{uuid.uuid4()}" for _ in range(20)]
+    consumers, assigned, made = 0, 0, ck.Consumer
+
+    class Counted(made):  # type: ignore[misc, valid-type]
+        def __init__(self, settings: dict[str, Any]) -> None:
+            nonlocal consumers
+            consumers += 1
+            super().__init__(settings)
+
+        def assign(self, places: list[ck.TopicPartition]) -> None:
+            nonlocal assigned
+            assigned += 1
+            super().assign(places)
+
+    try:
+        writer = producer(config, transaction=True)
+        for name in names:
+            kafka.ensure_topic(name)
+        for number in range(40):
+            writer.begin_transaction()
+            for name in names:
+                send(writer, name, f"{name} {number}")
+            writer.commit_transaction(30)
+        wait_until(lambda: set(kafka.stable_offsets(names[-1]).values()) == {80}, "the marker", 30)
+        monkeypatch.setattr(ck, "Consumer", Counted)
+        with kafka.reader() as read:
+            read.read_ahead(dict.fromkeys(names, (60, 80)))
+            for name in names:
+                last = read.last(name, 0, 80)
+                assert last is not None
+                assert (last.offset, last.value) == (78, f"{name} 39".encode())
+                assert [one.offset for one in read.read(name, 70, 75)] == [70, 72, 74]
+            assert (consumers, assigned) == (1, 1)
+            for name in names[:3]:
+                early = read.last(name, 0, 60)
+                assert early is not None
+                assert (early.topic, early.offset) == (name, 58)
+                assert [one.offset for one in read.read(name, 0, 5)] == [0, 2, 4]
+                assert next(read.read(name, 1, 80)).offset == 2
+            assert (consumers, assigned) == (1, 10)
+    finally:
+        for name in names:
+            kafka.delete_topic(name)
 
 
 def test_offsets_of_many_topics_take_one_moment(kafka: KafkaAdmin) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -287,5 +288,15 @@ def test_the_next_row_of_a_page_is_the_one_that_its_transaction_inserted(
     assert following(3, by[3]) == NextInserted(known=True), "another transaction inserted 4"
     assert following(2, by[1]) == NextInserted(known=False), "it was changed"
     assert following(9, by[1]) == NextInserted(known=False)
+    with database.begin() as session:
+        session.execute("INSERT INTO t VALUES (10)")
+        session.execute("SAVEPOINT s")
+        session.execute("INSERT INTO t VALUES (11), (12)")
+        by[10] = int(session.execute("SELECT pg_current_xact_id()::text").fetchall()[0][0])
+        session.commit()
+    assert following(11, by[10]) == NextInserted(known=False), "behind the savepoint is another id"
+    unchanged = partial(source.next_inserted, table, transaction=None)
+    assert unchanged({"id": 11}) == NextInserted(known=True, key=("12",))
+    assert unchanged({"id": 12}) == NextInserted(known=True)
     timed = source.table(TableId(source.name, "public", "timed"))
     assert source.next_inserted(timed, {"at": 0}, by[1]) == NextInserted(known=False)

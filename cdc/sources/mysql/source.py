@@ -361,7 +361,7 @@ class MysqlSource:
             return lookup.fetch_by_key(session, table, schema, keys, columns)
 
     def next_inserted(
-        self, table: SourceTable, key: Mapping[str, object], transaction: int
+        self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
         """Return that there is none, since the binlog numbers the rows of a position."""
         return NextInserted(known=True)

@@ -23,7 +23,7 @@ _SMALLEST_ROW = 28
 
 
 def next_inserted(
-    session: Session, table: SourceTable, key: Mapping[str, object], transaction: int
+    session: Session, table: SourceTable, key: Mapping[str, object], transaction: int | None
 ) -> NextInserted:
     """Return the key of the row that a PostgreSQL transaction inserted next, in the same page.
 
@@ -33,21 +33,22 @@ def next_inserted(
         session: A session on the primary.
         table: The table.
         key: The key of the given row, as its event has it.
-        transaction: The id of the transaction that inserted the row, as an event has it.
+        transaction: The id of the transaction that inserted the row, as an event has it. None
+            stands for the id in the row: behind a savepoint, it is not that of the events.
     """
     kinds = {
         column.name: (type_of(column).base or type_of(column)).name for column in table.columns
     }
     if not key or any(kinds.get(name) not in _PLAIN for name in key):
         return NextInserted(known=False)
-    by = str(transaction % (1 << 32))
+    by = None if transaction is None else str(transaction % (1 << 32))
     wanted = sql.SQL(" AND ").join(
         sql.SQL("{} = {}::" + kinds[name]).format(sql.Identifier(name), sql.Literal(str(value)))
         for name, value in key.items()
     )
     found = sql.SQL(
-        "SELECT tableoid::text, ctid::text, current_setting('block_size')::int FROM {}"
-        " WHERE {} AND xmin::text = {}"
+        "SELECT tableoid::text, ctid::text, current_setting('block_size')::int, xmin::text FROM {}"
+        " WHERE {} AND coalesce(xmin::text = {}, true)"
     ).format(relation(table), wanted, sql.Literal(by))
     with reading(session):
         row = session.execute(found).fetchone()
@@ -61,7 +62,7 @@ def next_inserted(
             relation(table),
             sql.Literal(_places_behind(str(row[1]), int(row[2]))),
             sql.Literal(row[0]),
-            sql.Literal(by),
+            sql.Literal(row[3]),
         )
         mate: Any = session.execute(behind).fetchone()
     return NextInserted(known=True, key=None if mate is None else tuple(map(str, mate)))

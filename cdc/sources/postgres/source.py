@@ -328,7 +328,7 @@ class PostgresSource:
             return lookup.fetch_by_key(session, table, schema, keys, columns)
 
     def next_inserted(
-        self, table: SourceTable, key: Mapping[str, object], transaction: int
+        self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
         """Return the row that a PostgreSQL transaction inserted next, in the same page."""
         with self._connections.open("snapshot") as session:

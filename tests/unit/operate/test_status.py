@@ -40,7 +40,7 @@ def shown(
     """The status of a table that has applied 7 offsets of its topic."""
     commit = CommitSummary({0: 7}, "0/9", watermark, "20260102110000000", committed_at)
     record = table_record(state=state, last_commit=commit)
-    look = module._SharedFacts(NOW, {record.topic: {0: end}}, None, {}, {}, {}, {})
+    look = module._SharedFacts(NOW, {record.topic: {0: end}}, None, {}, {}, {}, {}, {})
     return module._table(services, look, record, None)
 
 

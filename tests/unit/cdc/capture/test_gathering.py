@@ -100,6 +100,7 @@ class ServerOpeners:
                 resource=f"the capture of {of.table.source}",
                 reports_definitions=True,
                 evidence_topics=(),
+                heartbeat_topic="beats",
                 append=False,
             )
 
@@ -107,7 +108,9 @@ class ServerOpeners:
             sources={"shop": self.source, "other": self.source},
             capture=capture,
             store=self.store,
-            kafka=SimpleNamespace(topic_configs=self.answers("topic_configs", {})),
+            kafka=SimpleNamespace(
+                topic_configs=self.answers("topic_configs", {}), latest_record=lambda _: None
+            ),
             registry=None,
             definitions=SimpleNamespace(
                 of=self.answers("definitions", ReportedStatements("id", 0, 0))

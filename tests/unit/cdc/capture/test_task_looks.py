@@ -2,16 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from cdc.capture.task_looks import TaskLook, begins_group, is_doubled
+from cdc.capture.task_looks import TaskLooks, begins_group, is_doubled, is_worth_keeping, settled
+from cdc.debezium import CaptureNames
 from cdc.debezium.task_ends import SentChange
+from cdc.errors import SourceError
+from cdc.sources.source_facts import NextInserted
+from cdc.store.attempt import Attempt
+from cdc.store.loss_counts import Losses
+from cdc.store.state_store import Store
+from cdc.store.table_state import TableRecord
+from cdc.store.task_looks import Doubt, KeptLooks, TaskLook
+from schemas.table import TableId
+from tests.records import table_record
+from tests.unit.cdc.store.test_table_state import READY
+from tests.unit.cdc.task_topics import Registry, Topics, event, in_binlog
+
+NAMES = CaptureNames("shop", "default", "p", "s", "c", "shop", "postgres")
+AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
+LATER = AT + timedelta(minutes=6)
+MOVED = ("__debezium.newkey",)
 
 
 def change(position: str, op: str = "c", row: int = 1) -> SentChange:
     return SentChange(op, position, 7, {"id": row}, {"id": row})
+
+
+def record(name: str = "orders") -> TableRecord:
+    attempt = Attempt(READY.id, AT, "p", start_offsets={0: 0})
+    return table_record(TableId("shop", "public", name), topic=name, attempt=attempt)
+
+
+def beat(topics: Topics, task: str, at: int, names: CaptureNames = NAMES) -> None:
+    offset = topics.end(names.heartbeat_topic)
+    topics.add(event(offset, 1, "c", 1, topic=names.heartbeat_topic, task=task, at=at))
+
+
+def looks_at(folder: Path, topics: Topics, *, exactly_once: bool = True) -> TaskLooks:
+    store, registry = Store(f"sqlite:///{folder / 'state.db'}"), cast("Any", Registry())
+    return TaskLooks(store, cast("Any", topics), registry, exactly_once=exactly_once)
+
+
+def asked() -> Any:
+    raise AssertionError("the source is not needed")
+
+
+def losses(folder: Path) -> dict[str, int]:
+    seen = Losses(Store(f"sqlite:///{folder / 'state.db'}"))
+    tables = [str(record().table), str(record("lines").table)]
+    return {scope: loss.times for scope, loss in seen.seen(*tables).items()}
 
 
 @pytest.mark.parametrize(
@@ -37,14 +83,300 @@ def test_a_row_is_doubled_if_it_comes_again_at_its_position() -> None:
     assert not is_doubled(change("9"), None)
 
 
-def test_a_look_is_kept_as_a_mark() -> None:
-    look = TaskLook("a", datetime(2026, 1, 2, 3, 4, 5, 678000, timezone.utc), {"t": 12})
-    assert TaskLook.of(look.mark()) == look
-
-
 def test_a_topic_whose_newest_record_can_be_of_a_later_task_keeps_its_former_end() -> None:
-    at = datetime(2026, 1, 2, tzinfo=timezone.utc)
-    look = TaskLook("a", at, {"idle": 5, "settled": 7, "busy": 9, "new": 3})
-    sent = {"settled": at, "busy": at + timedelta(seconds=1), "new": at + timedelta(seconds=1)}
-    kept = look.only_settled(sent, {"busy": 4, "settled": 6})
-    assert kept.ends == {"idle": 5, "settled": 7, "busy": 4}
+    look = TaskLook("a", AT, {"idle": 5, "settled": 7, "busy": 9, "new": 3})
+    sent = {"settled": AT, "busy": AT + timedelta(seconds=1), "new": AT + timedelta(seconds=1)}
+    assert settled(look, sent, {"busy": 4, "settled": 6}).ends == {
+        "idle": 5,
+        "settled": 7,
+        "busy": 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("look", "kept"),
+    [
+        (TaskLook("a", LATER, {"t": 5}), False),
+        (TaskLook("a", AT + timedelta(minutes=4), {"t": 9}), False),
+        (TaskLook("a", LATER, {"t": 9}), True),
+        (TaskLook("b", AT, {"t": 5}), True),
+        (TaskLook("a", AT, {"t": 5}, {"orders": Doubt(4, "why")}), True),
+    ],
+)
+def test_a_look_is_written_only_if_the_next_one_gains_by_it(look: TaskLook, kept: bool) -> None:
+    assert is_worth_keeping(look, TaskLook("a", AT, {"t": 5})) is kept
+    assert is_worth_keeping(look, None)
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"])
+@pytest.mark.parametrize(
+    ("tier", "last", "following", "lost"),
+    [
+        ("default", "tombstone", (), True),
+        ("default", "delete", (), True),
+        ("default", "delete", MOVED, True),  # the delete of the next row with another key
+        ("default", "delete", ("__debezium.oldkey",), False),
+        ("default_append", "delete", (), False),
+    ],
+)
+def test_an_end_between_the_two_events_of_a_changed_key_is_a_loss(
+    tmp_path: Path, kind: Any, tier: str, last: str, following: tuple[str, ...], lost: bool
+) -> None:
+    """In a compressed transaction of MySQL, all events have the same position and row."""
+    names, topics = replace(NAMES, kind=kind, tier=tier), Topics()
+    assert names.append == (tier != "default")
+
+    def add(offset: int, op: str, task: str, headers: tuple[str, ...]) -> None:
+        facts: dict[str, Any] = {"topic": "orders", "task": task, "at": 20 + offset}
+        logged = {"offset": offset, "op": op, "headers": headers, **facts}
+        made = event(transaction=2, key=1, **logged)
+        topics.add(made if kind == "postgres" else in_binlog(pos=154, row=0, **logged))
+
+    beat(topics, "a", at=10, names=names)
+    looks_at(tmp_path, topics).follow(names, [record()], asked)
+    add(0, "u", "a", ())
+    add(1, "d", "a", MOVED)
+    if last == "tombstone":
+        delete = topics.records["orders"][1]
+        topics.add(replace(delete, offset=2, value=None))
+    add(3, "d" if following == MOVED else "c", "b", following)
+    beat(topics, "b", at=30, names=names)
+    looks_at(tmp_path, topics).follow(names, [record()], asked)
+    assert losses(tmp_path) == ({str(record().table): 1} if lost else {})
+
+
+@pytest.mark.parametrize("op", ["c", "u", "d"])
+def test_other_ends_in_a_binlog_lose_nothing(tmp_path: Path, op: str) -> None:
+    names, topics = replace(NAMES, kind="mariadb"), Topics()
+    beat(topics, "a", at=10)
+    looks_at(tmp_path, topics).follow(names, [record()], asked)
+    topics.add(in_binlog(0, 154, 0, op, topic="orders", task="a", at=20))
+    topics.add(in_binlog(1, 154, 1, op, topic="orders", task="b", at=21))
+    beat(topics, "b", at=30)
+    looks_at(tmp_path, topics).follow(names, [record()], asked)
+    assert losses(tmp_path) == {}
+
+
+def place(commit: int, lsn: int) -> dict[str, Any]:
+    """Where the log has a change."""
+    return {"lsn": lsn, "sequence": f'["{commit}","{lsn}"]'}
+
+
+@pytest.mark.parametrize(
+    ("exactly_once", "following", "beaten", "lost"),
+    [
+        # The next task sends earlier changes again, also of an earlier transaction, or the delete.
+        (False, place(100, 110), 300, False),
+        (False, place(90, 95), 300, False),
+        (False, place(100, 120), 300, False),
+        (False, place(200, 210), 300, True),
+        (True, place(200, 210), 300, True),
+        (False, None, 300, True),
+        (False, None, 90, None),  # the next task can still send the delete again
+        (True, None, 90, True),
+    ],
+)
+def test_without_transactions_of_kafka_a_change_that_is_sent_again_is_no_loss(
+    tmp_path: Path,
+    exactly_once: bool,
+    following: dict[str, Any] | None,
+    beaten: int,
+    lost: bool | None,
+) -> None:
+    topics = Topics()
+    looks = looks_at(tmp_path, topics, exactly_once=exactly_once)
+    beat(topics, "a", at=10)
+    looks.follow(NAMES, [record()], asked)
+    facts: dict[str, Any] = {"topic": "orders", "at": 20}
+    topics.add(event(0, 2, "u", 1, task="a", **facts, **place(100, 110)))
+    topics.add(event(1, 2, "d", 1, task="a", headers=MOVED, **facts, **place(100, 120)))
+    if following is not None:
+        topics.add(event(2, 2, "u", 1, task="b", **facts, **following))
+    offset = topics.end(NAMES.heartbeat_topic)
+    beats: dict[str, Any] = {"topic": NAMES.heartbeat_topic, "at": 30}
+    topics.add(event(offset, 3, "c", 1, task="b", **beats, **place(beaten, beaten + 5)))
+    found = looks.follow(NAMES, [record()], asked)
+    assert losses(tmp_path) == ({str(record().table): 1} if lost else {})
+    assert found is not None
+    assert found.task == ("a" if lost is None else "b")
+
+
+class Page:
+    """A source whose table has a page of rows.
+
+    Args:
+        known: Whether the given row has the id of the transaction of its event.
+        behind: The key of the row behind it.
+    """
+
+    def __init__(self, known: bool, behind: int | None) -> None:
+        self.known, self.behind = known, behind
+
+    def table(self, _: TableId) -> Any:
+        return SimpleNamespace(columns=())
+
+    def next_inserted(
+        self, _table: Any, key: dict[str, Any], transaction: int | None
+    ) -> NextInserted:
+        assert key == {"id": 1} or transaction == 7
+        if not self.known and transaction is not None:
+            return NextInserted(known=False)
+        key = None if self.behind is None else (str(self.behind),)
+        return NextInserted(known=True, key=key)
+
+
+@pytest.mark.parametrize(
+    ("page", "later", "lost", "doubt"),
+    [
+        (Page(True, None), (), False, False),
+        (Page(True, 2), (), True, False),
+        (Page(True, 2), ((7, "c", 2),), False, False),
+        (Page(False, None), ((8, "u", 3),), False, False),
+        (Page(False, 2), ((7, "c", 2),), False, False),
+        (Page(False, 2), ((8, "u", 2),), False, True),
+        (Page(False, None), ((8, "u", 1),), False, True),
+    ],
+)
+def test_a_row_behind_a_savepoint_is_in_doubt_only_if_it_can_have_been_changed(
+    tmp_path: Path, page: Page, later: tuple[Any, ...], lost: bool, doubt: bool
+) -> None:
+    """The row with the key 1 is inserted, and then the connector restarts."""
+    topics = Topics()
+    beat(topics, "a", at=10)
+    looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    facts: dict[str, Any] = {"topic": "orders", "at": 20}
+    topics.add(event(0, 7, "c", 1, task="a", lsn=5, **facts))
+    for n, one in enumerate(later):
+        topics.add(event(1 + n, *one, task="b", lsn=6 + n, **facts))
+    beat(topics, "b", at=30)
+    found = looks_at(tmp_path, topics).follow(NAMES, [record()], lambda: cast("Any", page))
+    assert losses(tmp_path) == ({str(record().table): 1} if lost else {})
+    assert found is not None
+    assert (found.doubt(record()) is not None) is doubt
+
+
+def test_without_transactions_of_kafka_a_position_can_be_before_rows_that_were_sent(
+    tmp_path: Path,
+) -> None:
+    """Three rows of five were sent, and the position after the first one is stored."""
+    topics = Topics()
+    looks = looks_at(tmp_path, topics, exactly_once=False)
+    beat(topics, "a", at=10)
+    looks.follow(NAMES, [record()], asked)
+    for n in range(3):
+        facts: dict[str, Any] = {"topic": "orders", "task": "a", "at": 20, **place(100, 120)}
+        topics.add(event(n, 7, "c", n, **facts))
+    topics.add(event(3, 8, "u", 9, topic="orders", task="b", at=25, **place(200, 210)))
+    offset = topics.end(NAMES.heartbeat_topic)
+    beats: dict[str, Any] = {"topic": NAMES.heartbeat_topic, "at": 30}
+    topics.add(event(offset, 9, "c", 1, task="b", **beats, **place(300, 310)))
+    looks.follow(NAMES, [record()], lambda: cast("Any", Page(known=True, behind=3)))
+    assert losses(tmp_path) == {str(record().table): 1}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "last_alone", "doubled"),
+    [
+        ((1, 2), False, True),  # two rows of the first record, and the second one again
+        ((4, 5), False, False),  # equal rows of a later record
+        ((1, 1), True, False),  # the first row of the first record
+    ],
+)
+def test_equal_rows_of_an_append_table_are_doubled_only_in_the_first_record(
+    tmp_path: Path, numbers: tuple[int, int], last_alone: bool, doubled: bool
+) -> None:
+    names, topics = replace(NAMES, tier="default_append"), Topics()
+    beat(topics, "a", at=10, names=names)
+    looks_at(tmp_path, topics).follow(names, [record()], asked)
+    facts: dict[str, Any] = {"topic": "orders", "at": 20, "after": "equal"}
+    for offset, number in enumerate(numbers[last_alone:]):
+        topics.add(event(2 * offset, 7, "c", 1, task="a", lsn=5, number=number, **facts))
+    topics.add(event(5, 7, "c", 1, task="b", lsn=5, number=numbers[1] + 1, **facts))
+    beat(topics, "b", at=30, names=names)
+    looks_at(tmp_path, topics).follow(names, [record()], asked)
+    assert losses(tmp_path) == ({str(record().table): 1} if doubled else {})
+
+
+def test_two_processes_that_look_at_once_count_a_loss_once(tmp_path: Path) -> None:
+    topics = Topics()
+    topics.add(event(0, 1, "c", 1, topic="orders", task="a", at=0))
+    beat(topics, "a", at=10)
+    looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    topics.add(event(1, 2, "d", 1, topic="orders", task="a", at=20, headers=MOVED))
+    beat(topics, "b", at=30)
+
+    def another() -> None:
+        topics.before_times = lambda: None
+        looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+
+    topics.before_times = another
+    looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    assert losses(tmp_path) == {str(record().table): 1}
+    looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    assert losses(tmp_path) == {str(record().table): 1}
+
+
+def test_a_look_at_many_tables_reads_most_of_them_at_once(tmp_path: Path) -> None:
+    """Each of these tables has an end of a task, after an update, which needs no question."""
+    topics, records = Topics(), [record(f"t{number}") for number in range(3_000)]
+    for one in records:
+        for n in range(5):
+            topics.add(event(2 * n, n, "u", n, topic=one.topic, task="a", at=0, lsn=n))
+    beat(topics, "a", at=0)
+    looks_at(tmp_path, topics).follow(NAMES, records, asked)
+    for one in records:
+        for n in range(5, 10):
+            task = "a" if n < 7 else "b"
+            topics.add(event(2 * n, n, "u", n, topic=one.topic, task=task, at=n, lsn=n))
+    beat(topics, "b", at=30)
+    topics.readers = topics.asked = 0
+    looks_at(tmp_path, topics).follow(NAMES, records, asked)
+    assert losses(tmp_path) == {}
+    assert topics.readers == 1
+    assert topics.asked == 30, "each read asks for 100 topics"
+
+
+def test_a_look_that_is_not_new_is_not_written(tmp_path: Path) -> None:
+    topics = Topics()
+    topics.add(event(0, 1, "c", 1, topic="orders", task="a", at=0))
+    beat(topics, "a", at=10)
+    looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    kept = KeptLooks(Store(f"sqlite:///{tmp_path / 'state.db'}"))
+    first = kept.of("c")
+    topics.add(event(1, 2, "c", 2, topic="orders", task="a", at=20))
+    beat(topics, "a", at=30)
+    looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    assert kept.of("c") == first
+    beat(topics, "a", at=600)
+    looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    renewed = kept.of("c")
+    assert renewed is not None
+    assert (renewed.version, renewed.look.ends) == (2, {"orders": 2})
+
+
+def test_an_end_that_cannot_be_judged_stays_in_doubt_until_a_copy(tmp_path: Path) -> None:
+    topics = Topics()
+    beat(topics, "a", at=0)
+    looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    topics.add(event(0, 1, "c", 1, topic="orders", task="a", at=10))
+    beat(topics, "b", at=30)
+
+    def gone() -> Any:
+        raise SourceError("table orders does not exist", remedy="Offboard it.")
+
+    found = looks_at(tmp_path, topics).follow(NAMES, [record()], gone)
+    assert found is not None
+    assert str(found.doubt(record())) == (
+        "the end of a task at offset 0 of topic orders was not judged (table orders does not"
+        " exist): rows of table shop:public.orders can be missing; run"
+        " `tributary verify shop:public.orders`"
+    )
+    beat(topics, "b", at=40)
+    found = looks_at(tmp_path, topics).follow(NAMES, [record()], asked)
+    assert found is not None
+    assert found.doubt(record()) is not None
+    copied = replace(record(), attempt=Attempt(READY.id, AT, "p", start_offsets={0: 1}))
+    found = looks_at(tmp_path, topics).follow(NAMES, [copied], asked)
+    assert found is not None
+    assert found.doubts == {}
+    assert losses(tmp_path) == {}

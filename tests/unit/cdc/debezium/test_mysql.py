@@ -289,6 +289,7 @@ FORBIDDEN = {
     "topic.regex": ".*",
     "sourceinfo.struct.maker": "x",
     "internal.implementation": "legacy",
+    "extended.headers.enabled": "false",
     "producer.override.acks": "1",
     HISTORY: "io.debezium.storage.file.history.FileSchemaHistory",
     f"{HISTORY}.ddl.filter": "ALTER.*",

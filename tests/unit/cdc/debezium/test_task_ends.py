@@ -2,92 +2,23 @@
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
-
-import fastavro
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc.debezium.task_ends import TaskEnds, moves_key, task_of
+from cdc.debezium.task_ends import moves_key, takes_key, task_of
 from cdc.kafka import KafkaRecord
-
-KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
-PLACE = {
-    "type": "record",
-    "name": "Source",
-    "fields": [{"name": "lsn", "type": "long"}, {"name": "txId", "type": ["null", "long"]}],
-}
-VALUE = {
-    "type": "record",
-    "name": "Envelope",
-    "fields": [
-        {"name": "op", "type": "string"},
-        {"name": "source", "type": PLACE},
-        {"name": "after", "type": ["null", "string"]},
-    ],
-}
-SCHEMAS = [KEY, VALUE]
+from tests.unit.cdc.task_topics import Topics, event, in_binlog, sent
 
 
-class Registry:
-    """A registry with the schemas above."""
-
-    def schema(self, schema_id: int) -> str:
-        return json.dumps(SCHEMAS[schema_id])
-
-
-def encoded(schema: dict[str, Any], value: Any) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
-    return b"\0" + SCHEMAS.index(schema).to_bytes(4, "big") + out.getvalue()
-
-
-def sent(offset: int, task: str | None, *more: str) -> KafkaRecord:
-    named = () if task is None else (("__debezium.context.runId", task.encode()),)
-    headers = (*named, *((name, b"") for name in more))
-    return KafkaRecord("t", 0, offset, b"", b"", None, headers)
-
-
-class Topic:
-    """A topic's records; the offsets between them are those of Kafka's transactions."""
-
-    def __init__(self, records: Mapping[int, KafkaRecord]) -> None:
-        self.records, self.read_offsets = records, 0
-
-    def require(self, offset: int) -> None:
-        """Refuse to read what has expired, as Kafka does."""
-        assert offset >= self.start_offsets("t")[0]
-
-    def start_offsets(self, topic: str) -> dict[int, int]:
-        return {0: min(self.records, default=0)}
-
-    def last_record(self, topic: str, start: int, end: int) -> KafkaRecord | None:
-        self.require(start)
-        found = [offset for offset in self.records if start <= offset < end]
-        self.read_offsets += 1
-        return self.records[max(found)] if found else None
-
-    def read(
-        self, topic: str, partition: int, start: int, end: int, *, timeout_s: float
-    ) -> Iterator[KafkaRecord]:
-        self.require(start)
-        for offset in sorted(self.records):
-            if start <= offset < end:
-                self.read_offsets += 1
-                yield self.records[offset]
-
-
-def ends(topic: Topic, first: int, end: int, task: str) -> list[tuple[int, int | None]]:
-    found = TaskEnds(cast("Any", topic), cast("Any", None)).between("t", first, end, task)
+def ends(topic: Topics, first: int, end: int, task: str) -> list[tuple[int, int | None]]:
+    found = topic.ends().between("t", first, end, task)
     return [
         (one.last.offset, None if one.following is None else one.following.offset) for one in found
     ]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 2_000), st.integers(1, 4)), min_size=1, max_size=5),
     st.data(),
@@ -105,27 +36,21 @@ def test_each_end_of_a_task_is_found_wherever_the_search_begins(
             offset += gap
     first = data.draw(st.integers(0, offset))
     before = max((at for at in records if at < first), default=-1)
-    found = ends(Topic(records), first, offset, str(len(tasks) - 1))
+    found = ends(Topics.of(records.values()), first, offset, str(len(tasks) - 1))
     assert found == [(last, following) for last, following in known if last >= before]
 
 
 def test_a_task_that_has_sent_nothing_since_is_an_end_too() -> None:
-    topic = Topic({offset: sent(offset, "a") for offset in range(3)})
+    topic = Topics.of(sent(offset, "a") for offset in range(3))
     assert ends(topic, 3, 3, "a") == []
     assert ends(topic, 3, 3, "b") == [(2, None)]
-    assert ends(Topic({}), 0, 0, "b") == []
+    assert ends(Topics(), 0, 0, "b") == []
 
 
 def test_records_that_have_expired_are_not_read() -> None:
-    topic = Topic({offset: sent(offset, "a" if offset < 50 else "b") for offset in range(40, 60)})
+    topic = Topics.of(sent(offset, "a" if offset < 50 else "b") for offset in range(40, 60))
     assert ends(topic, 0, 60, "b") == [(49, 50)]
     assert ends(topic, 90, 60, "b") == []  # a topic that has begun again
-
-
-def event(offset: int, transaction: int, op: str, key: int) -> KafkaRecord:
-    place = {"lsn": 5, "txId": transaction}
-    value = {"op": op, "source": place, "after": None}
-    return KafkaRecord("t", 0, offset, encoded(KEY, {"id": key}), encoded(VALUE, value), None, ())
 
 
 @pytest.mark.parametrize(
@@ -143,15 +68,20 @@ def test_only_a_later_event_of_the_same_transaction_sends_a_row(
 ) -> None:
     earlier = [event(0, 6, "c", 2), event(1, 7, "d", 2), event(2, 7, "c", 1)]
     records = [*earlier, *(event(3 + n, *one) for n, one in enumerate(later))]
-    topic = Topic({one.offset: one for one in records})
-    found = TaskEnds(cast("Any", topic), cast("Any", Registry()))
+    found = Topics.of(records).ends()
     assert found.sends_later(records[2], ("2",), len(records), offsets=5) is sends
 
 
+def test_a_position_in_a_binlog_has_the_number_of_the_row() -> None:
+    found = Topics().ends().change(in_binlog(3, pos=154, row=2, op="c", key=5))
+    assert (found.position, found.transaction) == ("binlog.000007:154:2", None)
+    assert (found.op, found.key) == ("c", {"id": 5})
+
+
 def test_a_long_topic_is_searched_in_halves() -> None:
-    topic = Topic({n: sent(n, "a" if n < 70_000 else "b") for n in range(100_000)})
+    topic = Topics.of(sent(n, "a" if n < 70_000 else "b") for n in range(100_000))
     assert ends(topic, 0, 100_000, "b") == [(69_999, 70_000)]
-    assert topic.read_offsets < 300
+    assert topic.reads < 300
 
 
 @pytest.mark.parametrize(("headers", "moved"), [((), False), (("__debezium.newkey",), True)])
@@ -161,3 +91,5 @@ def test_the_delete_of_a_changed_key_is_told_by_its_header(
     assert moves_key(sent(0, "a", *headers)) is moved
     assert task_of(sent(0, "a", *headers)) == "a"
     assert task_of(sent(0, None)) is None
+    assert not takes_key(sent(0, "a", *headers))
+    assert takes_key(sent(0, "a", "__debezium.oldkey"))

@@ -1,0 +1,196 @@
+"""Keeps the newest look at the tasks of each connector, for the next look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.errors import StateError
+from cdc.store.documents import Codec, Part
+from cdc.store.loss_counts import count_loss
+from cdc.store.table_state import STORE_REMEDY
+from cdc.store.tables import task_look_rows
+
+if TYPE_CHECKING:
+    from cdc.store.state_store import Store
+    from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
+
+
+@dataclass(frozen=True)
+class Doubt(Part):
+    """An end of a task at which a table can have lost changes.
+
+    Args:
+        offset: Offset of the task's last record in the table's topic, or of the topic's end.
+        what: What is in doubt, and the next step, as a sentence without a period.
+    """
+
+    offset: int
+    what: str
+
+
+@dataclass(frozen=True)
+class TaskLook(Part):
+    """One look at the events of a connector.
+
+    Args:
+        task: The task that sent the newest heartbeat.
+        beat_at: Time of that heartbeat, by its sender's clock.
+        ends: The end offsets of the tables' topics, read after the heartbeat.
+        doubts: By table, the newest end of a task that could not be judged.
+        format: Version of this document.
+    """
+
+    task: str
+    beat_at: datetime
+    ends: Mapping[str, int]
+    doubts: Mapping[str, Doubt] = field(default_factory=dict)
+    format: Literal[1] = 1
+
+    def doubt(self, record: TableRecord) -> str | None:
+        """Return what is in doubt for a table since its copy; None if nothing is."""
+        found, first = self.doubts.get(str(record.table)), first_offset(record)
+        if found is None or first is None or found.offset < first:
+            return None
+        return found.what
+
+
+def first_offset(record: TableRecord) -> int | None:
+    """Return O of a captured table that follows its topic; None if it has none."""
+    attempt = record.attempt
+    if attempt is None or attempt.start_offsets is None:
+        return None
+    return attempt.start_offsets.get(0, 0)
+
+
+TASK_LOOKS = Codec(TaskLook, error=StateError, remedy=STORE_REMEDY)
+"""The codec of the state store's looks at tasks."""
+
+
+_TRIES = 5
+"""How often a look is read again because another process has replaced it."""
+
+
+class KeptLook(NamedTuple):
+    """A look as the state store has it, with the number of times that it was replaced."""
+
+    look: TaskLook
+    version: int
+
+
+@dataclass(frozen=True)
+class NextLook:
+    """A look, and the losses that it has found since the look before.
+
+    Args:
+        look: The look.
+        losses: By table, what the table has lost, as a sentence without a period.
+    """
+
+    look: TaskLook
+    losses: Mapping[str, str] = field(default_factory=dict)
+
+
+class KeptLooks:
+    """The looks that all processes that share a state store have left.
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of(self, connector: str) -> KeptLook | None:
+        """Return the newest look at a connector's tasks; None if there was no look.
+
+        Raises:
+            StateError: The state store cannot be used, or holds another document.
+        """
+        asked = sa.select(task_look_rows).where(task_look_rows.c.connector == connector)
+        with self._store.transaction() as connection:
+            row = connection.execute(asked).first()
+        if row is None:
+            return None
+        look = TASK_LOOKS.read(row.look, f"the look at the tasks of {connector}")
+        return KeptLook(look, row.version)
+
+    def all(self, connectors: Iterable[str]) -> dict[str, TaskLook]:
+        """Return the newest look at each connector's tasks; a connector without one is left out.
+
+        Raises:
+            StateError: As for `of`.
+        """
+        kept = {connector: self.of(connector) for connector in connectors}
+        return {connector: one.look for connector, one in kept.items() if one is not None}
+
+    def move(self, connector: str, earlier: KeptLook | None, now: NextLook) -> bool:
+        """Replace a look and count its losses, unless another process has replaced the look.
+
+        Both is done in one transaction, so no loss is counted twice, and none is forgotten.
+
+        Args:
+            connector: The connector.
+            earlier: The look that was read; None if there was none.
+            now: The new look.
+
+        Returns:
+            Whether the look was replaced.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        for _ in range(2):
+            try:
+                return self._move(connector, earlier, now)
+            except IntegrityError:
+                # Another process has just left the first look, or has counted a table's first loss.
+                continue
+        return False
+
+    def settle(self, connector: str, table: TableId, end: int) -> None:
+        """Forget a table's doubt, since the table was found equal to its source.
+
+        Args:
+            connector: The connector.
+            table: The table.
+            end: The offset up to which the table's lake has the topic.
+
+        Raises:
+            StateError: The state store cannot be used, or holds another document.
+        """
+        for _ in range(_TRIES):
+            kept = self.of(connector)
+            doubt = None if kept is None else kept.look.doubts.get(str(table))
+            if kept is None or doubt is None or doubt.offset > end:
+                return
+            others = {name: one for name, one in kept.look.doubts.items() if name != str(table)}
+            if self.move(connector, kept, NextLook(replace(kept.look, doubts=others))):
+                return
+
+    def _move(self, connector: str, earlier: KeptLook | None, now: NextLook) -> bool:
+        """Replace a look.
+
+        Raises:
+            IntegrityError: Another process has just inserted a row that this one inserts.
+        """
+        text, row = TASK_LOOKS.write(now.look), task_look_rows.c
+        with self._store.transaction() as connection:
+            if earlier is None:
+                values = {"connector": connector, "version": 1, "look": text}
+                connection.execute(sa.insert(task_look_rows).values(**values))
+            else:
+                unchanged = (row.connector == connector) & (row.version == earlier.version)
+                update = sa.update(task_look_rows).where(unchanged)
+                update = update.values(version=earlier.version + 1, look=text)
+                if connection.execute(update).rowcount != 1:
+                    return False
+            for table, what in sorted(now.losses.items()):
+                count_loss(connection, self._store.clock, table, what)
+        return True
