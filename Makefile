@@ -7,6 +7,9 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 UV := 0.13.8
+# Two processes, each with servers and a Spark session of its own, take the files in order: those that
+# take minutes first, and unit tests at the end.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 LOCKED := --universal --python-version 3.10 --generate-hashes --no-header --no-annotate --quiet
 
 # One variable moves all downloads: Python packages here, Java artifacts in the program.
@@ -26,7 +29,7 @@ demo: setup ## replicate a database under writes to a verified lake, on this mac
 	$(BIN)/tributary demo
 
 test: setup ## unit, Spark, integration and crash tests on a real stack
-	$(BIN)/python -m pytest tests -m "not breadth"
+	$(BIN)/python -m pytest tests -m "not breadth" $(PARALLEL)
 
 test-unit: setup ## tests without a JVM or a server
 	$(BIN)/python -m pytest tests/unit
@@ -40,7 +43,7 @@ check: setup ## linters, types, import contracts, dependencies, sizes and names
 	$(BIN)/python -m pytest -q tests/unit/test_architecture.py
 
 test-all: check ## check, and every test
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests $(PARALLEL)
 
 bench: setup ## compare with other ways to move the same rows
 	$(BIN)/python -m benchmarks

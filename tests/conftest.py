@@ -1,4 +1,4 @@
-"""Fixtures of all tests: the real stack, started once per run."""
+"""Fixtures of all tests: the real stack, started once by each process that runs tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,13 @@ STACK_VARIABLE = "TRIBUTARY_TEST_STACK"
 
 SERVERS = pytest.StashKey[dict[str, str]]()
 """Which database servers the run had, or why not; printed at its end."""
+_SENT = "servers"
+"""The name under which a process that runs a part of the tests sends its `SERVERS`."""
 
 
 @pytest.fixture(scope="session")
 def stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:
-    """A real stack of this run: started by the first test that asks, stopped always.
+    """A real stack of this process: started by the first test that asks, stopped always.
 
     A server that does not come up fails the tests that need it; nothing is skipped.
     """
@@ -55,6 +58,19 @@ def running_stack(sources: Sequence[str] = ()) -> Iterator[LocalStack]:
 def used(config: pytest.Config, stack: LocalStack) -> None:
     """Note the databases of a stack for the report."""
     config.stash.setdefault(SERVERS, {}).update(stack.versions())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the databases to the process that prints the report, if that is another one."""
+    if (sent := getattr(session.config, "workeroutput", None)) is not None:
+        sent[_SENT] = session.config.stash.get(SERVERS, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over the databases of a process that ran a part of the tests."""
+    sent = getattr(node, "workeroutput", {}).get(_SENT, {})
+    node.config.stash.setdefault(SERVERS, {}).update(sent)
 
 
 def pytest_terminal_summary(
