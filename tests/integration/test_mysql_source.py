@@ -254,7 +254,7 @@ def test_times_in_the_former_format_are_written_anew_as_it_says(
         database.query("CREATE TABLE aged (id int PRIMARY KEY, t time, made timestamp NULL)")
     finally:
         database.root(former.format("ON"))
-    source, table = services.source(name), database.table("aged")
+    source, table = services.source(name), TableId(name, database.name, "aged")
     with pytest.raises(CaptureError, match=r"format from before MariaDB 10\.1 \(`t`, `made`\)"):
         judge(source.table(table), TableSettings()).require(table)
     audited = source.capture(services.capture(table)).audit_table(source.table(table))
