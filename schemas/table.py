@@ -173,8 +173,8 @@ class Column:
         plain: If the lake hides the column's values, the Spark SQL type of the original values.
         decimal: Whether the settings choose a decimal type for the column's values.
         secret: Whether output for people must not show the column's values.
-        doubtful: Characters of an event's text that can be another character on the source (see
-            `schemas.type_rule.TypeRule`).
+        doubtful: A regular expression that finds the texts of events that can stand for another
+            value on the source (see `schemas.type_rule.TypeRule`).
     """
 
     name: str

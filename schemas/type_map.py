@@ -116,6 +116,8 @@ _ENUM = PostgresType("mood", kind="e")
 _YEARS = "years 1 to 9999; infinity and other years stop the table"
 _WORDS = "text, digit for digit; NaN and infinities as NAN, POSITIVE_INFINITY, NEGATIVE_INFINITY"
 
+_NAMED = "refused where the connector can take it for another type, table or view of its name"
+
 _RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
     ("boolean", PostgresType("bool"), "boolean", ""),
     ("smallint", PostgresType("int2"), "int16", ""),
@@ -162,11 +164,18 @@ _RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
         "timetz",
         PostgresType("timetz"),
         f"{_DEBEZIUM}time.ZonedTime",
-        "in UTC; 24:00 stops the table",
+        "in UTC; 24:00 of UTC is kept",
     ),
     ("timestamp", PostgresType("timestamp"), f"{_DEBEZIUM}time.MicroTimestamp", _YEARS),
     ("timestamptz", PostgresType("timestamptz"), f"{_DEBEZIUM}time.ZonedTimestamp", _YEARS),
-    ("interval", PostgresType("interval"), f"{_DEBEZIUM}time.Interval", "ISO 8601"),
+    (
+        "interval",
+        PostgresType("interval"),
+        f"{_DEBEZIUM}time.Interval",
+        "ISO 8601. More than 2,147,483,647 hours stop the connector, and with it every table. From"
+        " version 17 on, the connector sends 0 for infinity, so an interval of 0 is read from the"
+        " primary by key; infinity stops the table, and so does 0 in a key or with `mode: append`",
+    ),
     ("bit(1)", PostgresType("bit", 1), "boolean", ""),
     (
         "int4range, int8range, numrange, daterange, tsrange",
@@ -174,12 +183,12 @@ _RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
         "string",
         "text as the source prints it",
     ),
-    ("enums", _ENUM, f"{_DEBEZIUM}data.Enum", "the label"),
+    ("enums", _ENUM, f"{_DEBEZIUM}data.Enum", f"the label; {_NAMED}"),
     (
         "domains",
         PostgresType("d", kind="d", base=PostgresType("int4")),
         "of the base type",
-        "as their base type (here integer)",
+        f"as their base type (here integer); {_NAMED}",
     ),
     (
         "arrays of boolean, smallint, integer, bigint, oid, real, double precision, numeric, bytea,"

@@ -35,8 +35,8 @@ class TypeRule:
             value; None if `lake_type` alone defines this conversion.
         one_to_one: Whether different values in the source are always different in the lake. A key
             column needs such a rule.
-        doubtful: Characters of an event's text that can be another character on the source, written
-            like the inside of ``[...]`` in a regular expression; empty if there are none.
+        doubtful: A regular expression that finds the texts of events that can stand for another
+            value on the source; empty if there are none.
     """
 
     lake_type: str

@@ -159,7 +159,9 @@ def _year(kind: MysqlType) -> TypeRule | None:
 def _text(kind: MysqlType) -> TypeRule | None:
     """Return MySQL's or MariaDB's rule of text; None without an entry in `DOUBTFUL`."""
     doubtful = DOUBTFUL.get(kind.charset or "utf8mb4")
-    return None if doubtful is None else replace(_TEXT, doubtful=doubtful)
+    if doubtful is None:
+        return None
+    return replace(_TEXT, doubtful=f"[{doubtful}]") if doubtful else _TEXT
 
 
 def _floats(printed: str) -> list[float]:

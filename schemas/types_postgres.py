@@ -76,6 +76,8 @@ class PostgresType:
         element: The type of an array's elements; None for other types.
         base: The type under a domain, with the domain's modifier; None for other types.
         display: As ``format_type`` prints it, for example ``numeric(10,2)``.
+        infinite: Whether a value can be infinite although its event does not show this: intervals
+            of version 17 and later.
     """
 
     name: str
@@ -84,6 +86,7 @@ class PostgresType:
     element: PostgresType | None = None
     base: PostgresType | None = None
     display: str = ""
+    infinite: bool = False
 
     def __str__(self) -> str:
         return self.display or self.name
@@ -159,6 +162,8 @@ def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
     if kind.name == "bit":
         # the connector treats bit(1) as a boolean; its modifier is the length itself
         return _unconverted("boolean", "{column} = B'1'") if kind.typmod == 1 else None
+    if kind.name == "interval":
+        return _interval(place, infinite=kind.infinite)
     if kind.name in _PLACED:
         return _PLACED[kind.name](place)
     return _PLAIN.get(kind.name)
@@ -261,15 +266,19 @@ def _micros(place: _Place) -> str:
     )
 
 
-def _timetz(place: _Place) -> TypeRule:
-    # the connector stops at some values of 24:00 with a zone
-    in_utc = _unconverted(
-        "string",
-        "CASE WHEN {column}::time < '24:00' "
-        "THEN ({column} AT TIME ZONE 'UTC')::time::text || 'Z' "
-        f"ELSE {_failure(place, 'a time past the day', 'int4')}::text END",
+def _interval(place: _Place, *, infinite: bool) -> TypeRule:
+    """Return the rule for intervals; the connector sends an infinite one as an interval of 0."""
+    printed = (
+        "'P' || extract(year FROM {column})::int4 || 'Y' || extract(month FROM {column})::int4 "
+        "|| 'M' || extract(day FROM {column})::int4 || 'DT' || extract(hour FROM {column})::int8 "
+        "|| 'H' || extract(minute FROM {column})::int4 || 'M' "
+        "|| trim_scale(extract(second FROM {column})::numeric)::text || 'S'"
     )
-    return replace(in_utc, one_to_one=False)  # 00:00+00 and 01:00+01 are two values
+    failure = _failure(place, "which the lake cannot hold", "int4")
+    rule = _unconverted(
+        "string", f"CASE WHEN isfinite({COLUMN}) THEN {printed} ELSE {failure}::text END"
+    )
+    return replace(rule, doubtful="^P0Y0M0DT0H0M0S$") if infinite else rule
 
 
 def _array(element: PostgresType, place: _Place) -> TypeRule | None:
@@ -295,7 +304,7 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
             )
         ),
         read_type="string",
-        jdbc_cast=f"transform(from_json({{column}}, 'array<string>'), item -> {item})",
+        jdbc_cast=f"transform({_TEXTS}, item -> {item})",
         one_to_one=False,  # {1,2} and [2:3]={1,2} are two values
     )
 
@@ -319,6 +328,11 @@ def _unconverted(lake: str, read_sql: str = "{column}") -> TypeRule:
     return TypeRule(lake, read_sql, lake, COLUMN)
 
 
+# The array of texts in a JSON text. By default, Spark returns NULL for JSON that it cannot read,
+# and it cannot read an element of more than 20,000,000 characters.
+_TEXTS = (
+    f"from_json({COLUMN}, 'array<string>', map('mode', 'FAILFAST', 'maxStringLen', '{2**31 - 1}'))"
+)
 _OUTSIDE = f"outside {_FIRST} to {_LAST}"
 _TEXT = _unconverted("string", "{column}::text")
 # The text of the type's output function, which a cast to text does not always give. A composite
@@ -347,18 +361,20 @@ _PLAIN: dict[str, TypeRule] = {
     "inet": _unconverted("string", "inet_out({column})::text"),
     # a cast of xml keeps the declaration of its encoding, which is not printed
     "xml": _unconverted("string", "xml_out({column})::text"),
+    "timetz": replace(
+        _unconverted(
+            "string",
+            # the connector keeps 24:00 of UTC, which the server would turn into 00:00
+            "CASE WHEN {column} = '24:00+00' THEN '24:00:00Z' "
+            "ELSE ({column} AT TIME ZONE 'UTC')::time::text || 'Z' END",
+        ),
+        one_to_one=False,  # 00:00+00 and 01:00+01 are two values
+    ),
     "money": _unconverted("string", "{column}::numeric::text"),
     "time": _unconverted(
         "bigint",
         "date_part('epoch', date_trunc('second', {column}::interval))::int8 * 1000000 "
         "+ date_part('microseconds', {column})::int8 % 1000000",
-    ),
-    "interval": _unconverted(
-        "string",
-        "'P' || extract(year FROM {column})::int4 || 'Y' || extract(month FROM {column})::int4 "
-        "|| 'M' || extract(day FROM {column})::int4 || 'DT' || extract(hour FROM {column})::int8 "
-        "|| 'H' || extract(minute FROM {column})::int4 || 'M' "
-        "|| trim_scale(extract(second FROM {column})::numeric)::text || 'S'",
     ),
     **dict.fromkeys(
         (
@@ -388,7 +404,6 @@ _PLACED: dict[str, Callable[[_Place], TypeRule]] = {
     "date": _date,
     "timestamp": _timestamp,
     "timestamptz": _timestamptz,
-    "timetz": _timetz,
 }
 
 # Without timestamps: the connector converts those in arrays through its worker's time zone and

@@ -46,6 +46,8 @@ _SETTINGS: Mapping[str, str] = {
     "slot.drop.on.stop": "false",
     "schema.refresh.mode": "columns_diff",
     "include.unknown.datatypes": "false",
+    # The connector finds the type of a column by its name. A temporary table would be such a type.
+    "schema.exclude.list": "pg_temp_.*",
     "time.precision.mode": "microseconds",
     "interval.handling.mode": "string",
     "hstore.handling.mode": "json",
@@ -63,13 +65,14 @@ _RULES = AuditRules(
         "offset.mismatch.strategy": "lost changes would be skipped without an error",
         "unavailable.value.placeholder": "unchanged large values would look like real ones",
         "slot.drop.on.stop": "changes during a stop would be lost",
+        "schema.exclude.list": "a temporary table could be taken for the type of a column",
         "driver.options": "the server would print values in a form that the connector misreads",
         "provide.transaction.metadata": "only the handoff of an append table needs it",
     },
     forbidden=(
         *COMMON_FORBIDDEN,
         (
-            r"(?:table|schema|database)\.(?:include|exclude)\.list",
+            r"(?:table|database)\.(?:include|exclude)\.list|schema\.include\.list",
             "the publication is the only filter",
         ),
         (r"message\.key\.columns", "keys come from the table's replica identity"),

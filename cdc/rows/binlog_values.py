@@ -6,7 +6,14 @@ over ``from_avro``.
 
 from __future__ import annotations
 
-from cdc.rows.semantic_types import DATE, TIMESTAMP_MILLIS, LakeValue, lake_value, literal
+from cdc.rows.semantic_types import (
+    DATE,
+    TIMESTAMP_MILLIS,
+    LakeValue,
+    doubtful_test,
+    lake_value,
+    literal,
+)
 from schemas import json_text
 from schemas.avro import DebeziumField, DebeziumSchema
 from schemas.table import Column, TableId, TableSchema
@@ -89,9 +96,7 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
         # A row that is older than a NOT NULL column stores nothing for that column. The server
         # reads this as the document null, and the connector sends an empty object.
         return doubt if field.nullable or not table.key else f"({doubt} OR {raw} = '{{}}')"
-    if column.doubtful and field.avro_type == "string":
-        return f"{raw} RLIKE {literal(f'[{column.doubtful}]')}"
-    return zero_date_test(raw, field)
+    return doubtful_test(raw, field, column) or zero_date_test(raw, field)
 
 
 def zero_date_test(raw: str, field: DebeziumField) -> str | None:
@@ -168,7 +173,8 @@ def not_appendable(lacking: str, *, from_binlog: bool) -> str:
             them out.
     """
     unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
-        THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL or an'
-          ' impossible date, or has a character that replaces unknown ones')"""
+        THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL, an'
+          ' impossible date or an infinite interval, or has a character that replaces unknown'
+          ' ones')"""
     other = "WHEN _op IN ('u', 'd') THEN 'an update or delete, which an append table cannot apply'"
     return unclear if from_binlog else f"{other} {unclear}"

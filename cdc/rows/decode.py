@@ -274,7 +274,8 @@ def _problem(
         WHEN _op IN ({rowless}) AND _has_row THEN 'there is a row after a delete or TRUNCATE'
         WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])
         WHEN _doubted IS NOT NULL THEN concat('a value that may replace another one (a zero'
-          ' date, or a character that the connector does not know) in key column ', _doubted[0])
+          ' date, a character that the connector does not know, or an interval of 0 for an infinite'
+          ' one) in key column ', _doubted[0])
         WHEN _keyless THEN 'the row before the change lacks the key: the replica identity was an'
           ' index without the key'
         {lost}

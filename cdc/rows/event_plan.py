@@ -18,6 +18,7 @@ from cdc.rows.key_updates import changed_key
 from cdc.rows.old_rows import lacks_key
 from cdc.rows.semantic_types import (
     default_test,
+    doubtful_test,
     garbled_test,
     lake_value,
     names_where,
@@ -205,12 +206,17 @@ def _column(
     unclear = None if rules.nulls_are_kept else default_test(raw, found)
     if column.name in rules.nullable and not found.nullable and not is_key:
         unclear = _either_condition(unclear, replaces_null_test(raw, found))
-    doubt = doubt_test(raw, found, column, table) if schema.from_binlog else None
+    doubt, doubt_before = (
+        doubt_test(image, found, column, table)
+        if schema.from_binlog
+        else doubtful_test(image, found, column)
+        for image in (raw, before)
+    )
     doubted = None
     if doubt is not None and is_key:
         # A query of the source by a doubted key may return another row. It cannot return a deleted
         # row.
-        doubted = _either_condition(doubt, doubt_test(before, found, column, table))
+        doubted = _either_condition(doubt, doubt_before)
     else:
         unclear = _either_condition(unclear, doubt)
     lacked = (

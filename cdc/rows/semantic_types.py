@@ -138,6 +138,17 @@ def default_test(raw: str, field: DebeziumField) -> str | None:
     return f"{raw} IS NOT NULL"
 
 
+def doubtful_test(raw: str, field: DebeziumField, column: Column) -> str | None:
+    """Return Spark SQL that is true for a text that can stand for another value on the source.
+
+    Returns:
+        The expression, or None if the column has no such texts.
+    """
+    if not column.doubtful or field.avro_type != "string":
+        return None
+    return f"{raw} RLIKE {literal(column.doubtful)}"
+
+
 def garbled_test(raw: str, field: DebeziumField) -> str | None:
     """Return Spark SQL that is true for text that is not UTF-8, at which the lake's readers fail.
 

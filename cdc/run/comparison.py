@@ -12,10 +12,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, SchemaChangeError
 from cdc.lake.key_text import FORM, key_form
 from cdc.rows.masking import key_check
 from cdc.rows.semantic_types import literal
+from cdc.sources.refused_columns import RENAMED
+from cdc.sources.selection import misread
 from schemas.catalog import Catalog
 from schemas.changes import ChangeKey, ChangeLakePartitions, ChangeType, Verdict
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
@@ -78,14 +80,14 @@ def compare(
         settings: The table's settings.
         handoff: The handoff in the lake's newest commit.
         config: The lake's settings, with the secret key of hashes.
-        truncates: The TRUNCATE events in the topic. They are read only if all partitions of the
-            table were truncated.
+        truncates: The TRUNCATE events in the topic, read only if all partitions were truncated.
 
     Raises:
         ConfigError: The settings change the partition columns of a shard.
         CaptureError: The connector does not capture in time the transaction that truncated the
             table.
         SecretError: The key of hashes cannot be read.
+        SchemaChangeError: The connector can take a column's type for another type.
         UnsupportedTypeError: A column that is replicated has a type without a rule.
         SchemaError: The settings name a missing column, or the lake refuses a column's name.
     """
@@ -95,7 +97,7 @@ def compare(
     allowed = Renames(settings.columns.renames, frozenset(placing))
     renamed = allowed.renamed_columns(before, now, lake.types.keys() - lake.dropped)
     ruled = frozen(settings, source_table, lake, renamed)
-    wanted = source.columns(source_table, ruled)
+    wanted = _wanted(source, source_table, ruled)
     files = source.partition_files
     attached = [one.number for name, one in now.partitions.items() if name not in before.partitions]
     evidence = Evidence(
@@ -121,6 +123,32 @@ def compare(
     count = evidence.statements.count
     seen = judged(look.fingerprint, handoff.fingerprint, count)
     return Comparison(source_table, seen, ruled, wanted, lake, changes, ignored, count)
+
+
+def _wanted(source: TableReader, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
+    """Return the columns that the settings replicate, if events have the values of all of them.
+
+    The catalog does not show when the connector started, and so not whether the topic has events
+    without values of a column whose type another type has the name of. The table needs a new copy
+    even if the other type is gone by the next run.
+
+    Raises:
+        SchemaChangeError: There are such columns. The error names all of them.
+    """
+    if not (columns := misread(table, settings)):
+        return source.columns(table, settings)
+    found = ", ".join(f"{one.name!r} ({one.type}) for {one.misread_as}" for one in columns)
+    others = ", ".join(sorted({one.misread_as for one in columns}))
+    raise SchemaChangeError(
+        f"the connector can take the type of columns of table {table.table} for another one of the"
+        f" same name: {found}. If it has started since, it sends NULL, 0 or an empty text for their"
+        " values; this run has applied no event",
+        remedy=f"Rename {others}: {RENAMED}. Or take columns that are not in the key into"
+        " columns.as ({COLUMN: string}) or columns.exclude. In both cases, run `tributary bootstrap"
+        f" {table.table}` afterwards: the new copy replaces what came wrong.",
+        table=table.table,
+        field=", ".join(one.name for one in columns),
+    )
 
 
 def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprint:

@@ -10,6 +10,12 @@ from cdc.config import TableSettings
 from schemas.errors import SchemaError, UnsupportedTypeError
 from schemas.table import TableId, quote_name
 
+RENAMED = (
+    "then restart the connector of the source and tier in Kafka Connect (POST"
+    " /connectors/NAME/restart?includeTasks=true), since it keeps the names of its last start"
+)
+"""What follows a new name for a type that the connector can take for another one."""
+
 
 def refusal(
     table: TableId,
@@ -34,9 +40,13 @@ def refusal(
     others = {
         name: f"is virtual, and its value depends on {what}" for name, what in bound.items()
     } | dict(names)
+    remedy = _remedy(table, key, settings, types, names, bound)
+    misread = {one.context["misread_as"] for one in types.values() if "misread_as" in one.context}
+    if misread:
+        remedy += f" Or rename {', '.join(sorted(misread))}: {RENAMED}."
     return kind(
         _message(table, types, others),
-        remedy=_remedy(table, key, settings, types, names, bound),
+        remedy=remedy,
         table=table,
         field=", ".join(dict.fromkeys([*types, *others])),
     )

@@ -11,7 +11,7 @@ from cdc.sources.source_facts import SourceColumn, SourceTable
 from schemas.errors import SchemaError, UnsupportedTypeError
 from schemas.renames import related
 from schemas.table import Column, TableSchema
-from schemas.type_rule import TypeRule
+from schemas.type_rule import TypeRule, without_rule
 
 LAKE_NAME = re.compile(r"[^\W\d]\w*")
 """Names that a lake column can have: letters of any alphabet, ``_``, and digits after the start.
@@ -78,12 +78,7 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
         SchemaError: The lake does not allow a column's name, or the value of a virtual column
             depends on the session that reads it.
     """
-    wanted = set(settings.columns.include) or {column.name for column in table.columns}
-    kept = [
-        column
-        for column in table.columns
-        if column.name in wanted - set(settings.columns.exclude) and not column.generated
-    ]
+    kept = _kept(table, settings)
     names = _columns_the_lake_cannot_name([column.name for column in kept])
     bound = {column.name: column.depends_on for column in kept if column.depends_on}
     columns, types = [], {}
@@ -98,11 +93,43 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
     return tuple(columns)
 
 
+def misread(table: SourceTable, settings: TableSettings) -> tuple[SourceColumn, ...]:
+    """Return the replicated columns whose values can be missing from events.
+
+    The connector can take the type of such a column for another type, see `SourceColumn`. Columns
+    whose values are read from the source by key are left out.
+    """
+    by_key = settings.columns.is_read_by_key
+    return tuple(one for one in _kept(table, settings) if one.misread_as and not by_key(one.name))
+
+
+def _kept(table: SourceTable, settings: TableSettings) -> list[SourceColumn]:
+    """Return the columns that the log has and the settings do not leave out."""
+    wanted = set(settings.columns.include) or {column.name for column in table.columns}
+    return [
+        column
+        for column in table.columns
+        if column.name in wanted - set(settings.columns.exclude) and not column.generated
+    ]
+
+
+def _misread(table: SourceTable, column: SourceColumn) -> UnsupportedTypeError:
+    why = (
+        f"the connector can take it for {column.misread_as}, which has the same name, and then"
+        " sends NULL, 0 or an empty text for its values"
+    )
+    error = without_rule(column.type, why, table=table.table, column=column.name)
+    error.context["misread_as"] = column.misread_as
+    return error
+
+
 def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -> Column:
     """Return a source column as a column of the lake, by the table's settings."""
     rules = settings.columns
     read_by_key, decimal = rules.is_read_by_key(column.name), rules.decimal(column.name)
     hide = rules.hides(column.name)
+    if column.misread_as and not read_by_key:
+        raise _misread(table, column)
     rule = column.type.rule(
         table=table.table,
         column=column.name,

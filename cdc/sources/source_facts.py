@@ -80,6 +80,8 @@ class SourceColumn:
             (NOT VALID). The column is ``nullable`` then, and the connector takes it for NOT NULL.
         depends_on: For a virtual generated column of MySQL or MariaDB: what its values depend on
             besides the row, for example the session's time zone. Empty if on nothing.
+        misread_as: Another type of the same name for which the connector can take the column's
+            type, so that events lack the column's values; empty if there is none.
     """
 
     name: str
@@ -92,6 +94,7 @@ class SourceColumn:
     refused_by_domain: bool = False
     not_validated: bool = False
     depends_on: str = ""
+    misread_as: str = ""
 
 
 @dataclass(frozen=True)

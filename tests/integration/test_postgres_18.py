@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,8 +10,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cdc.config import TableSettings
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.fingerprint import read_described
+from cdc.sources.postgres.lookup import fetch_by_key
+from cdc.sources.selection import lake_columns, lake_schema, rules
 from schemas.catalog import Catalog
 from schemas.table import TableId
 from stack.ports import HOST, choose
@@ -88,3 +92,23 @@ def test_a_column_whose_not_null_is_not_validated_may_have_nulls(session: Sessio
     seen |= {"c": False}
     assert nullable() == (seen, seen)
     assert not_validated() == []
+
+
+def test_an_infinite_interval_is_named_by_its_column(session: Session) -> None:
+    """The connector sends an interval of 0 for it, so runs read each interval of 0 by key."""
+    session.execute("CREATE DOMAIN span AS interval")
+    session.execute("CREATE TABLE spans (id int PRIMARY KEY, spent interval, owed span)")
+    session.execute("INSERT INTO spans VALUES (1, '0', '1 day'), (2, NULL, '-infinity')")
+    table, _ = read_described(session, TableId("shop", "public", "spans"), "none")
+    columns = lake_columns(table, TableSettings())
+    assert [bool(one.doubtful) for one in columns] == [False, True, True]
+    schema = lake_schema(table, TableSettings())
+    rule = rules(table, schema)
+    (zero,) = session.execute(f"SELECT {rule['spent'].read('spent')} FROM spans WHERE id = 1")
+    assert zero == ("P0Y0M0DT0H0M0S",)
+    assert re.search(columns[1].doubtful, zero[0])
+    assert fetch_by_key(session, table, schema, [(1,)], ["spent"]) == [
+        {"id": 1, "spent": "P0Y0M0DT0H0M0S"}
+    ]
+    with pytest.raises(psycopg.Error, match=r"column owed of .* holds -infinity"):
+        session.execute(f"SELECT {rule['owed'].read('owed')} FROM spans")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -462,3 +463,24 @@ def test_slots_are_created_watched_and_dropped(database: Database, source: Postg
     )
     with pytest.raises(CaptureError, match="test_decoding"):
         capture_of(source, slot=slot).kept_log.create()
+
+
+def test_a_database_that_does_not_know_its_encoding_is_refused_by_name(database: Database) -> None:
+    name = f"{database.name}_ascii"
+    database.stack.psql(
+        f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
+        " TEMPLATE template0"
+    )
+    try:
+        section = source_config(replace(database, name=name))
+        for options in ({}, {"client_encoding": "UTF8"}):
+            primary = section.primary.model_copy(update={"options": options})
+            opened = PostgresSource(name, section.model_copy(update={"primary": primary}))
+            with pytest.raises(SourceError, match=f"{name} has the encoding SQL_ASCII") as refused:
+                opened.tables()
+            assert "ENCODING 'UTF8'" in refused.value.remedy
+            (line,) = (one for one in opened.checks() if one.name == "login admin")
+            assert line.status == "error"
+            assert "SQL_ASCII" in line.detail
+    finally:
+        database.stack.psql(f"DROP DATABASE {name}")

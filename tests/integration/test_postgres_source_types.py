@@ -90,6 +90,7 @@ TYPES: list[tuple[str, list[str]]] = [
     ("time", ["'10:11:12.123456'", "'24:00:00'", "'23:59:59.999999'", "'00:00'"]),
     ("time(3)", ["'10:11:12.123'"]),
     ("timetz", ["'10:11:12.12+02'", "'01:00+05:30'", "'23:30-03'", "'00:30:00.000001+02'"]),
+    ("timetz", ["'24:00'", "'24:00+02'", "'24:00-05:30'"]),
     (
         "timestamp",
         [
@@ -145,7 +146,7 @@ TYPES: list[tuple[str, list[str]]] = [
     ("bool[]", ["'{t,f,NULL}'"]),
     ("float8[]", ["'{1.1,NaN,-Infinity,NULL}'"]),
     ("float4[]", ["'{1.1,NULL}'"]),
-    ("timetz[]", ["'{10:00+02,NULL}'"]),
+    ("timetz[]", ["'{10:00+02,NULL,24:00,24:00-03}'"]),
     ("uuid[]", ["'{A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11,NULL}'"]),
     ("jsonb[]", ["array['{\"a\":1}'::jsonb, NULL]"]),
     ("bytea[]", ["array['\\x00ff'::bytea, NULL, '']"]),
@@ -273,6 +274,10 @@ KEYS = {
     "time": ["00:00:00.000001", "24:00"],
     "timestamp": ["0001-01-01", "9999-12-31 23:59:59.999999"],
     "timestamptz": ["1969-12-31 23:59:59.999999+00", "2026-03-29 02:30+02"],
+    # each is a domain over a domain
+    "number_of_a_kind": ["NaN", "7"],
+    "time_of_a_kind": ["24:00", "00:00:01"],
+    "bit_of_a_kind": ["1", "0"],
 }
 
 
@@ -283,6 +288,14 @@ def test_rows_are_found_by_keys_of_each_type(database: Database, source: Postgre
     rows = f"(0, {values[0]}), (1, {values[1]})"
     database.execute(
         "CREATE DOMAIN as_number AS numeric",
+        *(
+            statement
+            for name, base in (("number", "numeric"), ("time", "time"), ("bit", "bit(1)"))
+            for statement in (
+                f"CREATE DOMAIN plain_{name} AS {base}",
+                f"CREATE DOMAIN {name}_of_a_kind AS plain_{name}",
+            )
+        ),
         f"CREATE TABLE t (id int PRIMARY KEY, {columns})",
         f"CREATE TABLE keyed (id int, {columns}, PRIMARY KEY (id, {', '.join(names)}))",
         *(f"INSERT INTO {table} VALUES {rows}" for table in ("t", "keyed")),
@@ -304,7 +317,6 @@ REFUSED = [
     ("date", "'10000-01-01'", "10000-01-01"),
     ("timestamp", "'-infinity'", "-infinity"),
     ("timestamptz", "'10000-01-01 00:00:00+00'", "10000-01-01"),
-    ("timetz", "'24:00:00+00'", "24:00:00"),
     ("int4[]", "'{{1,2},{3,4}}'", "more than one dimension"),
     ("numeric(10,2)[]", "'{NaN}'", "NaN"),
 ]

@@ -30,8 +30,8 @@ def problems(spark: SparkSession, topic: Topic, kind: str, *, own_key: bool = Fa
 
 ZERO = (
     None,
-    "a value that may replace another one (a zero date, or a character that the connector does"
-    " not know) in key column d",
+    "a value that may replace another one (a zero date, a character that the connector does not"
+    " know, or an interval of 0 for an infinite one) in key column d",
 )
 
 

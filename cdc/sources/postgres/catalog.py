@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from cdc.errors import MissingTableError
+from cdc.sources.postgres import misread_types
 from cdc.sources.postgres.connection import Session, read_by
 from cdc.sources.postgres.hazards import hazards
 from cdc.sources.source_facts import (
@@ -29,6 +30,8 @@ _CHUNKS = "_timescaledb_internal"
 _COUNTS_GENERATED = 180000
 """Since this version the server refuses UPDATE and DELETE of a published table whose replica
 identity is FULL and that has generated columns."""
+_INFINITE = 170000
+"""Since this version an interval can be infinite."""
 _KIND: dict[str, TableKind] = {"r": "table", "p": "partitioned", "f": "foreign"}
 
 
@@ -186,7 +189,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
         identity_index = facts.pop("identity_index")
         for measured in ("rows_estimate", "total_bytes"):
             del facts[measured]
-        columns = _columns(session, facts["number"])
+        columns = _columns(session, table.schema, facts["number"])
         unique = [tuple(row[0]) for row in session.execute(_UNIQUE, (facts["number"],))]
         leaves = [
             Leaf(
@@ -270,9 +273,10 @@ def _kind_of(kind: str, persistence: str) -> TableKind:
     return "unlogged" if persistence == "u" else _KIND.get(kind, "other")
 
 
-def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
+def _columns(session: Session, schema: str, oid: int) -> tuple[SourceColumn, ...]:
     rows = session.execute(_COLUMNS, (oid,)).fetchall()
-    types = _Types(session, {row[2] for row in rows})
+    oids = {row[2] for row in rows}
+    types, others = _Types(session, oids), misread_types.others(session, schema, oids)
     return tuple(
         SourceColumn(
             name=name,
@@ -284,6 +288,7 @@ def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
             refused_by_domain=refused_by_domain,
             default_sql=default,
             old_values=tuple(old_values),
+            misread_as=others.get(type_oid, ""),
         )
         for (
             name,
@@ -333,6 +338,7 @@ class _Types:
             element=self.describe(element, typmod) if element else None,
             base=self.describe(base, base_typmod) if kind == "d" else None,
             display=row[0] if row else name,
+            infinite=name == "interval" and self._session.info.server_version >= _INFINITE,
         )
 
 

@@ -11,3 +11,11 @@ from schemas.types_postgres import PostgresType
 def type_of(column: SourceColumn) -> PostgresType:
     """Return the type of a PostgreSQL source's column, which is always a `PostgresType`."""
     return cast("PostgresType", column.type)
+
+
+def plain_type_of(column: SourceColumn) -> PostgresType:
+    """Return the column's type without the domains over it, however many there are."""
+    kind = type_of(column)
+    while kind.kind == "d" and kind.base is not None:
+        kind = kind.base
+    return kind

@@ -132,7 +132,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         endpoint = self.endpoint(on_replica=on_replica)
         parameters = {**connection_parameters(endpoint, credential), **more}
         try:
-            return connected(lambda: psycopg.connect(**parameters, autocommit=True), _is_passing)
+            session = connected(lambda: psycopg.connect(**parameters, autocommit=True), _is_passing)
         except psycopg.Error as error:
             away = error.sqlstate is None and any(sign in str(error) for sign in _AWAY)
             raise self.login_error(
@@ -142,6 +142,18 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
                 is_away=away,
                 to_check="host, port, database and the login of this source, pg_hba.conf",
             ) from None
+        # In such a database the server converts no text, whatever client_encoding is, so a copy and
+        # the connector could read the same bytes as different characters.
+        if session.info.parameter_status("server_encoding") == "SQL_ASCII":
+            session.close()
+            raise PermanentError(
+                f"database {self.where(on_replica=on_replica)} has the encoding SQL_ASCII: the"
+                " server does not know which characters its text has",
+                remedy="Create a database with ENCODING 'UTF8', restore a dump of this one into it,"
+                " and name that database in the source's section.",
+                source=self.source,
+            )
+        return session
 
     def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
         """Return the typed error of a statement that failed in PostgreSQL, with its remedy."""

@@ -1,13 +1,14 @@
 """Finds columns with values that stop Debezium 3.7's connector for all its tables.
 
-Excluding such a column from the lake does not help, since the connector still reads the column.
+Excluding such a column from the lake does not help, since the connector still reads the column. Nor
+does reading it as text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cdc.sources.postgres.column_type import type_of
+from cdc.sources.postgres.column_type import plain_type_of, type_of
 from cdc.sources.source_facts import ReplicaIdentity, SourceColumn
 from schemas.types_postgres import PostgresType
 
@@ -18,7 +19,13 @@ _WITH_STAND_IN = frozenset(
 )
 # Element types of arrays that the connector leaves out of events.
 _NOT_SENT = frozenset(("interval", "money", "xml", "name", "point", "line", "box", "polygon"))
-_LARGE_WITHOUT_STAND_IN = frozenset(("bit", "varbit", "polygon", "path"))
+_LARGE_WITHOUT_STAND_IN = frozenset(
+    (
+        *("bit", "varbit", "polygon", "path"),
+        *("vector", "halfvec", "sparsevec", "geometry", "geography"),
+    )
+)
+_LONG = "an interval of more than 2,147,483,647 hours"
 
 
 def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple[str, ...]:
@@ -33,11 +40,12 @@ def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple
         if column.generated:
             continue
         of_domain = type_of(column).kind == "d"
-        kind = _plain(type_of(column))
+        kind = plain_type_of(column)
         reasons = _values(kind)
         if identity != "full" and _no_stand_in(kind, of_domain=of_domain):
             reasons.append(
-                "a large value that an update leaves unchanged (REPLICA IDENTITY FULL avoids it)"
+                "a large value that an update leaves unchanged (REPLICA IDENTITY FULL avoids it for"
+                " later updates; columns.as and columns.exclude do not)"
             )
         if reasons:
             found.append(
@@ -47,18 +55,11 @@ def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple
     return tuple(found)
 
 
-def _plain(kind: PostgresType) -> PostgresType:
-    """Return a PostgreSQL type without the domains over it."""
-    while kind.kind == "d" and kind.base is not None:
-        kind = kind.base
-    return kind
-
-
 def _values(kind: PostgresType) -> list[str]:
-    """Describe an array's values that PostgreSQL's connector cannot send with any identity."""
+    """Describe values that PostgreSQL's connector cannot send with any replica identity."""
     element = kind.element
     if element is None:
-        return []
+        return [_LONG] if kind.name == "interval" else []
     if element.name == "bit":
         return ["any value"]
     if element.kind == "e" or element.name == "tsvector":

@@ -11,7 +11,7 @@ from typing import Any
 
 from psycopg import sql
 
-from cdc.sources.postgres.column_type import type_of
+from cdc.sources.postgres.column_type import plain_type_of
 from cdc.sources.postgres.connection import Session, reading
 from cdc.sources.postgres.reader import relation
 from cdc.sources.source_facts import NextInserted, SourceTable
@@ -36,9 +36,7 @@ def next_inserted(
         transaction: The id of the transaction that inserted the row, as an event has it. None
             stands for the id in the row: behind a savepoint, it is not that of the events.
     """
-    kinds = {
-        column.name: (type_of(column).base or type_of(column)).name for column in table.columns
-    }
+    kinds = {column.name: plain_type_of(column).name for column in table.columns}
     if not key or any(kinds.get(name) not in _PLAIN for name in key):
         return NextInserted(known=False)
     by = None if transaction is None else str(transaction % (1 << 32))

@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg import sql
 
-from cdc.sources.postgres.column_type import type_of
+from cdc.sources.postgres.column_type import plain_type_of
 from cdc.sources.postgres.connection import Session, reading
 from cdc.sources.postgres.reader import identifier, relation
 from cdc.sources.selection import rules
@@ -47,7 +47,7 @@ def fetch_by_key(
     names = list(dict.fromkeys([*schema.key, *(schema.column(name).name for name in columns)]))
     rule = rules(table, schema)
     kinds = {
-        column.name: (type_of(column).base or type_of(column)).name
+        column.name: plain_type_of(column).name
         for column in table.columns
         if column.name in schema.key
     }

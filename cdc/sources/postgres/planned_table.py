@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg import sql
 
-from cdc.sources.postgres import catalog
+from cdc.sources.postgres import catalog, misread_types
 from cdc.sources.postgres.column_type import type_of
 from cdc.sources.postgres.connection import Session
 from cdc.sources.source_facts import Planned, SourceColumn, SourceTable
@@ -56,11 +56,14 @@ class Lookups:
         volatile: Returns those of the given functions that can return a new value for each row.
         constraints: For each constraint, by name, whether it is the primary key and whether its
             index is the replica identity.
+        misread: Returns the other type for which the connector can take the type that a text names,
+            see `SourceColumn`; empty if there is none.
     """
 
     type: Callable[[str], PostgresType]
     volatile: Callable[[Collection[str]], frozenset[str]]
     constraints: dict[str, tuple[bool, bool]]
+    misread: Callable[[str], str] = lambda _: ""
 
 
 def after_statements(
@@ -68,15 +71,22 @@ def after_statements(
 ) -> Planned:
     """Return a PostgreSQL table as it would be after actions; the session reads the catalog."""
 
-    def resolved(text: str) -> PostgresType:
+    def number(text: str) -> int:
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
         if found is None or found[0] is None:
             raise _refused(table.table, f"there is no type {text}")
+        return int(found[0])
+
+    def misread(text: str) -> str:
+        kind = number(text)
+        return misread_types.others(session, table.table.schema, {kind}).get(kind, "")
+
+    def resolved(text: str) -> PostgresType:
         # The query selects a NULL of this type: the description of its result has the modifier.
         answer = session.execute(sql.SQL("SELECT NULL::{}").format(sql.SQL(text)))
         result = answer.pgresult
         modifier = result.fmod(0) if result is not None else -1
-        return catalog.read_type(session, int(found[0]), modifier)
+        return catalog.read_type(session, number(text), modifier)
 
     def volatile(names: Collection[str]) -> frozenset[str]:
         rows = session.execute(_VOLATILE, (list(names),)).fetchall()
@@ -86,7 +96,7 @@ def after_statements(
         return frozenset(row[0] for row in rows if row[1])
 
     known = session.execute(_CONSTRAINTS, (table.number,)).fetchall()
-    lookups = Lookups(resolved, volatile, {row[0]: (row[1], row[2]) for row in known})
+    lookups = Lookups(resolved, volatile, {row[0]: (row[1], row[2]) for row in known}, misread)
     return planned(table, fingerprint, actions, lookups)
 
 
@@ -165,6 +175,7 @@ class _Draft:
             generated=action.generated,
             default_sql=None if default is None else default.sql,
             old_values=(stored,),
+            misread_as=self._lookups.misread(action.type),
         )
         self._facts["attributes"] = self._next
         self._facts["columns"][str(self._next)] = {
@@ -226,7 +237,9 @@ class _Draft:
     def _retype(self, number: int, action: Retype) -> None:
         """Change a PostgreSQL column's type, which rewrites rows that cannot stay as they are."""
         old, new = type_of(self._columns[number]), self._lookups.type(action.type)
-        self._columns[number] = replace(self._columns[number], type=new)
+        self._columns[number] = replace(
+            self._columns[number], type=new, misread_as=self._lookups.misread(action.type)
+        )
         self._facts["columns"][str(number)] |= {"shown": str(new), "written": _PLANNED}
         self._facts["columns"][str(number)] |= {"default_made": _PLANNED}
         if action.using is not None:

@@ -92,6 +92,19 @@ def test_domains_follow_what_they_are_made_of() -> None:
     assert lake(PostgresType("d2", kind="d", base=inner)) == "decimal(6,3)"
 
 
+@pytest.mark.parametrize("domain", [False, True])
+def test_an_interval_of_0_is_in_doubt_only_where_intervals_can_be_infinite(domain: bool) -> None:
+    for infinite in (False, True):
+        kind = PostgresType("interval", infinite=infinite)
+        if domain:
+            kind = PostgresType("span", kind="d", base=kind)
+        rule = kind.rule(table="s:public.t", column="spent")
+        assert bool(rule.doubtful) == infinite
+        assert "column spent of s:public.t holds " in rule.read('"spent"')
+        hidden = kind.rule(table="s:public.t", column="spent", hidden=True)
+        assert "'***'" in hidden.read('"spent"')
+
+
 def test_arrays_follow_their_elements() -> None:
     element = numeric(10, 2)
     assert lake(PostgresType("_numeric", element.typmod, element=element)) == "array<decimal(10,2)>"

@@ -10,7 +10,14 @@ import pytest
 import yaml
 
 from cdc.config import TableSettings
-from cdc.sources.selection import lake_columns, lake_schema, not_there, require_named, rules
+from cdc.sources.selection import (
+    lake_columns,
+    lake_schema,
+    misread,
+    not_there,
+    require_named,
+    rules,
+)
 from cdc.sources.source_facts import SourceColumn, SourceTable
 from schemas.errors import SchemaError, UnsupportedTypeError
 from schemas.table import TableId, TableSchema
@@ -179,3 +186,40 @@ def test_a_refused_column_of_the_key_is_told_what_a_key_can_do() -> None:
         lake_columns(source, settings())
     assert "For bs, set key_columns to other columns" in caught.value.remedy
     assert list(pasted(caught.value.remedy).columns.as_) == ["p"]
+
+
+def misread_one(*columns: str, key: tuple[str, ...] = ("id",)) -> SourceTable:
+    """A table whose columns named here are of a type that another type has the name of."""
+    source = odd(email="email", note="text")
+    found = (
+        replace(one, misread_as="app.email") if one.name in columns else one
+        for one in source.columns
+    )
+    return replace(source, columns=tuple(found), primary_key=key, unique_indexes=(key,))
+
+
+def test_a_type_that_the_connector_can_take_for_another_one_is_refused_by_both_names() -> None:
+    source = misread_one("email")
+    with pytest.raises(UnsupportedTypeError) as caught:
+        lake_columns(source, settings())
+    for said in ("'email'", "type email", "can take it for app.email", "NULL, 0 or an empty text"):
+        assert said in caught.value.message
+    assert "Or rename app.email: then restart the connector" in caught.value.remedy
+    assert list(pasted(caught.value.remedy).columns.as_) == ["email"]
+    with pytest.raises(UnsupportedTypeError, match=r"app\.email"):
+        lake_columns(source, settings(**{"as": {"id": "string"}}))
+
+
+@pytest.mark.parametrize("chosen", [{"as": {"email": "string"}}, {"exclude": ["email"]}])
+def test_what_is_read_by_key_or_left_out_may_have_such_a_type(chosen: dict[str, Any]) -> None:
+    source = misread_one("email")
+    assert misread(source, settings()) == (source.columns[1],)
+    assert misread(source, settings(**chosen)) == ()
+    assert lake_schema(source, settings(**chosen)).key == ("id",)
+
+
+def test_a_key_of_such_a_type_is_refused_whatever_the_settings_say() -> None:
+    source = misread_one("email", key=("email",))
+    for chosen in (settings(), settings(**{"as": {"email": "string"}})):
+        with pytest.raises(SchemaError, match="'email'"):
+            lake_schema(source, chosen)

@@ -44,6 +44,7 @@ def test_types_that_always_travel_or_never_do(kind: PostgresType) -> None:
         array("int4range", "r"),
         PostgresType("varbit"),
         PostgresType("polygon"),
+        *map(PostgresType, ("vector", "halfvec", "sparsevec", "geometry", "geography")),
         PostgresType("bit", 9000),
         PostgresType("tags", kind="d", base=array("inet")),
         PostgresType("numbers", kind="d", base=array("int4")),
@@ -53,7 +54,8 @@ def test_large_values_without_a_stand_in(kind: PostgresType) -> None:
     (said,) = hazards(kind)
     assert "column c" in said
     assert str(kind) in said
-    assert "REPLICA IDENTITY FULL" in said
+    assert "REPLICA IDENTITY FULL avoids it for later updates" in said
+    assert "columns.as and columns.exclude do not" in said
     assert hazards(kind, "full") == ()
     assert hazards(kind, generated=True) == ()
 
@@ -65,6 +67,11 @@ def test_large_values_without_a_stand_in(kind: PostgresType) -> None:
         (array("tsvector"), "a NULL in the array"),
         (array("numeric"), "a NaN in the array"),
         (array("bit"), "any value"),
+        (PostgresType("interval"), "more than 2,147,483,647 hours"),
+        (
+            PostgresType("span", kind="d", base=PostgresType("interval")),
+            "more than 2,147,483,647 hours",
+        ),
     ],
 )
 def test_values_that_no_replica_identity_helps(kind: PostgresType, says: str) -> None:

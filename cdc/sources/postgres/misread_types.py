@@ -1,0 +1,49 @@
+"""Finds columns whose type Debezium 3.7 can take for another type of the same name.
+
+The connector reads each value of an event by the type that it finds under the name of the column's
+type: first in the table's schema, then in all schemas, where the type counts that it has registered
+first. The row types of tables and views are registered, too. It registers domains and arrays after
+all other types, and the server's own types before those of users. If it finds another type, the
+event can have NULL, 0 or an empty text in place of the value. It reads values of the server's own
+types by the name alone, so these suffer only from domains, enums and arrays of their name.
+
+The connector registers the types when it starts. It leaves out the types of temporary tables, due
+to the setting ``schema.exclude.list``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from cdc.sources.postgres.connection import Session
+
+_LATER = "({0}.typbasetype <> 0 OR {0}.typcategory = 'A' AND {0}.typelem <> 0)"
+
+_OTHERS = f"""
+SELECT t.oid, other.name
+FROM pg_catalog.pg_type t
+JOIN pg_catalog.pg_namespace own ON own.oid = t.typnamespace
+CROSS JOIN LATERAL (
+    SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(u.typname)
+    FROM pg_catalog.pg_type u
+    JOIN pg_catalog.pg_namespace n ON n.oid = u.typnamespace
+    WHERE u.typname = t.typname AND u.oid <> t.oid AND n.nspname !~ '^pg_(toast|temp)'
+      AND (n.nspname = %(schema)s
+           OR {_LATER.format("t")}
+           OR t.oid >= 16384 AND NOT {_LATER.format("u")})
+      AND (t.oid >= 16384 OR {_LATER.format("t")} OR {_LATER.format("u")} OR u.typtype = 'e')
+    ORDER BY n.nspname <> %(schema)s, n.nspname LIMIT 1) AS other (name)
+WHERE t.oid = ANY(%(types)s) AND own.nspname <> %(schema)s
+"""  # noqa: S608 - SQL of our own
+
+
+def others(session: Session, schema: str, types: Collection[int]) -> dict[int, str]:
+    """Return the types that the connector can take for others, each with the other's name.
+
+    Args:
+        session: A session on the primary.
+        schema: The schema of the table whose columns have these types.
+        types: The object ids of the types.
+    """
+    found = session.execute(_OTHERS, {"schema": schema, "types": list(types)}).fetchall()
+    return {int(oid): str(name) for oid, name in found}
