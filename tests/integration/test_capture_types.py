@@ -243,23 +243,41 @@ def test_what_stands_for_an_unchanged_large_value(captured: Captured) -> None:
     assert len(kept) == len(large), "a full replica identity brings every value"
 
 
+VECTOR = """
+CREATE TYPE vector;
+CREATE FUNCTION vector_in(cstring) RETURNS vector AS 'textin' LANGUAGE internal IMMUTABLE STRICT;
+CREATE FUNCTION vector_out(vector) RETURNS cstring AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
+CREATE TYPE vector (INPUT = vector_in, OUTPUT = vector_out, LIKE = text);
+"""
+"""A type by whose name and text the connector takes it for that of pgvector."""
+
+
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
         ("mood[]", "'{sad,NULL}'"),
         ("numeric[]", "'{NaN}'"),
         ("inet[]", "(SELECT array_agg('10.0.0.0'::inet + i) FROM generate_series(1, 6000) i)"),
+        pytest.param("interval", "'2147483648:00:00'", marks=pytest.mark.breadth),
+        pytest.param(
+            "vector",
+            "('[' || (SELECT string_agg(i::text, ',') FROM generate_series(1, 4000) i) || ']')"
+            "::vector",
+            marks=pytest.mark.breadth,
+        ),
     ],
 )
 def test_a_value_that_cannot_be_sent_stops_the_connector_and_is_named(
     database: Database, kind: str, value: str
 ) -> None:
     """With Debezium's default it would become NULL, with a warning in the worker's log."""
+    if kind == "vector":
+        database.stack.psql(VECTOR, database=database.name)
     with capturing(database) as captured:
         database.execute(
             *(["CREATE TYPE mood AS ENUM ('sad', 'ok')"] if kind == "mood[]" else []),
             f"CREATE TABLE t (id int PRIMARY KEY, n int, bad {kind})",
-            "ALTER TABLE t ALTER bad SET STORAGE EXTERNAL",
+            *([] if kind == "interval" else ["ALTER TABLE t ALTER bad SET STORAGE EXTERNAL"]),
         )
         captured.add("t")
         database.execute(f"INSERT INTO t VALUES (1, 1, {value})", "UPDATE t SET n = 2")

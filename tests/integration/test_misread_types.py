@@ -137,6 +137,7 @@ def test_a_type_whose_name_a_table_gets_later_stops_the_table_until_it_is_copied
         "CREATE TABLE users (id int PRIMARY KEY, email types.email)",
     )
     shop.add("users")
+    shop.bootstrap("users")
     execute("INSERT INTO users VALUES (1, 'a@b')")
     assert shop.run_one().error is None
     shop.assert_equal("users", ("id", "email"))
