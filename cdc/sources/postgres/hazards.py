@@ -25,7 +25,11 @@ _LARGE_WITHOUT_STAND_IN = frozenset(
         *("vector", "halfvec", "sparsevec", "geometry", "geography"),
     )
 )
-_LONG = "an interval of more than 2,147,483,647 hours"
+_NEVER_SENT = {
+    "interval": "an interval of more than 2,147,483,647 hours",
+    "timetz": "a time whose offset has seconds (+05:30:15)",
+}
+"""Values that the connector cannot send, also in arrays that it sends, by the name of their type."""
 
 
 def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple[str, ...]:
@@ -58,8 +62,9 @@ def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple
 def _values(kind: PostgresType) -> list[str]:
     """Describe values that PostgreSQL's connector cannot send with any replica identity."""
     element = kind.element
-    if element is None:
-        return [_LONG] if kind.name == "interval" else []
+    if element is None or element.name == "timetz":
+        name = (element or kind).name
+        return [_NEVER_SENT[name]] if name in _NEVER_SENT else []
     if element.name == "bit":
         return ["any value"]
     if element.kind == "e" or element.name == "tsvector":

@@ -72,6 +72,7 @@ def test_large_values_without_a_stand_in(kind: PostgresType) -> None:
             PostgresType("span", kind="d", base=PostgresType("interval")),
             "more than 2,147,483,647 hours",
         ),
+        (PostgresType("timetz"), "a time whose offset has seconds (+05:30:15)"),
     ],
 )
 def test_values_that_no_replica_identity_helps(kind: PostgresType, says: str) -> None:
