@@ -164,8 +164,8 @@ _RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
         "timetz",
         PostgresType("timetz"),
         f"{_DEBEZIUM}time.ZonedTime",
-        "in UTC; 24:00 of UTC is kept. An offset with seconds stops the connector, and with it every"
-        " table",
+        "in UTC; 24:00 of UTC is kept. An offset with seconds stops the connector, and with it"
+        " every table",
     ),
     ("timestamp", PostgresType("timestamp"), f"{_DEBEZIUM}time.MicroTimestamp", _YEARS),
     ("timestamptz", PostgresType("timestamptz"), f"{_DEBEZIUM}time.ZonedTimestamp", _YEARS),

@@ -118,7 +118,7 @@ def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Bo
         yield opened
 
 
-def test_a_type_whose_name_a_table_gets_later_stops_the_table_until_it_is_copied(
+def test_a_name_that_a_table_gets_later_asks_for_a_copy(
     shop: Bootstrapping,
 ) -> None:
     def restart() -> None:

@@ -29,7 +29,7 @@ _NEVER_SENT = {
     "interval": "an interval of more than 2,147,483,647 hours",
     "timetz": "a time whose offset has seconds (+05:30:15)",
 }
-"""Values that the connector cannot send, also in arrays that it sends, by the name of their type."""
+"""Values that the connector cannot send, by their type. It sends no arrays of intervals at all."""
 
 
 def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple[str, ...]:

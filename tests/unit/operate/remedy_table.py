@@ -152,8 +152,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}stopped_by_value.py::test_a_capture_that_a_value_stopped_is_made_anew": (
         "The named column has a value",
     ),
-    f"{_TESTS}misread_types.py::"
-    "test_a_type_whose_name_a_table_gets_later_stops_the_table_until_it_is_copied": (
+    f"{_TESTS}misread_types.py::test_a_name_that_a_table_gets_later_asks_for_a_copy": (
         "Rename {}: then restart the connector",
     ),
     f"{_TESTS}mysql.py::test_a_capture_that_compressed_columns_stopped_is_made_anew": (
