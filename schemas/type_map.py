@@ -173,9 +173,10 @@ _RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
         "interval",
         PostgresType("interval"),
         f"{_DEBEZIUM}time.Interval",
-        "ISO 8601. More than 2,147,483,647 hours stop the connector, and with it every table. From"
-        " version 17 on, the connector sends 0 for infinity, so an interval of 0 is read from the"
-        " primary by key; infinity stops the table, and so does 0 in a key or with `mode: append`",
+        "ISO 8601. At more than 2,147,483,647 hours, the connector tries again without end, and no"
+        " table goes on. From version 17 on, the connector sends 0 for infinity, so an interval of"
+        " 0 is read from the primary by key; infinity stops the table, and so does 0 in a key or"
+        " with `mode: append`",
     ),
     ("bit(1)", PostgresType("bit", 1), "boolean", ""),
     (

@@ -100,8 +100,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         r"failed to properly convert data value",
         "The named column has a value that Debezium cannot send: an array with NaN or a NULL in it,"
-        " an interval of more than 2,147,483,647 hours, or a large array, vector or geometry that"
-        " an update left unchanged. The event is in the log, and no change on the source takes it"
+        " a timetz whose offset has seconds, or a large array, vector or geometry that an update"
+        " left unchanged. The event is in the log, and no change on the source takes it"
         " out. Correct the value, or set REPLICA IDENTITY FULL for the table, which helps against"
         " unchanged values in later updates. Then offboard all tables of this source and tier, and"
         " onboard them again. In a tier of its own (`tier` in its settings), such a table stops no"

@@ -196,7 +196,9 @@ class Postgres:
             f" role has USAGE on schema {SCHEMA} and SELECT, {rights} on"
             f" {SCHEMA}.{capture.heartbeat_table} (`tributary onboard` for a table of the source"
             " grants them), and the primary's log. If that log says that publication"
-            f" {publication} does not exist, the slot cannot be read any more: run"
+            f" {publication} does not exist, or the worker's log says `Conversion of interval"
+            " failed` (an interval of more than 2,147,483,647 hours, which the connector reads"
+            " again without end), the slot cannot be read any more: run"
             " `tributary offboard` for all tables of this source and tier, then `tributary onboard`"
             " for them, which recreates the slot."
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cdc.debezium.connector import silence
 from cdc.errors import ConnectError
 from stack.local import LocalStack
 from tests.integration.rigs.captured import Captured, capturing, wait_until
@@ -258,7 +259,7 @@ CREATE TYPE vector (INPUT = vector_in, OUTPUT = vector_out, LIKE = text);
         ("mood[]", "'{sad,NULL}'"),
         ("numeric[]", "'{NaN}'"),
         ("inet[]", "(SELECT array_agg('10.0.0.0'::inet + i) FROM generate_series(1, 6000) i)"),
-        pytest.param("interval", "'2147483648:00:00'", marks=pytest.mark.breadth),
+        pytest.param("timetz", "'10:00+05:30:15'", marks=pytest.mark.breadth),
         pytest.param(
             "vector",
             "('[' || (SELECT string_agg(i::text, ',') FROM generate_series(1, 4000) i) || ']')"
@@ -277,7 +278,7 @@ def test_a_value_that_cannot_be_sent_stops_the_connector_and_is_named(
         database.execute(
             *(["CREATE TYPE mood AS ENUM ('sad', 'ok')"] if kind == "mood[]" else []),
             f"CREATE TABLE t (id int PRIMARY KEY, n int, bad {kind})",
-            *([] if kind == "interval" else ["ALTER TABLE t ALTER bad SET STORAGE EXTERNAL"]),
+            *([] if kind == "timetz" else ["ALTER TABLE t ALTER bad SET STORAGE EXTERNAL"]),
         )
         captured.add("t")
         database.execute(f"INSERT INTO t VALUES (1, 1, {value})", "UPDATE t SET n = 2")
@@ -292,3 +293,23 @@ def test_a_value_that_cannot_be_sent_stops_the_connector_and_is_named(
             captured.connect.wait_running(name)
         assert "public.t.bad" in str(caught.value)
         assert "REPLICA IDENTITY FULL" in caught.value.remedy
+
+
+@pytest.mark.breadth
+def test_an_interval_of_too_many_hours_holds_back_all_that_follows(database: Database) -> None:
+    """The driver's error looks like that of a lost connection, so the connector never gives up."""
+    with capturing(database) as captured:
+        database.execute("CREATE TABLE t (id int PRIMARY KEY, long interval)")
+        topic = captured.add("t")
+        database.execute("INSERT INTO t VALUES (1, '2147483647:00:00')")
+        (event,) = captured.events(topic, 1)
+        assert event.after == {"id": 1, "long": "P0Y0M0DT2147483647H0M0S"}
+        database.execute(
+            "INSERT INTO t VALUES (2, '2147483648:00:00')", "INSERT INTO t VALUES (3, '1 day')"
+        )
+        with pytest.raises(AssertionError, match="not seen within 30 s"):
+            captured.events(topic, 2, timeout_s=30)
+        status = captured.connect.status(captured.names.connector)
+        assert status is not None
+        assert status.failure is None
+        assert "`Conversion of interval failed`" in silence(captured.names)
