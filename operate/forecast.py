@@ -6,17 +6,17 @@ The command reads the state store and the ends of topics. It needs neither Spark
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.position_check import TopicFacts
 from cdc.run import plan
-from cdc.run.cost import Estimate
 from cdc.run.predictions import Predictions
 from cdc.run.schedule import TURN_S, Entry, Rules, Schedule
+from operate.targets import PLANNED, Need, Shortfall, load_of, need_of, shortfalls
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -24,112 +24,54 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
     from operate.context import Services
 
-FULL = 0.7
-"""Part of the workers above which targets are not kept for sure: the load of the simulations."""
-_PART_OF_TARGET = 0.8
-"""Part of its target in which a table has to commit, since predictions are not exact."""
-
-
-@dataclass(frozen=True)
-class Need:
-    """What a table needs to keep its target, as ``plan`` predicts it.
-
-    Args:
-        table: The table.
-        tier: Its tier.
-        target_s: Its freshness target, in seconds.
-        behind: Number of offsets that its lake lacks.
-        slack_s: Seconds for which the start of its next run can wait; None if it has no work.
-        seconds: Predicted seconds of all its work now.
-        events_per_s: Events that arrive per second, as learned.
-        commits_load: Part of a worker for its commits, if it commits as rarely as the target
-            allows.
-        events_load: Part of a worker for its events.
-    """
-
-    table: TableId
-    tier: str
-    target_s: float
-    behind: int
-    slack_s: float | None
-    seconds: float
-    events_per_s: float
-    commits_load: float
-    events_load: float
-
-    @property
-    def load(self) -> float:
-        """Part of a worker that the table needs, as ``plan`` predicts it."""
-        return self.commits_load + self.events_load
-
-    def to_json(self) -> dict[str, Any]:
-        """The table's need as plain values."""
-        return {**asdict(self), "table": str(self.table), "load": self.load}
-
 
 @dataclass(frozen=True)
 class Forecast:
     """What ``plan`` shows: what runs would do next, and what the targets need.
 
     Args:
-        workers: Number of tables that run at a time.
+        rules: The workers and the shares of tiers.
         needs: What each table needs.
         order: The tables that would run next, each with the seconds until its start.
         problems: Tables that cannot be judged, each with the reason.
     """
 
-    workers: int
+    rules: Rules
     needs: tuple[Need, ...]
     order: tuple[tuple[TableId, float], ...] = ()
     problems: tuple[tuple[TableId, str], ...] = ()
 
     @property
+    def workers(self) -> int:
+        """Number of tables that run at a time."""
+        return self.rules.workers
+
+    @property
     def load(self) -> float:
         """Work that the targets need, as a part of the workers' work, for ``plan``."""
-        return sum(need.load for need in self.needs) / self.workers
+        return load_of(self.needs, self.workers)
 
     @property
     def tiers(self) -> dict[str, float]:
         """The predicted load of each tier, for ``plan``."""
-        found: dict[str, float] = {}
+        found: dict[str, list[Need]] = {}
         for need in self.needs:
-            found[need.tier] = found.get(need.tier, 0.0) + need.load / self.workers
-        return dict(sorted(found.items()))
+            found.setdefault(need.tier, []).append(need)
+        return {tier: load_of(needs, self.workers) for tier, needs in sorted(found.items())}
 
-    @property
-    def alone(self) -> list[Need]:
-        """The tables that, by ``plan``, miss their targets even with a worker of their own."""
-        return [need for need in self.needs if need.load > _PART_OF_TARGET]
+    @cached_property
+    def short(self) -> list[Shortfall]:
+        """The targets that, by ``plan``, are not kept for sure."""
+        return shortfalls(self.needs, self.rules, PLANNED)
 
     @property
     def kept(self) -> bool:
         """Whether, by ``plan``, all targets can be kept."""
-        return self.load <= FULL and not self.alone
+        return not self.short
 
     def advice(self) -> list[str]:
         """Return what ``plan`` advises to change so that all targets are kept, if anything."""
-        found = [
-            f"table {need.table} needs {need.load:.2f} of one worker by itself: raise its"
-            " freshness_target_s"
-            for need in self.alone
-        ]
-        if self.load <= FULL:
-            return found
-        times = self.load / FULL
-        found.append(
-            f"{times:.1f} times the cores, with spark.parallel_tables:"
-            f" {math.ceil(self.workers * times)}"
-        )
-        commits = sum(need.commits_load for need in self.needs)
-        left = FULL * self.workers - sum(need.events_load for need in self.needs)
-        if left > 0.0:
-            found.append(f"or freshness_target_s of all tables {commits / left:.1f} times as long")
-            tier, most = max(self.tiers.items(), key=lambda pair: pair[1])
-            found.append(
-                f"the tier {tier} has {most / self.load:.0%} of the load: a longer target for it,"
-                " or a job of its own for some of its tables, helps most"
-            )
-        return found
+        return [f"{one.reason}: {one.remedy}" for one in self.short]
 
     def to_json(self) -> dict[str, Any]:
         """The forecast of ``plan`` as plain values."""
@@ -140,31 +82,10 @@ class Forecast:
             "tiers": self.tiers,
             "next": [{"table": str(table), "starts_in_s": at} for table, at in self.order],
             "tables": [need.to_json() for need in self.needs],
+            "targets": [one.to_json() for one in self.short],
             "advice": self.advice(),
             "problems": {str(table): reason for table, reason in self.problems},
         }
-
-
-def need_of(
-    entry: Entry, estimate: Estimate, rate: float, *, behind: int, slack_s: float | None
-) -> Need:
-    """Return what a table needs to keep its target, for ``plan``.
-
-    Args:
-        entry: The table, as the schedule sees it.
-        estimate: The predicted cost of its runs.
-        rate: Events that arrive per second.
-        behind: Number of offsets that its lake lacks.
-        slack_s: Seconds for which its next run can wait; None if it has no work.
-    """
-    commits_per_s = min(rate, 1.0 / (entry.target_s * _PART_OF_TARGET))
-    return Need(
-        *(entry.table, entry.tier, entry.target_s, behind, slack_s),
-        seconds=entry.seconds + entry.rest if behind else 0.0,
-        events_per_s=rate,
-        commits_load=commits_per_s * estimate.commit_s,
-        events_load=rate * estimate.event_s,
-    )
 
 
 def order_of(
@@ -225,10 +146,9 @@ def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) 
         needs.append(need)
         if need.behind:
             entries.append(entry)
-    workers = services.config.spark.parallel_tables
-    rules = Rules(workers, services.config.pool_shares)
+    rules = Rules(services.config.spark.parallel_tables, services.config.pool_shares)
     order = order_of(entries, rules, now.timestamp(), count)
-    return Forecast(workers, tuple(needs), tuple(order), tuple(problems))
+    return Forecast(rules, tuple(needs), tuple(order), tuple(problems))
 
 
 def _look(
@@ -243,8 +163,9 @@ def _look(
     topic = TopicFacts(id=None, earliest={}, stable=ends or {})
     entry = predictions.entry(record, settings, topic, TURN_S)
     behind = entry.behind
-    slack = entry.starts_by - now.timestamp() if behind else None
-    rate = predictions.rate(record.table)
-    known = predictions.estimate(record.table)
-    need = need_of(entry, known, rate, behind=behind, slack_s=slack)
+    cost, rate = predictions.estimate(record.table), predictions.rate(record.table)
+    need = need_of(entry.table, entry.tier, entry.target_s, cost, rate)
+    if behind:
+        slack, work = entry.starts_by - now.timestamp(), entry.seconds + entry.rest
+        need = replace(need, behind=behind, slack_s=slack, seconds=work)
     return need, entry

@@ -17,6 +17,7 @@ from cdc.runtime.task_watch import held_cores
 from cdc.store.table_state import State
 from operate.automatic_resync import Unattended
 from operate.exit_codes import ExitCode, exit_code
+from operate.targets import look
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
     from operate.context import Services
     from operate.table_outcome import Outcome
+    from operate.targets import Shortfall
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
@@ -51,6 +53,8 @@ class Runs:
         """The captures that sent no changes, as of the last check."""
         self.expiring: list[Expiring] = []
         """The topics that could drop changes before a run reads them, as of the last check."""
+        self.targets: list[Shortfall] = []
+        """The freshness targets that are missed or cannot be kept, as of the last check."""
 
     @property
     def unchecked(self) -> list[Unchecked]:
@@ -70,16 +74,20 @@ class Runs:
         return results
 
     def watch(self) -> None:
-        """Find silent captures, and topics that could drop unread changes, for the command.
+        """Find what keeps changes from coming, or from being applied within freshness targets.
 
-        A failure of this check is only logged as a warning, since runs apply changes without it.
+        These are captures that send no changes, topics that could drop unread changes, and targets
+        that are missed or cannot be kept. A failure of this check is only logged as a warning,
+        since runs apply changes without it.
         """
         context, records = self._services.run_context, self._records()
         try:
             self.silences = silences(context, records)
             self.expiring = expiring(context, records)
+            known = context.predictions
+            self.targets = look(context.config, context.kafka, known, records, known.fresh_at)
         except TributaryError as error:
-            _log.warning("captures could not be checked: %s", error)
+            _log.warning("captures and targets could not be checked: %s", error)
 
     def resync(self) -> list[Outcome]:
         """Resync the command's tables that need it, if their settings allow it now."""
@@ -95,6 +103,7 @@ class Runs:
         report_resync: Callable[[list[Outcome]], None],
         report_silences: Callable[[list[Silence]], None],
         report_expiring: Callable[[list[Expiring]], None],
+        report_targets: Callable[[list[Shortfall]], None],
     ) -> None:
         """Repeat the command's run until a signal arrives, Spark ends, or tasks keep cores.
 
@@ -114,12 +123,14 @@ class Runs:
 
         def watch() -> None:
             known = {silence.capture for silence in self.silences}
-            known_expiring = self.expiring
+            known_expiring, known_targets = self.expiring, _named(self.targets)
             self.watch()
             if new := [topics for topics in self.expiring if topics not in known_expiring]:
                 report_expiring(new)
             if {silence.capture for silence in self.silences} != known:
                 report_silences(self.silences)
+            if _named(self.targets) != known_targets:
+                report_targets(self.targets)
 
         def on_signal(_signal: int, _frame: FrameType | None) -> None:
             if not stop.is_set():
@@ -174,15 +185,19 @@ class Runs:
     def exit_code(self) -> ExitCode:
         """Return the exit code of ``run``, by its errors and the tables' current states.
 
-        Captures that send no changes, cores that hanging tasks keep, and an ended Spark also count
-        as failures. The state of a table that was never published does not count, since the table
-        has no readers yet.
+        These also count as failures: captures that send no changes, freshness targets that are
+        missed or cannot be kept, cores that hanging tasks keep, and an ended Spark. The state of a
+        table that was never published does not count, since the table has no readers yet.
         """
         states = {record.state for record in self._records() if not record.never_published}
         return exit_code(
-            failed=bool(
-                self._failed or self.refused() or self.silences or held_cores() or has_ended()
-            )
+            failed=bool(self._failed or self.refused() or self.silences or self.targets)
+            or bool(held_cores() or has_ended())
             or State.FAILED in states,
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states,
         )
+
+
+def _named(targets: list[Shortfall]) -> set[tuple[TableId, str, bool]]:
+    """Return the tables with their causes, without the figures, which change all the time."""
+    return {(table, one.cause, one.missed) for one in targets for table in one.tables}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -13,6 +15,7 @@ from cdc.capture.judgement import of_capture, of_stream
 from cdc.capture.remembered_losses import of_remembered_losses
 from cdc.debezium import latest_heartbeat
 from cdc.run import plan
+from cdc.run.predictions import Predictions
 from cdc.store.loss_counts import Loss, Losses
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
@@ -20,6 +23,7 @@ from cdc.store.task_looks import KeptLooks
 from operate.resync_candidates import why_not_copied
 from operate.shards import SharedStatus, shared_tables
 from operate.table_outcome import unfinished
+from operate.targets import look, of_tables
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -30,7 +34,9 @@ if TYPE_CHECKING:
     from cdc.store.history import RunEntry
     from cdc.store.task_looks import TaskLook
     from operate.context import Services
+    from operate.targets import Shortfall
 
+_log = logging.getLogger(__name__)
 _SHOWN_RUNS = 5
 
 
@@ -173,6 +179,8 @@ class Status:
     tables: tuple[TableStatus, ...]
     captures: tuple[CaptureStatus, ...]
     shared: tuple[SharedStatus, ...] = ()
+    targets: tuple[Shortfall, ...] = ()
+    """The freshness targets that are missed or cannot be kept."""
 
     @property
     def needs_bootstrap(self) -> bool:
@@ -192,6 +200,7 @@ class Status:
             "tables": [table.to_json() for table in self.tables],
             "captures": [capture.to_json() for capture in self.captures],
             "shared": [one.to_json() for one in self.shared],
+            "targets": [one.to_json() for one in self.targets],
         }
 
 
@@ -200,10 +209,10 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
 
     If a service cannot be reached, only the figures from this service are missing.
     """
-    wanted = set(tables)
+    wanted, plan_records = set(tables), services.store.tables()
     records = [
         record
-        for record in services.store.tables()
+        for record in plan_records
         if (record.table in wanted if wanted else record.state is not State.RETIRED)
     ]
     evidence = _evidence(services, records)
@@ -224,7 +233,29 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
         table = _table(services, look, record, builds.get(record.table))
         runs = services.store.last_runs(record.table, _SHOWN_RUNS) if wanted else ()
         found.append(replace(table, runs=tuple(runs)))
-    return Status(tuple(found), captures, shared_tables(found))
+    targets = () if trouble else _targets(services, plan_records, found)
+    return Status(tuple(found), captures, shared_tables(found), tuple(targets))
+
+
+def _targets(
+    services: Services, plan_records: Sequence[TableRecord], found: Sequence[TableStatus]
+) -> list[Shortfall]:
+    """Return the targets of the shown tables that are missed or cannot be kept.
+
+    All tables on the plan count for the load of the workers.
+    """
+    late = {table.record.table for table in found if table.late and table.events_behind}
+
+    def fresh_at(record: TableRecord) -> float:
+        return -math.inf if record.table in late else math.inf
+
+    shown = {table.record.table for table in found}
+    try:
+        config, predictions = services.config, Predictions(services.store)
+        return of_tables(look(config, services.kafka, predictions, plan_records, fresh_at), shown)
+    except TributaryError as error:
+        _log.warning("freshness targets could not be checked: %s", error)
+        return []
 
 
 def _end_offsets(

@@ -260,6 +260,20 @@ class KafkaAdmin:
                 found[place.topic] = max(sent, found.get(place.topic, sent))
         return found
 
+    def offsets_at(self, times: Mapping[str, datetime]) -> dict[str, dict[int, int]]:
+        """Return, per topic and partition, the first offset that was sent at or after a time.
+
+        It is the last stable offset if no committed record is that new. Topics that are missing or
+        cannot be read are left out. The times of records are as for `newest_times`.
+
+        Args:
+            times: The time for each topic, aware UTC.
+
+        Raises:
+            KafkaError: The cluster does not answer.
+        """
+        return topic_looks.offsets_at(self._client, self._admin, times)
+
     def latest_record(self, topic: str, *, timeout_s: float = 30.0) -> KafkaRecord | None:
         """Return the newest committed record of a Kafka topic; None if it has no record.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import confluent_kafka as ck
@@ -77,6 +78,40 @@ def looks(
     if len(failed) > 1 and not found:
         raise next(iter(failed.values()))
     return {**found, **failed}
+
+
+def offsets_at(
+    client: KafkaClient, admin: ck_admin.AdminClient, times: Mapping[str, datetime]
+) -> dict[str, dict[int, int]]:
+    """Return the first offsets at or after a time, as `KafkaAdmin.offsets_at` explains."""
+    stable = ck.IsolationLevel.READ_COMMITTED
+
+    def listed(asked: Mapping[ck.TopicPartition, ck_admin.OffsetSpec]) -> dict[Any, int]:
+        if not asked:
+            return {}
+        found, _ = client.call_each(
+            "list offsets",
+            lambda: admin.list_offsets(
+                dict(asked), isolation_level=stable, request_timeout=client.timeout_s
+            ),
+            ignored=UNKNOWN_TOPIC,
+        )
+        return {place: result.offset for place, result in found.items()}
+
+    infos, _ = _described(client, admin, [*times])
+    wanted = {
+        ck.TopicPartition(name, partition): ck_admin.OffsetSpec.for_timestamp(
+            int(times[name].timestamp() * 1000)
+        )
+        for name, info in infos.items()
+        for partition in range(info.partitions)
+    }
+    # The ends are read first: a record that arrives between the two requests is no old one.
+    ends = listed(dict.fromkeys(wanted, ck_admin.OffsetSpec.latest()))
+    seen: dict[str, dict[int, int]] = {}
+    for place, offset in listed({place: wanted[place] for place in ends}).items():
+        seen.setdefault(place.topic, {})[place.partition] = ends[place] if offset < 0 else offset
+    return seen
 
 
 def _led(

@@ -7,6 +7,7 @@ from cdc.capture.watch import Silence, silences
 from cdc.run.catalog_name import drop_name, keep_name
 from cdc.run.context import RunContext, RunResult, Unchecked
 from cdc.run.cycle import run_continuously, run_tables
+from cdc.run.overdue import overdue
 from cdc.run.replay import replay_table
 from cdc.run.table import run_table
 
@@ -19,6 +20,7 @@ __all__ = [
     "drop_name",
     "expiring",
     "keep_name",
+    "overdue",
     "replay_table",
     "run_continuously",
     "run_table",

@@ -42,6 +42,8 @@ _COLD = 4.0
 """Factor of the first run in a process, in which Java has compiled nothing yet."""
 _RATE_MEMORY_S = 1800.0
 """Seconds after which an arrival rate counts for a third (1/e)."""
+_RATE_SURE_S = 300.0
+"""Seconds for which events have to be observed, so that their rate is no mere burst."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +145,9 @@ def learned(known: TableCost | None, run: Observation) -> TableCost:
     weight = 1.0 / max(predicted, _LEAST_S) ** 2
     kept = _KEPT if seconds <= 2.0 * predicted else _KEPT_AFTER_SURPRISE
     commits, events = float(run.commits), float(run.events)
-    rate = _rate(known, run)
+    rate, observed_s = _rate(known, run)
     if known is None:
-        known = TableCost(0, 0.0, 0.0, 0.0, 0.0, 0.0, rate, run.at)
+        known = TableCost(0, 0.0, 0.0, 0.0, 0.0, 0.0, rate, observed_s, run.at)
     return replace(
         known,
         runs=known.runs + 1,
@@ -155,22 +157,34 @@ def learned(known: TableCost | None, run: Observation) -> TableCost:
         commits_seconds=known.commits_seconds * kept + weight * commits * seconds,
         events_seconds=known.events_seconds * kept + weight * events * seconds,
         events_per_s=rate,
+        observed_s=observed_s,
         measured_at=run.at,
     )
 
 
-def _rate(known: TableCost | None, run: Observation) -> float:
-    """Return the rate at which a table's events arrive, with the events of one more run."""
+def arrival_rate(known: TableCost | None) -> float:
+    """Return the events per second that arrive for long; 0 if that is not known.
+
+    Events of the first minutes count as if they were all that arrive within five minutes.
+    """
     if known is None:
         return 0.0
+    return known.events_per_s * min(1.0, known.observed_s / _RATE_SURE_S)
+
+
+def _rate(known: TableCost | None, run: Observation) -> tuple[float, float]:
+    """Return the rate of arrival with the events of one more run, and for how long it was observed.
+
+    It is the mean at first. Later, the newest half hour has most of the weight.
+    """
+    if known is None:
+        return 0.0, 0.0
     passed = (run.at - known.measured_at).total_seconds()
     if passed <= 0.0:
-        return known.events_per_s
-    seen = run.events / passed
-    if known.runs == 1:
-        return seen
-    new = min(1.0, passed / _RATE_MEMORY_S)
-    return known.events_per_s * (1.0 - new) + seen * new
+        return known.events_per_s, known.observed_s
+    observed_s = min(_RATE_MEMORY_S, known.observed_s + passed)
+    new = min(1.0, passed / observed_s)
+    return known.events_per_s * (1.0 - new) + run.events / passed * new, observed_s
 
 
 def passed_offsets(before: Mapping[int, int], after: Mapping[int, int]) -> int:

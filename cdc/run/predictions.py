@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING
 
 from cdc.config.tables import configured_tier
 from cdc.errors import KafkaError
-from cdc.run.cost import PRIOR, Estimate, Observation, cold_factor, estimate, learned, prior_of
-from cdc.run.cost import passed_offsets as passed
+from cdc.run.cost import (
+    PRIOR,
+    Estimate,
+    Observation,
+    arrival_rate,
+    cold_factor,
+    estimate,
+    learned,
+    passed_offsets,
+    prior_of,
+)
 from cdc.run.schedule import Entry
 from cdc.store.table_state import State
 
@@ -70,8 +79,7 @@ class Predictions:
     def rate(self, table: TableId) -> float:
         """Return the events of a table that arrive per second, as learned; 0 if not known."""
         with self._lock:
-            known = self._known().get(table)
-            return 0.0 if known is None else known.events_per_s
+            return arrival_rate(self._known().get(table))
 
     def note_whole(self, table: TableId, at: float) -> None:
         """Note that the lake has all events of a table that were in its topic at a time."""
@@ -95,7 +103,7 @@ class Predictions:
                 return None
             if result.started_at is None:
                 return None
-            events = passed(last.offsets, result.offsets)
+            events = passed_offsets(last.offsets, result.offsets)
             seen = Observation(result.commits, events, result.seconds, result.started_at, cold)
             costs = self._known()
             costs[record.table] = found = learned(costs.get(record.table), seen)

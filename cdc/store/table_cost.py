@@ -26,6 +26,7 @@ class TableCost(Part):
         commits_seconds: Sum of products of commits and seconds.
         events_seconds: Sum of products of events and seconds.
         events_per_s: Events that arrive per second.
+        observed_s: Seconds that this rate rests on, up to a bound.
         measured_at: When the last of these runs began.
         format: Version of this document.
     """
@@ -37,6 +38,7 @@ class TableCost(Part):
     commits_seconds: float
     events_seconds: float
     events_per_s: float
+    observed_s: float
     measured_at: datetime
     format: Literal[1] = 1
 

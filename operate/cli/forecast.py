@@ -49,7 +49,9 @@ def show_forecast(renderer: Renderer, found: Forecast) -> None:
             f"Not all targets can be kept: they need {found.load:.0%} of {found.workers} workers.",
             style="bold red",
         )
-    for advice in found.advice():
-        renderer.line(f"  What to do: {advice}")
+    for short in found.short:
+        renderer.line(f"  {short.reason}")
+        for remedy in short.remedies:
+            renderer.line(f"    What to do: {remedy}")
     for table, reason in found.problems:
         renderer.line(f"{table}: {reason}", style="yellow")

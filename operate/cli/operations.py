@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
-from operate.cli.status import EMPTY_PLAN, show_status
+from operate.cli.status import EMPTY_PLAN, show_status, show_targets
 from operate.cli.tables import TablesArgument, finish, show_problems
 from operate.exit_codes import ExitCode, exit_code
 from operate.render import Output, Renderer, seconds
@@ -64,11 +64,22 @@ def check(
 
 def status(
     tables: SomeTablesArgument = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="End with exit code 3 also if a freshness target is missed or cannot be kept.",
+        ),
+    ] = False,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show state, position, freshness, events behind, last commit, errors and retained log."""
+    """Show state, position, freshness, events behind, last commit, errors and retained log.
+
+    It also names the freshness targets that are missed, or that cannot be kept by the seconds of
+    earlier runs, with the reason and what has to change.
+    """
     from operate.context import services
     from operate.discover import selected
     from operate.status import status as look
@@ -78,7 +89,8 @@ def status(
         found = look(opened, selected(opened, tables) if tables else ())
     renderer.document(found.to_json())
     show_status(renderer, found, named=bool(tables))
-    code = exit_code(failed=found.failed, needs_bootstrap=found.needs_bootstrap)
+    failed = found.failed or (check and bool(found.targets))
+    code = exit_code(failed=failed, needs_bootstrap=found.needs_bootstrap)
     if code:
         raise typer.Exit(code)
 
@@ -123,7 +135,11 @@ def run(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Apply new changes to the lake, in one run for all tables that have some."""
+    """Apply new changes to the lake, in one run for all tables that have some.
+
+    Exit code 3: some tables failed or get no changes, or freshness targets are missed at the end or
+    cannot be kept. Exit code 4: a table needs a bootstrap.
+    """
     from cdc.runtime.spark import has_ended
     from cdc.runtime.task_watch import held_cores
     from operate.context import services
@@ -141,6 +157,7 @@ def run(
                 lambda outcomes: _show_resyncs(renderer, outcomes),
                 lambda silences: _show_silences(renderer, silences),
                 lambda topics: _show_expiring(renderer, topics),
+                lambda targets: _show_targets(renderer, targets),
             )
             waiting, refused = runs.waiting(), runs.refused()
         else:
@@ -188,6 +205,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
             "silent": [silence.to_json() for silence in runs.silences],
             "expiring": [topics.to_json() for topics in runs.expiring],
             "unchecked": [tables.to_json() for tables in runs.unchecked],
+            "targets": [targets.to_json() for targets in runs.targets],
         }
     )
     if not renderer.json:
@@ -195,6 +213,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
         _show_silences(renderer, runs.silences)
         _show_expiring(renderer, runs.expiring)
         _show_found(renderer, "unchecked", runs.unchecked, "yellow")
+        show_targets(renderer, runs.targets)
     return waiting
 
 
@@ -240,6 +259,15 @@ def _show_silences(renderer: Renderer, silences: list[Any]) -> None:
 
 def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
     _show_found(renderer, "expiring", expiring, "yellow")
+
+
+def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
+    """Show the freshness targets that are missed or cannot be kept since the last report."""
+    if renderer.json:
+        renderer.document({"targets": [one.to_json() for one in targets]})
+    elif not targets:
+        renderer.line("All freshness targets are kept again.", style="green")
+    show_targets(renderer, targets)
 
 
 def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> None:

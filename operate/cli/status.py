@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from operate.cli.tables import size
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from operate.render import Renderer
     from operate.shards import SharedStatus
     from operate.status import CaptureStatus, Status, TableStatus
+    from operate.targets import Shortfall
     from schemas.table import TableId
 
 EMPTY_PLAN = "No table is on the plan. Next: tributary discover, tributary onboard TABLE"
@@ -40,6 +41,14 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
             _show_last_runs(renderer, table.record.table, table.runs)
     for capture in found.captures:
         _show_capture(renderer, capture)
+    show_targets(renderer, found.targets)
+
+
+def show_targets(renderer: Renderer, targets: Iterable[Shortfall]) -> None:
+    """Show the freshness targets that are missed or cannot be kept, each with its remedies."""
+    for one in targets:
+        renderer.line(one.message, style="bold red" if one.missed else "yellow")
+        renderer.line(f"  What to do: {one.remedy}")
 
 
 def _show_tables(renderer: Renderer, tables: Sequence[TableStatus]) -> None:

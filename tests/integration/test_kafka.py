@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import confluent_kafka as ck
@@ -212,6 +212,36 @@ def test_an_open_transaction_holds_the_stable_offset_but_not_the_high_watermark(
     assert (last.offset, last.key, last.value) == (4, b"k", b"e"), "the marker is no record"
     assert last.timestamp is not None
     assert abs((datetime.now(timezone.utc) - last.timestamp).total_seconds()) < 120
+
+
+def test_the_first_offset_since_a_time(config: KafkaConfig, kafka: KafkaAdmin, name: str) -> None:
+    """By it a run sees which tables lack changes that are older than their freshness targets."""
+    empty, now = f"{name}-empty", datetime.now(timezone.utc)
+
+    def since(minutes: float) -> dict[int, int]:
+        at = now - timedelta(minutes=minutes)
+        found = kafka.offsets_at({name: at, empty: at, f"{name}-gone": at})
+        assert (found.keys(), found[empty]) == ({name, empty}, {0: 0})
+        return found[name]
+
+    kafka.ensure_topic(empty)
+    kafka.ensure_topic(name)
+    try:
+        writer = producer(config)
+        for minutes in (30, 20, 10):
+            sent = int((now - timedelta(minutes=minutes)).timestamp() * 1000)
+            writer.produce(name, value=b"v", partition=0, timestamp=sent)
+        assert writer.flush(30) == 0
+        assert [since(minutes) for minutes in (40, 25, 15, 10)] == [{0: 0}, {0: 1}, {0: 2}, {0: 2}]
+        assert since(5) == {0: 3}, "the end, if no record is that new"
+        unfinished = producer(config, transaction=True)
+        unfinished.begin_transaction()
+        send(unfinished, name, "new")
+        assert since(5) == {0: 3}, "records of open transactions are not there yet"
+        unfinished.commit_transaction(30)
+        assert since(5) == {0: 3}
+    finally:
+        kafka.delete_topic(empty)
 
 
 def test_what_was_rolled_back_is_never_read(

@@ -21,7 +21,8 @@ from cdc.run.schedule import Entry, Rules
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import CommitSummary, State
 from operate.context import Services
-from operate.forecast import Forecast, Need, forecast, need_of, order_of
+from operate.forecast import Forecast, forecast, order_of
+from operate.targets import Need, need_of
 from schemas.table import TableId
 from tests.records import table_record
 from tests.unit.cdc.configuration import minimal
@@ -36,8 +37,7 @@ def entry(name: str, *, seconds: float = 2.0, wait: float = 100.0, target: float
 
 def need(name: str, rate: float, *, target: float = 100.0, tier: str = "default") -> Need:
     """What a table needs at a rate of events, with commits of 2 s and events of 1 ms."""
-    one = replace(entry(name, target=target), tier=tier)
-    return need_of(one, COST, rate, behind=5, slack_s=9.0)
+    return need_of(TableId("shop", "public", name), tier, target, COST, rate)
 
 
 def test_a_table_needs_its_commits_and_its_events() -> None:
@@ -49,7 +49,7 @@ def test_a_table_needs_its_commits_and_its_events() -> None:
 
 
 def test_targets_can_be_kept_up_to_the_load_of_the_simulations() -> None:
-    found = Forecast(2, (need("a", 100.0), need("b", 100.0, tier="bulk")))
+    found = Forecast(Rules(2), (need("a", 100.0), need("b", 100.0, tier="bulk")))
     assert found.kept
     assert found.load == pytest.approx(0.125)
     assert found.tiers == {"bulk": pytest.approx(0.0625), "default": pytest.approx(0.0625)}
@@ -58,18 +58,25 @@ def test_targets_can_be_kept_up_to_the_load_of_the_simulations() -> None:
 
 def test_what_has_to_change_is_named() -> None:
     needs = tuple(need(f"t{n}", 1.0, target=20.0) for n in range(20))
-    found = Forecast(2, needs)
+    found = Forecast(Rules(2), needs)
     assert not found.kept
     assert found.load == pytest.approx(1.26)
-    cores, targets, tier = found.advice()
-    assert cores == "1.8 times the cores, with spark.parallel_tables: 4"
-    assert targets == "or freshness_target_s of all tables 1.8 times as long"
-    assert tier.startswith("the tier default has 100% of the load")
-    events = Forecast(2, tuple(need(f"t{n}", 400.0) for n in range(5)))
-    assert [advice[:14] for advice in events.advice()] == ["1.5 times the "], "no target helps"
-    alone = Forecast(8, (need("hot", 900.0),))
+    assert found.advice() == [
+        "the tables need 126% of 2 workers: 1.8 times the cores, with spark.parallel_tables: 4, or"
+        " freshness_target_s of all tables 1.8 times as long, or for the tier default, which has"
+        " 100% of the load, a longer target, or a job of its own for some of its tables"
+    ]
+    events = Forecast(Rules(2), tuple(need(f"t{n}", 400.0) for n in range(5)))
+    assert [one.remedies[0][:14] for one in events.short] == ["1.5 times the "], "no target helps"
+    alone = Forecast(Rules(8), (need("hot", 900.0),))
     assert (alone.kept, alone.load < 0.2) == (False, True)
-    assert alone.advice()[0].startswith("table shop:public.hot needs 0.93 of one worker by itself")
+    assert alone.to_json()["targets"][0]["tables"] == ["shop:public.hot"]
+
+
+def test_the_share_of_a_tier_is_no_advice_while_all_targets_can_be_kept() -> None:
+    """What other tiers do not need is lent."""
+    needs = tuple(need(f"t{n}", 1.0, target=20.0, tier="critical") for n in range(8))
+    assert Forecast(Rules(2, {"critical": 0.1}), needs).kept
 
 
 def test_the_next_runs_are_those_of_the_schedule() -> None:
@@ -112,7 +119,7 @@ def test_the_plan_is_made_of_the_state_store_and_the_ends_of_topics(
             *(busy.table, State.INCREMENTAL, 1),
             offsets={0: 700},
             seconds=12.0,
-            started_at=now + timedelta(minutes=number),
+            started_at=now + timedelta(minutes=5 * number),
         )
         entry = run_entry("run", busy, result)
         services.store.record_run(entry, predictions.learn(busy, result))
@@ -121,7 +128,7 @@ def test_the_plan_is_made_of_the_state_store_and_the_ends_of_topics(
     services.__dict__["kafka"] = cast("Any", kafka)
     found = forecast(services, ())
     assert [(one.table.name, one.behind) for one in found.needs] == [("busy", 300), ("idle", 0)]
-    assert found.needs[0].events_per_s == pytest.approx(10.0)
+    assert found.needs[0].events_per_s == pytest.approx(2.0)
     assert [table.name for table, _ in found.order] == ["busy"]
     shown = found.to_json()
     assert (shown["kept"], shown["workers"], len(shown["tables"])) == (True, 8, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -20,6 +21,7 @@ from operate.context import Services
 from operate.exit_codes import ExitCode
 from operate.onboard import register
 from operate.run import Runs
+from operate.targets import Shortfall
 from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal
 
@@ -61,13 +63,21 @@ def test_one_run_looks_at_captures_once_its_tables_are_done(
 ) -> None:
     services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
     done: list[str] = []
-    services.__dict__["run_context"] = None
+    services.__dict__["run_context"] = SimpleNamespace(
+        config=None, kafka=None, predictions=SimpleNamespace(fresh_at=None)
+    )
     monkeypatch.setattr(run, "run_tables", lambda *_: done.append("tables") or [])
     monkeypatch.setattr(run, "silences", lambda *_: done.append("captures") or [])
     monkeypatch.setattr(run, "expiring", lambda *_: done.append("topics") or [])
+    missed = Shortfall("runs", True, (TABLE,), "no commit", ("wait",))
+    monkeypatch.setattr(run, "look", lambda *_: done.append("targets") or [missed])
     try:
-        assert Runs(services, services.store.tables).once() == []
-        assert done == ["tables", "captures", "topics"]
+        runs = Runs(services, services.store.tables)
+        assert runs.exit_code() is ExitCode.OK
+        assert runs.once() == []
+        assert done == ["tables", "captures", "topics", "targets"]
+        assert runs.targets == [missed]
+        assert runs.exit_code() is ExitCode.SOME_FAILED
     finally:
         services.close()
 

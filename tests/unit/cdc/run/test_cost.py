@@ -11,6 +11,7 @@ from cdc.run.cost import (
     PRIOR,
     Estimate,
     Observation,
+    arrival_rate,
     cold_factor,
     estimate,
     learned,
@@ -83,8 +84,16 @@ def test_the_first_runs_of_a_process_count_as_slower() -> None:
 def test_the_rate_of_arrival_is_learned() -> None:
     assert after((1, 600, 1.0)).events_per_s == 0.0
     assert after((1, 9, 1.0), (1, 600, 1.0)).events_per_s == pytest.approx(10.0)
+    assert after((1, 9, 1.0), (1, 600, 1.0), (1, 0, 1.0)).events_per_s == pytest.approx(5.0)
     found = after(*[(1, 600, 1.0)] * 60, *[(1, 6000, 1.0)] * 60).events_per_s
     assert 80.0 < found < 100.0
+
+
+def test_a_burst_is_no_rate_until_it_has_lasted() -> None:
+    """Two runs within a minute say nothing of the hours to come."""
+    assert arrival_rate(None) == 0.0
+    assert arrival_rate(after((1, 9, 1.0), (1, 60_000, 1.0))) == pytest.approx(200.0)
+    assert arrival_rate(after(*[(1, 600, 1.0)] * 7)) == pytest.approx(10.0)
 
 
 def test_offsets_between_two_positions() -> None:

@@ -1,0 +1,376 @@
+"""Which freshness targets are missed or cannot be kept, why, and what has to change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Literal
+
+from cdc.capture.watch import listed
+from cdc.config.tables import configured_tier
+from cdc.run import overdue
+from cdc.run.schedule import REST, Rules
+from cdc.store.table_state import State
+from operate.render import seconds
+from schemas.errors import TributaryError
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.config import Config
+    from cdc.kafka import KafkaAdmin
+    from cdc.run.cost import Estimate
+    from cdc.run.predictions import Predictions
+    from cdc.store.table_state import TableRecord
+
+_PART_OF_TARGET = 0.8
+"""Part of its target in which a table has to commit, since predictions are not exact."""
+_RUN_OFTEN = (
+    "start runs more often than the targets ask, or use `tributary run --continuous`;"
+    " `tributary status TABLE` shows the last runs of a table"
+)
+
+Cause = Literal["table", "workers", "share", "backlog", "runs"]
+"""Why a target is missed or cannot be kept.
+
+``table``: the table's own cost. ``workers``: too few workers for all tables. ``share``: the tier's
+part of the workers. ``backlog``: old changes that wait. ``runs``: no run has committed in time.
+"""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The loads above which targets count as not kept.
+
+    Args:
+        workers: Part of the workers.
+        table: Part of one worker, for one table.
+    """
+
+    workers: float
+    table: float
+
+
+PLANNED = Limits(workers=0.7, table=0.8)
+"""Above these loads, targets are not kept for sure: 0.7 is the load of the simulations."""
+POSSIBLE = Limits(workers=1.0, table=1.0)
+"""Above these loads, targets cannot be kept even if no worker ever waits."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a table needs to keep its target, as predicted.
+
+    Args:
+        table: The table.
+        tier: Its tier.
+        target_s: Its freshness target, in seconds.
+        commit_s: Predicted seconds of a commit.
+        events_per_s: Events that arrive per second, as learned.
+        commits_load: Part of a worker for its commits, if it commits as rarely as the target
+            allows.
+        events_load: Part of a worker for its events.
+        behind: Number of offsets that its lake lacks.
+        slack_s: Seconds for which the start of its next run can wait; None if it has no work.
+        seconds: Predicted seconds of all its work now.
+    """
+
+    table: TableId
+    tier: str
+    target_s: float
+    commit_s: float
+    events_per_s: float
+    commits_load: float
+    events_load: float
+    behind: int = 0
+    slack_s: float | None = None
+    seconds: float = 0.0
+
+    @property
+    def load(self) -> float:
+        """Part of a worker that the table needs, as predicted."""
+        return self.commits_load + self.events_load
+
+    def to_json(self) -> dict[str, Any]:
+        """The table's need as plain values."""
+        return {**asdict(self), "table": str(self.table), "load": self.load}
+
+
+def need_of(table: TableId, tier: str, target_s: float, cost: Estimate, rate: float) -> Need:
+    """Return what a table needs to keep its target, without the work that waits now.
+
+    Args:
+        table: The table.
+        tier: Its tier, as the configuration names it.
+        target_s: Its freshness target, in seconds.
+        cost: The predicted cost of its runs.
+        rate: Events that arrive per second.
+    """
+    commits_per_s = min(rate, 1.0 / (target_s * _PART_OF_TARGET))
+    loads = (commits_per_s * cost.commit_s, rate * cost.event_s)
+    return Need(table, tier, target_s, cost.commit_s, rate, *loads)
+
+
+@dataclass(frozen=True)
+class Late:
+    """A table whose lake lacks changes that are older than its freshness target.
+
+    Args:
+        changes: Number of these changes.
+        seconds: Predicted seconds until they are applied, if the table had a worker now.
+        unchanged_s: Seconds since the table's last commit.
+    """
+
+    changes: int
+    seconds: float
+    unchanged_s: float
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """Tables whose freshness targets are missed, or cannot all be kept by prediction.
+
+    Args:
+        cause: Why.
+        missed: Whether the targets are missed now.
+        tables: The tables.
+        reason: The cause in words, with figures.
+        remedies: What has to change: one of these.
+    """
+
+    cause: Cause
+    missed: bool
+    tables: tuple[TableId, ...]
+    reason: str
+    remedies: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """The tables and the reason."""
+        many = len(self.tables) > 1
+        targets = f"freshness target{'s' if many else ''} of {listed(self.tables)}"
+        if self.missed:
+            return f"{targets} {'are' if many else 'is'} missed: {self.reason}"
+        return f"{targets} cannot {'all ' if many else ''}be kept, by prediction: {self.reason}"
+
+    @property
+    def remedy(self) -> str:
+        """What has to change."""
+        return ", or ".join(self.remedies)
+
+    def to_json(self) -> dict[str, Any]:
+        """The tables, the cause and the remedies as plain values."""
+        return {
+            "cause": self.cause,
+            "missed": self.missed,
+            "tables": list(map(str, self.tables)),
+            "reason": self.reason,
+            "remedies": list(self.remedies),
+            "message": self.message,
+        }
+
+
+def load_of(needs: Iterable[Need], workers: int) -> float:
+    """Return the part of the workers that tables need. One table uses one worker at most."""
+    return sum(min(1.0, need.load) for need in needs) / workers
+
+
+def shortfalls(
+    needs: Sequence[Need], rules: Rules, limits: Limits, late: Mapping[TableId, Late] | None = None
+) -> list[Shortfall]:
+    """Return the targets that are missed or cannot be kept, grouped by their cause.
+
+    A table has one cause. If several apply, it is the first one of `Cause`.
+
+    Args:
+        needs: What each table needs.
+        rules: The workers and the shares of tiers.
+        limits: The loads above which targets count as not kept.
+        late: The tables that are late now.
+    """
+    left = dict(late or {})
+    found: list[Shortfall] = []
+    lanes: dict[str, list[Need]] = {}
+    for need in needs:
+        lanes.setdefault(rules.lane(need.tier), []).append(need)
+        if need.load > limits.table:
+            missed = left.pop(need.table, None) is not None
+            found.append(Shortfall("table", missed, (need.table,), *_own_cost(need, limits)))
+    alone = {table for one in found for table in one.tables}
+    loads = {lane: load_of(ones, rules.workers) for lane, ones in lanes.items()}
+    for lane, part in short_lanes(loads, rules, limits.workers).items():
+        cause, reason, remedies = _overload(lane, lanes, loads, part, rules, limits.workers)
+        tables = [
+            n.table for n in lanes[lane] if n.table not in alone and (n.load or n.table in left)
+        ]
+        for missed in (True, False):
+            if named := tuple(table for table in tables if (table in left) is missed):
+                found.append(Shortfall(cause, missed, named, reason, remedies))
+        for table in tables:
+            left.pop(table, None)
+    targets = {need.table: need.target_s for need in needs}
+    return found + _other_causes(targets, left)
+
+
+def short_lanes(loads: Mapping[str, float], rules: Rules, full: float) -> dict[str, float]:
+    """Return the lanes that need more than they can have, each with the part that it can have.
+
+    What a lane does not need is lent to the others by their shares.
+
+    Args:
+        loads: The part of the workers that each lane needs.
+        rules: The shares of tiers.
+        full: The part of the workers that all lanes together can have.
+    """
+    short = dict(loads)
+    while short:
+        total = sum(map(rules.share, short))
+        parts = {lane: full * rules.share(lane) / total for lane in short}
+        enough = [lane for lane, load in short.items() if load <= parts[lane] + 1e-9]
+        if not enough:
+            return parts
+        full -= sum(short.pop(lane) for lane in enough)
+    return {}
+
+
+def _own_cost(need: Need, limits: Limits) -> tuple[str, tuple[str, ...]]:
+    """Return why a table cannot keep its target even with a worker of its own, and remedies."""
+    reason = f"table {need.table} needs {need.load:.2f} of one worker by itself"
+    left = limits.table - need.events_load
+    if left <= 0.0:
+        return f"{reason}, {need.events_load:.2f} for its changes alone", (
+            "give Spark more cores, since a run uses several; a longer target does not help",
+        )
+    target = math.ceil(need.commit_s / (_PART_OF_TARGET * left))
+    return reason, (f"set its freshness_target_s to at least {target}",)
+
+
+def _overload(
+    lane: str,
+    lanes: Mapping[str, Sequence[Need]],
+    loads: Mapping[str, float],
+    part: float,
+    rules: Rules,
+    full: float,
+) -> tuple[Cause, str, tuple[str, ...]]:
+    """Return the cause, the reason and the remedies of a lane that needs more than it can have."""
+    times = sum(loads.values()) / full
+    cores = (
+        f"{times:.1f} times the cores, with spark.parallel_tables:"
+        f" {math.ceil(rules.workers * times)}"
+    )
+    commits = sum(need.commits_load for need in lanes[lane])
+    left = part * rules.workers - sum(need.events_load for need in lanes[lane])
+    factor = f"{commits / left:.1f} times as long" if left > 0.0 else None
+    if len(lanes) == 1:
+        reason = f"the tables need {loads[lane]:.0%} of {rules.workers} workers"
+        remedies = [cores]
+        if factor is not None:
+            remedies += [f"freshness_target_s of all tables {factor}", _heaviest(lanes[lane])]
+        return "workers", reason, tuple(remedies)
+    if lane == REST:
+        who, change = "the tiers without a pool_share need", "a lower pool_share of other tiers"
+    else:
+        share = f"tiers.{lane}.pool_share"
+        who, change = f"tier {lane} needs", f"a higher {share} than {rules.share(lane):g}"
+    of = f"of {rules.workers} workers"
+    reason = f"{who} {loads[lane]:.0%} {of}, and can have {part:.0%} beside the other tiers"
+    remedies = [f"{change}, at their cost" if lane != REST else change, cores]
+    if factor is not None:
+        remedies.append(f"freshness_target_s of its tables {factor}")
+    return "share", reason, tuple(remedies)
+
+
+def _heaviest(needs: Sequence[Need]) -> str:
+    """Return the advice for the tier with most of the load."""
+    tiers: dict[str, float] = {}
+    for need in needs:
+        tiers[need.tier] = tiers.get(need.tier, 0.0) + need.load
+    tier, most = max(tiers.items(), key=lambda pair: pair[1])
+    return (
+        f"for the tier {tier}, which has {most / sum(tiers.values()):.0%} of the load, a longer"
+        " target, or a job of its own for some of its tables"
+    )
+
+
+def _other_causes(
+    targets: Mapping[TableId, float], late: Mapping[TableId, Late]
+) -> list[Shortfall]:
+    """Return the late tables that should keep their targets by prediction."""
+    found: list[Shortfall] = []
+    waited = {t: one for t, one in late.items() if one.unchanged_s > targets.get(t, math.inf)}
+    if waited:
+        longest = max(one.unchanged_s for one in waited.values())
+        reason = f"no commit for longer than the target, at most for {seconds(longest)}"
+        found.append(Shortfall("runs", True, tuple(waited), reason, (_RUN_OFTEN,)))
+    behind = {table: one for table, one in late.items() if table not in waited}
+    if behind:
+        changes = sum(one.changes for one in behind.values())
+        work = sum(one.seconds for one in behind.values())
+        reason = (
+            f"{changes:,} changes that are older than the target wait; they take"
+            f" {seconds(work)} by prediction"
+        )
+        remedies = (
+            "wait, if this backlog was expected: runs work it off between other tables",
+            "see `tributary plan`",
+        )
+        found.append(Shortfall("backlog", True, tuple(behind), reason, remedies))
+    return found
+
+
+def look(
+    config: Config,
+    kafka: KafkaAdmin,
+    predictions: Predictions,
+    records: Iterable[TableRecord],
+    fresh_at: Callable[[TableRecord], float],
+) -> list[Shortfall]:
+    """Return the targets that are missed now, or cannot be kept by prediction.
+
+    Tables that runs do not follow (paused or failed ones, and those that need a bootstrap) are left
+    out, as are tables with invalid settings: their state says what is wrong.
+
+    Args:
+        config: The configuration.
+        kafka: The cluster. It is only asked for tables that may be late.
+        predictions: The predicted costs of runs.
+        records: The tables.
+        fresh_at: Returns the time up to which a table is known to have all changes, in seconds
+            since 1970. It can have them up to a later time.
+
+    Raises:
+        KafkaError: The cluster does not answer.
+    """
+    now = datetime.now(timezone.utc)
+    needs: list[Need] = []
+    suspects: dict[TableId, tuple[TableRecord, datetime]] = {}
+    for record in records:
+        if record.state is not State.INCREMENTAL:
+            continue
+        try:
+            target = config.settings_on_plan(record.table, record.tier).freshness_target_s
+        except TributaryError:
+            continue
+        cost, rate = predictions.estimate(record.table), predictions.rate(record.table)
+        tier = configured_tier(record.tier)
+        needs.append(need_of(record.table, tier, float(target), cost, rate))
+        if fresh_at(record) + target < now.timestamp():
+            suspects[record.table] = (record, now - timedelta(seconds=target))
+    late: dict[TableId, Late] = {}
+    for table, changes in overdue(kafka, suspects).items():
+        commit = suspects[table][0].last_commit
+        quiet = math.inf if commit is None else (now - commit.committed_at).total_seconds()
+        late[table] = Late(changes, predictions.estimate(table).seconds(changes), quiet)
+    rules = Rules(config.spark.parallel_tables, config.pool_shares)
+    return shortfalls(needs, rules, POSSIBLE, late)
+
+
+def of_tables(found: Iterable[Shortfall], tables: Collection[TableId]) -> list[Shortfall]:
+    """Return what is said about some tables only."""
+    kept = (
+        replace(one, tables=tuple(table for table in one.tables if table in tables))
+        for one in found
+    )
+    return [one for one in kept if one.tables]
