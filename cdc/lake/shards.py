@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 TURN_S = 900.0
 """Bound of the wait for another process that commits to the same table, in seconds."""
+TRY_S = 10.0
+"""Seconds of one try within that wait: several usual commits. Other shards have a turn between two
+tries."""
 _LAST_OFFSET = 2**63 - 1
 """The offset of a delete that must sort after every other event of its row."""
 
@@ -125,6 +129,7 @@ class SharedTable:
         self._spark = spark
         self._leases = leases
         self.path = path
+        self._resource = f"lake table {path}"
         self._waiting: list[ShardWrite] = []
         self._lock = threading.Lock()
         self._turn = threading.Lock()
@@ -139,11 +144,19 @@ class SharedTable:
         Raises:
             LeaseHeldError: Another process holds the lease for longer than ``wait_s``.
         """
-        with self._leases.hold(f"lake table {self.path}", wait_s=wait_s) as lease:
+        with self._leases.hold(self._resource, wait_s=wait_s) as lease:
             yield lease
 
-    def write(self, wanted: ShardWrite) -> str:
+    def held_by_other(self) -> LeaseHeldError | None:
+        """Return the error that names another holder of the table; None if there is none."""
+        return self._leases.held_by_other(self._resource)
+
+    def write(self, wanted: ShardWrite, *, wait_s: float = TURN_S) -> str:
         """Commit a shard's request, together with the other requests that wait at that time.
+
+        Args:
+            wanted: The request.
+            wait_s: Bound of the wait for another process, in seconds; at least one try is made.
 
         Returns:
             The commit's instant.
@@ -154,6 +167,17 @@ class SharedTable:
             LakeError: The rows cannot be written. No row of the shard was committed.
             LeaseHeldError: Another process holds the table's lease for too long.
         """
+        deadline = time.monotonic() + wait_s
+        self._try_to_write(wanted)
+        while isinstance(wanted.error, LeaseHeldError) and time.monotonic() < deadline:
+            wanted.error = None
+            self._try_to_write(wanted)
+        if wanted.error is not None:
+            raise wanted.error
+        return wanted.instant or ""
+
+    def _try_to_write(self, wanted: ShardWrite) -> None:
+        """Commit a request, or set its error."""
         with self._lock:
             self._waiting.append(wanted)
         with self._turn:
@@ -166,9 +190,6 @@ class SharedTable:
                     for one in together:
                         if not one.done:  # an interrupt ends this thread
                             one.error = _ended_batch_error(self.path)
-        if wanted.error is not None:
-            raise wanted.error
-        return wanted.instant or ""
 
     def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> None:
         """Remove a shard and its rows from the table, if the table has the shard."""
@@ -212,7 +233,7 @@ class SharedTable:
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:
         """Commit shards' requests under the shared table's lease, and set their instant."""
         spark = self._spark()
-        with self.hold_lease() as lease, ExitStack() as held:
+        with self.hold_lease(wait_s=TRY_S) as lease, ExitStack() as held:
             timeline = Timeline(spark, self.path)
             if not timeline.exists:
                 if current_path(wanted[0].shard.base_path, spark) is not None:
@@ -302,7 +323,7 @@ class ShardTable:
         schema: The shard's columns, without the shard column.
         settings: The settings of the shard's source table.
         shard: The shard.
-        shared: The writer of the shared table.
+        write: Commits a request to the shared table, as `SharedTable.write`.
     """
 
     def __init__(
@@ -313,7 +334,7 @@ class ShardTable:
         settings: TableSettings,
         *,
         shard: Shard,
-        shared: SharedTable,
+        write: Callable[[ShardWrite], str],
     ) -> None:
         self.path = path
         self.layout = layout_of(schema, settings)
@@ -321,7 +342,7 @@ class ShardTable:
         self._spark = spark
         self._settings = settings
         self._shard = shard
-        self._shared = shared
+        self._commit = write
 
     def read(self) -> DataFrame:
         """Return the shard's rows as of the last commit, with the shard's own columns and types."""
@@ -375,7 +396,7 @@ class ShardTable:
         replaces: bool = False,
     ) -> str:
         schema, settings = self.layout.schema, self._settings
-        return self._shared.write(
+        return self._commit(
             ShardWrite(self._shard, schema, settings, rows, commit, guard, replaces=replaces)
         )
 

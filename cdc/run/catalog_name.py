@@ -58,6 +58,9 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
     Nothing happens while another process holds the table.
 
+    If another process holds the shared lake table, the record notes no name, so that a later look
+    at idle tables sets it (`name_idle`).
+
     This function takes the table's lease. Without the lease, another process could publish a new
     generation meanwhile, and this function could point the name back at the former one.
 
@@ -76,7 +79,11 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
         with context.leases.hold(record.resource):
             now = context.store.newest(record)
             if now.state is State.INCREMENTAL:
-                keep_name(context, now, wait_s=wait_s)
+                try:
+                    keep_name(context, now, wait_s=wait_s)
+                except LeaseHeldError:
+                    context.store.put(replace(now, named=None))
+                    raise
     except LeaseHeldError as held:
         _log.info("the name of table %s was not checked: %s", record.table, held)
 

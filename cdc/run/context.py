@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.log_looks import LogLooks
 from cdc.debezium import Definitions, names
 from cdc.errors import ConnectError, StateError, onboard_again
-from cdc.lake.shards import ShardTable, SharedTable, timeline_of
+from cdc.lake.shards import TURN_S, ShardTable, SharedTable, timeline_of
 from cdc.lake.write import FollowedTable, LakeTable
 from cdc.run.predictions import Predictions
 from cdc.run.published_generation import Served
@@ -145,9 +146,20 @@ class RunContext:
         return timeline_of(self.spark, attempt)
 
     def lake(
-        self, record: TableRecord, schema: TableSchema, settings: TableSettings
+        self,
+        record: TableRecord,
+        schema: TableSchema,
+        settings: TableSettings,
+        *,
+        wait_s: float = TURN_S,
     ) -> FollowedTable:
         """Return the lake table to which a run writes; for a shard, its part of the shared table.
+
+        Args:
+            record: The table's record.
+            schema: Its columns.
+            settings: Its settings.
+            wait_s: Bound of the wait for another process that commits to a shared table.
 
         Raises:
             ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
@@ -163,7 +175,7 @@ class RunContext:
             schema,
             settings,
             shard=record.shard,
-            shared=self.shared(attempt.path),
+            write=partial(self.shared(attempt.path).write, wait_s=wait_s),
         )
 
     def copied(
@@ -266,6 +278,8 @@ class RunResult:
         error: The error that stopped the run; None if the run ended normally.
         seconds: Duration of the run in seconds.
         started_at: Time of the run's start.
+        deferred: Whether another process keeps the run from a lake table that shards share. The
+            run gave its worker back, and the next one goes on.
         skipped: Whether the run did nothing, because another process holds the table's lease or the
             table's state does not allow a run.
         warnings: Warnings for the operator, one sentence each.
@@ -282,7 +296,22 @@ class RunResult:
     seconds: float = 0.0
     started_at: datetime | None = None
     skipped: bool = False
+    deferred: bool = False
     warnings: tuple[str, ...] = ()
+
+    def after(self, earlier: RunResult | None) -> RunResult:
+        """Return the result of both runs of a table, of which the earlier one was deferred."""
+        if earlier is None:
+            return self
+        return replace(
+            self,
+            commits=earlier.commits + self.commits,
+            events=earlier.events + self.events,
+            counts=dict(Counter(earlier.counts) + Counter(self.counts)),
+            seconds=earlier.seconds + self.seconds,
+            started_at=earlier.started_at,
+            skipped=self.skipped and earlier.skipped,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result of a run as plain values for JSON output."""
@@ -297,6 +326,7 @@ class RunResult:
             "error": asdict(self.error) if self.error is not None else None,
             "seconds": round(self.seconds, 3),
             "skipped": self.skipped,
+            "deferred": self.deferred,
             "warnings": list(self.warnings),
         }
 

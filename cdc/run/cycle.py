@@ -24,6 +24,7 @@ from cdc.errors import (
     SecretError,
     UnreachableError,
 )
+from cdc.lake.shards import TRY_S
 from cdc.run import plan
 from cdc.run.catalog_name import follow_name, name_idle
 from cdc.run.comparison import settings_digest
@@ -98,7 +99,9 @@ def run_tables(
     rules = Rules(parallel or config.spark.parallel_tables, config.pool_shares, ends, TURN_S)
     with Workers(rules, lambda work, number: _run_due(context, work, number)) as workers:
         _round(context, workers, records, look_at_idle=look_at_idle, spaced=spaced)
-        results = {result.table: result for result in workers.finish()}
+        results: dict[TableId, RunResult] = {}
+        for result in workers.finish():
+            results[result.table] = result.after(results.get(result.table))
     if look_at_idle:
         _tidy(context, records, {*results})
     return [results[record.table] for record in records if record.table in results]
@@ -364,6 +367,8 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
     # Workers share the cores fairly, each in its own pool; the property applies to this thread.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"worker {worker}")
     record = work.record
+    if (held := _held_by_other(context, work)) is not None:
+        return RunResult(record.table, record.state, skipped=True, deferred=True, warnings=(held,))
     result = run_table(context, record, captures=work.captures, topic=work.topic, turn=work.turn)
     if not result.commits:
         return result
@@ -372,11 +377,22 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
         context.predictions.note_whole(record.table, work.seen_at)
     try:
         # Columns and partitions can be new: update the metastore.
-        follow_name(context, record)
+        follow_name(context, record, wait_s=TRY_S)
     except TributaryError as error:
         _log.warning("%s", error)
         return replace(result, warnings=(*result.warnings, error.message))
     return result
+
+
+def _held_by_other(context: RunContext, work: Work) -> str | None:
+    """Return who keeps a shard from its lake table, if the last run was deferred for that.
+
+    Then nothing is read and decoded in vain while the other process goes on.
+    """
+    if not work.deferred or work.entry.lake is None:
+        return None
+    held = context.shared(work.entry.lake).held_by_other()
+    return None if held is None else held.message
 
 
 def run_continuously(

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import Handoff, hash_key_of, renames
+from cdc.lake.shards import TURN_S
 from cdc.lake.timeline import Committed
 from cdc.rows.columns import OP
 from cdc.rows.masking import hidden
@@ -52,7 +53,12 @@ class LakeShape:
 
 
 def follow(
-    context: RunContext, kept: TableRecord, latest: Committed, compared: Comparison, guard: Guard
+    context: RunContext,
+    kept: TableRecord,
+    latest: Committed,
+    compared: Comparison,
+    guard: Guard,
+    wait_s: float = TURN_S,
 ) -> tuple[LakeShape, Committed]:
     """Apply a source's schema changes to the lake table, by a commit that records the new catalog.
 
@@ -66,6 +72,8 @@ def follow(
         latest: The table's newest commit with offsets.
         compared: The comparison of the lake with its source. None of its changes needs a bootstrap.
         guard: Called just before the commit completes. It raises an error to refuse the commit.
+        wait_s: Bound of the wait for another process that commits to a shared lake table, also in
+            later commits to the returned table.
 
     Returns:
         The lake table, and its newest commit with offsets: ``latest``, or this function's commit.
@@ -81,7 +89,7 @@ def follow(
     # explain a rename by an owner that the table no longer has.
     moved = handoff.fingerprint.digest != compared.fingerprint.digest
     if not (compared.changes or compared.statements or moved):
-        lake = context.lake(kept, handoff.carried(schema), settings)
+        lake = context.lake(kept, handoff.carried(schema), settings, wait_s=wait_s)
         return LakeShape(lake, table, schema), latest
     for change in compared.changes:
         _log.info("table %s: %s (%s)", table.table, change, change.verdict.value)
@@ -98,7 +106,7 @@ def follow(
         ),
         hash_key=hash_key_of(compared.wanted, context.config.lake),
     )
-    lake = context.lake(kept, new.carried(schema), settings)
+    lake = context.lake(kept, new.carried(schema), settings, wait_s=wait_s)
     commit = _commit(record, new, context.run_id)
     crash("run.before_follow")
     widened = any(isinstance(one, WidenType) and one.in_lake for one in compared.changes)

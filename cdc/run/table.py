@@ -26,6 +26,7 @@ from cdc.errors import (
     StateError,
     UnseenError,
 )
+from cdc.lake.shards import TURN_S
 from cdc.lake.timeline import Committed
 from cdc.run import plan
 from cdc.run.batch import Applied, BatchWriter
@@ -169,8 +170,8 @@ class _TableRun:
             # Another process writes to the shared table. The next run continues.
             _log.info("%s", held)
             warnings = (*self.result.warnings, held.message)
-            skipped = not self.result.commits
-            self.result = replace(self.result, warnings=warnings, skipped=skipped)
+            found = replace(self.result, warnings=warnings, skipped=not self.result.commits)
+            self.result = replace(found, deferred=self._turn is not None)
 
     def _work(self, until: Mapping[int, int] | None) -> None:
         """Run the table, and move it to the state that an error requires."""
@@ -248,7 +249,8 @@ class _TableRun:
         self._keep_history(handoff)
         compared = self._compared(latest.record, handoff)
         guard = commit_guard(self._table, self._lease, latest)
-        shape, followed = follow(self._context, self._record, latest, compared, guard)
+        wait_s = TURN_S if self._turn is None else 0.0  # a turn leaves the worker to other tables
+        shape, followed = follow(self._context, self._record, latest, compared, guard, wait_s)
         if followed is not latest:
             self.result = replace(self.result, commits=self.result.commits + 1)
             self._keep_history(followed.record.require_handoff())

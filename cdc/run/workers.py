@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 """Longest time between two looks of a free worker, since deadlines change what may start."""
+FIRST_DEFERRAL_S = 5.0
+"""Wait after the first run that another process kept from a shared lake table. Each later wait is
+twice as long."""
+LAST_DEFERRAL_S = 60.0
+"""Longest of these waits."""
+DEFERRED_S = 900.0
+"""Bound of these waits together in a command that ends."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,7 @@ class Work:
         turn: Its turn.
         seen_at: When the facts of the topic were read, in seconds since 1970.
         found: Whether only a look at idle tables finds this work, so that the next round does not.
+        deferred: Whether the last run of a table with the same lake table was deferred.
     """
 
     record: TableRecord
@@ -46,6 +54,7 @@ class Work:
     turn: Turn
     seen_at: float
     found: bool = False
+    deferred: bool = False
 
     @property
     def table(self) -> TableId:
@@ -53,8 +62,26 @@ class Work:
         return self.record.table
 
 
+@dataclass
+class _Deferral:
+    """A lake table that another process keeps from its shards, which wait without a worker.
+
+    Args:
+        since: When the first run was deferred, on the monotonic clock.
+        until: When its shards may run again.
+        wait_s: The length of the present wait.
+    """
+
+    since: float
+    until: float
+    wait_s: float
+
+
 class Workers:
     """Runs tables on several threads, in the order of a schedule.
+
+    If another process holds a lake table that shards share, the shards wait without a worker: no
+    thread waits for the other process for longer than one try of a commit.
 
     A round begins with `begin_round`, reads what it needs, and ends with `offer`. Tables that ran
     meanwhile are left to the next round, since the facts that this round read of them can be old.
@@ -77,6 +104,8 @@ class Workers:
         self._ends = ends
         self._schedule = Schedule(rules)
         self._waiting: dict[TableId, Work] = {}
+        self._deferrals: dict[str, _Deferral] = {}
+        self._left_out: frozenset[str] = frozenset()
         self._touched: set[TableId] = set()
         self._results: list[RunResult] = []
         self._changed = threading.Condition()
@@ -118,7 +147,7 @@ class Workers:
             kept = {} if looked else {t: one for t, one in self._waiting.items() if one.found}
             new = {one.table: one for one in work if one.table not in self._touched}
             self._waiting = kept | new
-            self._schedule.offer(one.entry for one in self._waiting.values())
+            self._schedule_waiting()
             wanted = min(self._rules.workers, len(self._waiting) + len(self._schedule.running))
             while len(self._threads) < wanted:
                 self._threads.append(self._pool.submit(self._work, len(self._threads)))
@@ -171,32 +200,71 @@ class Workers:
     def _work(self, number: int) -> None:
         """Run tables until the workers are closed."""
         while (work := self._next()) is not None:
-            began = time.monotonic()
+            began, result = time.monotonic(), None
             try:
                 result = self._run(work, number)
-                with self._changed:
-                    self._results.append(result)
-                    self.has_more |= _has_more(work, result)
             finally:
                 with self._changed:
                     self._schedule.end(work.table, time.monotonic() - began)
+                    if result is not None:
+                        self._results.append(self._judged(work, result))
+                        self.has_more |= _has_more(work, result)
                     self._changed.notify_all()
 
     def _next(self) -> Work | None:
         """Wait for a table that may start, and start it; None if the workers end."""
         with self._changed:
             while not (self._closed or self._ends()):
+                if self._held() != self._left_out:
+                    self._schedule_waiting()
                 entry = self._schedule.take(time.time())
                 if entry is not None:
                     self._touched.add(entry.table)
-                    return self._waiting.pop(entry.table)
+                    work = self._waiting.pop(entry.table)
+                    return replace(work, deferred=entry.lake in self._deferrals)
                 self._changed.wait(_LOOK_S)
         return None
+
+    def _held(self) -> frozenset[str]:
+        """Return the lake tables whose shards wait without a worker."""
+        now = time.monotonic()
+        return frozenset(lake for lake, one in self._deferrals.items() if one.until > now)
+
+    def _schedule_waiting(self) -> None:
+        """Offer the waiting tables to the schedule, without those whose lake table is held."""
+        held = self._left_out = self._held()
+        self._schedule.offer(
+            one.entry for one in self._waiting.values() if one.entry.lake not in held
+        )
+
+    def _judged(self, work: Work, result: RunResult) -> RunResult:
+        """Return a run's result; note whether another process holds the table's lake table."""
+        lake = work.entry.lake
+        if lake is None:
+            return result
+        if not result.deferred:
+            if result.commits:
+                self._deferrals.pop(lake, None)
+            return result
+        now = time.monotonic()
+        known = self._deferrals.get(lake)
+        if known is None or result.commits:
+            known = _Deferral(now, now, 0.0)
+        if known.until <= now:  # else another shard has just been deferred
+            known.wait_s = min(LAST_DEFERRAL_S, 2.0 * known.wait_s or FIRST_DEFERRAL_S)
+            known.until = now + known.wait_s
+        self._deferrals[lake] = known
+        if self._rules.ends and known.until - known.since > DEFERRED_S:
+            return result
+        self._waiting.setdefault(work.table, work)
+        self._schedule_waiting()
+        told = f"its worker is free for other tables; the next try is in {known.wait_s:.0f} s"
+        return replace(result, warnings=(*result.warnings, told))
 
 
 def _has_more(work: Work, result: RunResult) -> bool:
     """Whether a run ended before the end that its topic had."""
-    if not result.commits or result.error is not None:
+    if not result.commits or result.error is not None or result.deferred:
         return False
     stable = getattr(work.topic, "stable", {})
     return any(result.offsets.get(partition, 0) < end for partition, end in stable.items())

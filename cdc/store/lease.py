@@ -87,6 +87,17 @@ class Lease:
             self.token = token
         return self.token
 
+    def held_by_other(self) -> LeaseHeldError | None:
+        """Return the error that names another holder; None if the lease can be taken now."""
+        row = leases.c.resource == self.resource
+        held = sa.and_(row, leases.c.owner.is_not(None), leases.c.expires_at > self._store.clock)
+        with self._store.transaction() as connection:
+            found = connection.execute(sa.select(leases).where(held)).first()
+        holder = None if found is None else Owner.parse(found.owner)
+        if found is None or (holder is not None and holder.has_died()):
+            return None
+        return self._lease_held_error(found, holder)
+
     def renew(self) -> None:
         """Extend the lease's expiry in the state store.
 
@@ -246,6 +257,10 @@ class Leases:
             stop.set()
             renewal.join()
             lease.release()
+
+    def held_by_other(self, resource: TableId | str) -> LeaseHeldError | None:
+        """Return the error that names another holder; None if the lease can be taken now."""
+        return Lease(self._store, resource, self.owner, ttl_s=self.ttl_s).held_by_other()
 
     def _acquire(self, lease: Lease, wait_s: float) -> None:
         """Take the lease; wait at most ``wait_s`` seconds for its holder to release it."""

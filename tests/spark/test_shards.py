@@ -52,7 +52,7 @@ def part(
 ) -> ShardTable:
     """One shard's table."""
     given = TableSettings(**settings)
-    return ShardTable(spark, shared.path, columns, given, shard=shard(name), shared=shared)
+    return ShardTable(spark, shared.path, columns, given, shard=shard(name), write=shared.write)
 
 
 def joined(

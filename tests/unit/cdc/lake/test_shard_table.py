@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from cdc.config import TableSettings
 from cdc.lake.commit import CommitRecord
 from cdc.lake.shard_write import ShardWrite
-from cdc.lake.shards import ShardTable, SharedTable
+from cdc.lake.shards import ShardTable
 from schemas.table import Column, Shard, TableId, TableSchema
 
 TABLE = TableId("shop", "public", "orders")
@@ -38,7 +38,7 @@ def test_every_write_of_a_shard_goes_through_the_shared_table() -> None:
         SCHEMA,
         TableSettings(delete_mode="soft"),
         shard=Shard("sales.orders", "eu", "_shard", "/lake/orders"),
-        shared=cast("SharedTable", shared),
+        write=shared.write,
     )
     for write in ("upsert", "insert", "overwrite"):
         assert getattr(table, write)(ROWS, COMMIT, lambda _: None) == "20260102030405006"

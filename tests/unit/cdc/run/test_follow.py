@@ -52,7 +52,7 @@ class Followed:
         source = SimpleNamespace(schema=lambda *_: SCHEMA)
         context = SimpleNamespace(
             sources={TABLE.source: source},
-            lake=lambda *_: self,
+            lake=lambda *_, **_settings: self,
             config=SimpleNamespace(lake=LakeConfig(url="file:///lake")),
             run_id="r",
         )

@@ -13,12 +13,15 @@ from uuid import UUID
 import pytest
 
 from cdc.capture.position_check import TopicFacts
+from cdc.errors import LeaseHeldError
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
-from cdc.run import RunContext, RunResult, cycle, run_table, run_tables
+from cdc.run import RunContext, RunResult, catalog_name, cycle, run_table, run_tables
 from cdc.run.batch import Applied
 from cdc.run.context import Turn
-from cdc.run.schedule import TURN_S
+from cdc.run.schedule import TURN_S, Entry
+from cdc.run.workers import Work
+from cdc.store.lease import Leases
 from cdc.store.lease_wish import LeaseWish
 from cdc.store.table_state import State
 from operate.context import Services
@@ -118,3 +121,59 @@ def test_only_one_of_many_runs_has_a_limited_turn(
     assert (turn.events is None) is not spaced, "a commit fits in the turn"
     assert turn.events_per_commit(10**9) == (turn.events or 10**9)
     assert turn.events_per_commit(10) == 10
+
+
+@pytest.mark.parametrize(("turn", "deferred"), [(Turn(), True), (None, False)])
+def test_only_a_run_among_others_is_deferred_while_another_process_holds_its_lake_table(
+    command: Command, monkeypatch: pytest.MonkeyPatch, turn: Turn | None, deferred: bool
+) -> None:
+    def held() -> None:
+        raise LeaseHeldError("lake table /lake/a is held", remedy="Wait.")
+
+    monkeypatch.setattr(Writer, "meanwhile", held)
+    result = run_table(command.context(), command.put(State.INCREMENTAL), turn=turn)
+    assert (result.error, result.commits, result.deferred) == (None, 0, deferred)
+    assert command.left() == (State.INCREMENTAL, 0)
+
+
+def test_a_deferred_run_reads_nothing_while_the_other_process_goes_on(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    def run(_context: RunContext, record: Any, **_given: Any) -> RunResult:
+        ran.append(record.table.name)
+        return RunResult(record.table, record.state)
+
+    monkeypatch.setattr(cycle, "run_table", run)
+    record, context = command.put(State.INCREMENTAL), command.context()
+    entry = Entry(TABLE, "default", 0.0, 900.0, 1.0, lake="/lake/orders")
+    facts = TopicFacts("T1", {0: 0}, {0: 5})
+    first = Work(record, facts, cast("Any", None), entry, Turn(), 0.0)
+    again = replace(first, deferred=True)
+    with Leases(command.services.store, owner="other").hold("lake table /lake/orders"):
+        cycle._run_due(context, first, 0)
+        result = cycle._run_due(context, again, 0)
+        assert (ran, result.deferred, result.skipped) == ([TABLE.name], True, True)
+        assert "is held by other" in result.warnings[0]
+    cycle._run_due(context, again, 0)
+    assert ran == [TABLE.name] * 2
+
+
+def test_a_name_that_was_not_set_is_set_later(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog may lack a new column, which no other look would find."""
+
+    def held(*_: object, **_given: object) -> None:
+        raise LeaseHeldError("lake table /lake/a is held", remedy="Wait.")
+
+    record = replace(command.put(State.INCREMENTAL), named="thrift://hive shop.orders /lake/a")
+    command.services.store.put(record)
+    config = command.services.config.model_copy(update={"catalog": "a metastore"})
+    context = command.context(config=config)
+    monkeypatch.setattr(catalog_name, "keep_name", held)
+    catalog_name.follow_name(context, record, wait_s=0.0)
+    known = command.services.store.get(TABLE)
+    assert known is not None
+    assert known.named is None

@@ -6,14 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from cdc.capture.position_check import TopicFacts
+from cdc.run import workers as workers_module
 from cdc.run.context import RunResult, Turn
 from cdc.run.schedule import Entry, Rules
-from cdc.run.workers import Work, Workers
+from cdc.run.workers import DEFERRED_S, Work, Workers
 from cdc.store.table_state import State
 from schemas.table import TableId
 from tests.records import table_record
@@ -21,11 +23,18 @@ from tests.records import table_record
 WAIT_S = 20.0
 
 
-def work(name: str, *, found: bool = False, seconds: float = 1.0, end: int = 9) -> Work:
+def work(
+    name: str,
+    *,
+    found: bool = False,
+    seconds: float = 1.0,
+    end: int = 9,
+    lake: str | None = None,
+) -> Work:
     """A table that has work."""
     table = TableId("shop", "public", name)
     facts = TopicFacts("T1", {0: 0}, {0: end})
-    entry = Entry(table, "default", time.time() + 900.0, 900.0, seconds)
+    entry = Entry(table, "default", time.time() + 900.0, 900.0, seconds, lake)
     captures = cast("Any", None)
     return Work(table_record(table), facts, captures, entry, Turn(), time.time(), found)
 
@@ -150,3 +159,74 @@ def test_an_error_of_a_worker_ends_the_command() -> None:
         workers.offer([work("one"), work("two")])
         with pytest.raises(ConnectionError, match="the JVM has ended"):
             workers.finish()
+
+
+class Shards:
+    """Runs of shards whose lake table another process holds, and of other tables."""
+
+    def __init__(self) -> None:
+        self.held = True
+        self.began: list[tuple[str, bool]] = []
+
+    def __call__(self, one: Work, _worker: int) -> RunResult:
+        self.began.append((one.table.name, one.deferred))
+        result = RunResult(one.table, State.INCREMENTAL, commits=1, offsets={0: 9})
+        if one.entry.lake is None or not self.held:
+            return result
+        return replace(result, commits=0, skipped=True, deferred=True, warnings=("held by 7",))
+
+
+def test_a_shard_that_waits_for_another_process_gives_its_worker_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers_module, "FIRST_DEFERRAL_S", 0.3)
+    monkeypatch.setattr(workers_module, "_LOOK_S", 0.05)
+    shards = Shards()
+    with opened(shards, 1, ends=True) as workers:
+        workers.offer([work("shard", lake="/lake/orders"), work("other")])
+        eventually(lambda: ("other", False) in shards.began)
+        assert workers.busy, "the shard comes again"
+        shards.held = False
+        results = workers.finish()
+    assert sorted(shards.began, key=str) == [("other", False), ("shard", False), ("shard", True)]
+    of_shard = [one for one in results if one.table.name == "shard"]
+    assert [one.commits for one in of_shard] == [0, 1]
+    assert of_shard[0].warnings[0] == "held by 7"
+    assert "the next try is in" in of_shard[0].warnings[1]
+    assert of_shard[1].after(of_shard[0]).commits == 1
+
+
+def test_the_other_shards_of_a_lake_table_that_is_held_wait_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else each of a thousand shards would take a worker for one try."""
+    monkeypatch.setattr(workers_module, "_LOOK_S", 0.05)
+    shards = Shards()
+    names = [f"shard{n}" for n in range(20)]
+    with opened(shards, 2) as workers:
+        workers.offer([work(name, lake="/lake/orders") for name in names])
+        eventually(lambda: shards.began)
+        workers.offer([*(work(name, lake="/lake/orders") for name in names), work("other")])
+        eventually(lambda: ("other", False) in shards.began)
+        assert len(shards.began) <= 3
+        workers.begin_round()
+        workers.offer([work("free", lake="/lake/sales")])
+        eventually(lambda: ("free", False) in shards.began)
+
+
+def test_waits_for_another_process_grow_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("cdc.run.workers.time.monotonic", lambda: clock[0])
+    workers = Workers(Rules(1, ends=True), Shards())
+    one, waits = work("shard", lake="/lake/orders"), list[float]()
+    deferred = Shards()(one, 0)
+    while workers._judged(one, deferred) != deferred:
+        assert one.table in workers._waiting
+        assert workers._schedule.waiting == []
+        waits.append(workers._deferrals["/lake/orders"].until - clock[0])
+        clock[0] += waits[-1]
+    assert waits[:6] == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
+    assert DEFERRED_S - 120.0 < sum(waits) <= DEFERRED_S
+    workers._judged(one, replace(deferred, deferred=False, commits=1))
+    assert workers._deferrals == {}, "the next wait is short again"
+    workers.close()

@@ -147,6 +147,23 @@ def test_holding_renews_in_the_background(store: Store) -> None:
         assert lease.token == 2
 
 
+def test_who_holds_a_lease_is_seen_without_taking_it(store: Store) -> None:
+    asking = Leases(store, owner="asking")
+    assert asking.held_by_other("lake table /lake") is None
+    lease = Lease(store, "lake table /lake", "alice:1")
+    lease.acquire()
+    held = asking.held_by_other("lake table /lake")
+    assert held is not None
+    assert "lake table /lake is held by alice:1" in held.message
+    assert asking.held_by_other(TABLE) is None
+    lease.check()
+    expire(store)
+    assert asking.held_by_other("lake table /lake") is None
+    assert lease.acquire() == 2
+    lease.release()
+    assert asking.held_by_other("lake table /lake") is None
+
+
 def test_two_threads_of_one_process_exclude_each_other(store: Store) -> None:
     source = Leases(store)
     with source.hold(TABLE), pytest.raises(LeaseHeldError), source.hold(TABLE):
