@@ -81,6 +81,11 @@ def is_wildcard(text: str) -> bool:
     return bool(_WILD & set(_QUOTED.sub("", text)))
 
 
+def is_literal(part: str) -> bool:
+    """Return whether a part of `Pattern.parts` is itself the only name that it matches."""
+    return not _WILD & set(part)
+
+
 def _read(name: str, quoted: bool) -> str:
     """Return a part of a pattern without quotes; brackets mark wildcards that stood in quotes."""
     return "".join(f"[{one}]" if one in _WILD else one for one in name) if quoted else name

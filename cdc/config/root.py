@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from cdc.config.kafka import ConnectConfig, KafkaConfig
 from cdc.config.lake import CatalogConfig, LakeConfig, SparkConfig, StateConfig
+from cdc.config.matching import Matching, Resolved
 from cdc.config.patterns import Pattern, pattern_problem
 from cdc.config.shards import copy_path, described, fed_by, shard_conflicts, shard_of, sharded
 from cdc.config.source import SourceConfig, SourceName
@@ -18,7 +19,6 @@ from cdc.config.tables import (
     TierSettings,
     is_append_tier,
     overlay,
-    resolve,
 )
 from cdc.config.templates import (
     CAPTURE_PLACES,
@@ -34,6 +34,21 @@ from cdc.errors import ConfigError, onboard_again
 from schemas.table import Shard, TableId
 
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class _Index:
+    """Holds what is computed once of a configuration. It is no part of the configuration's value.
+
+    Two of them are equal, so that it does not matter to the equality of configurations.
+    """
+
+    def __init__(self) -> None:
+        self.matching: Matching | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Index)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Config(Section):
@@ -59,6 +74,7 @@ class Config(Section):
     """Settings of tiers, by the name that tables have in tier."""
     tables: Mapping[str, TableSettings] = Field(default_factory=section_defaults)
     """Settings of single tables, by schema.table or source:schema.table; * and ? are wildcards."""
+    _index: _Index = PrivateAttr(default_factory=_Index)
 
     def source(self, name: str) -> SourceConfig:
         """Return the configured source of that name.
@@ -95,8 +111,8 @@ class Config(Section):
         Raises:
             ConfigError: The combined settings cannot work.
         """
-        settings = resolve(table, self.defaults, self.tables)
-        for path, reason in settings.conflicts():
+        found = self._settings_of(table)
+        for path, reason in found.conflicts:
             field = ".".join(path)
             raise ConfigError(
                 f"settings of table {table}: {field}: {reason}",
@@ -104,7 +120,15 @@ class Config(Section):
                 field=field,
                 table=table,
             )
-        return settings
+        return found.settings
+
+    def _settings_of(self, table: TableId) -> Resolved:
+        """Return a table's settings, from an index of the sections that is made once."""
+        known = self._index.matching
+        if known is None or known.base is not self.defaults or known.sections is not self.tables:
+            # A copy of the configuration with other sections has the index of the original.
+            known = self._index.matching = Matching(self.defaults, self.tables)
+        return known.of(table)
 
     def settings_on_plan(self, table: TableId, tier: str) -> TableSettings:
         """Return an onboarded table's configured settings, after a check that they fit its tier.

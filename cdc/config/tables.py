@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, ByteSize, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from cdc.config.patterns import Pattern
 from cdc.config.templates import Conflict
 from cdc.config.value_types import (
     Duration,
@@ -21,7 +20,6 @@ from cdc.config.value_types import (
     defaults,
     seconds_of,
 )
-from schemas.table import TableId
 from schemas.type_rule import MAX_DIGITS
 
 _TIME = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
@@ -319,24 +317,6 @@ class TierSettings(Section):
 
 def _listed(columns: Iterable[str]) -> str:
     return ", ".join(sorted(columns))
-
-
-def resolve(
-    table: TableId, base: TableSettings, overrides: Mapping[str, TableSettings]
-) -> TableSettings:
-    """Return the settings of one table: the defaults, overridden by each matching pattern.
-
-    Patterns apply from the least to the most specific. If two are equally specific, the later one
-    in the file wins. A section with ``from`` applies to the source tables that its ``from`` names.
-    """
-    matching = [
-        (pattern.specificity, settings)
-        for text, settings in overrides.items()
-        for one in settings.from_ or (text,)
-        if (pattern := Pattern.parse(one)).matches(table)
-    ]
-    matching.sort(key=lambda pair: pair[0])
-    return overlay(base, (settings for _, settings in matching))
 
 
 def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cdc.run.schedule import LATE_SHARE, LONG_S, Entry, Rules, Schedule
+from cdc.run.schedule import LATE_SHARE, LATE_SHARE_OF_SLACK, LONG_S, Entry, Rules, Schedule
 from schemas.table import TableId
 
 NOW = 1000.0
@@ -84,6 +84,16 @@ def test_late_tables_have_a_part_of_the_work_if_the_others_cannot_wait() -> None
         order += taken(schedule, 1)
     part = order.count("late") / len(order)
     assert LATE_SHARE * 0.7 < part < LATE_SHARE * 1.5
+
+
+def test_late_tables_have_a_quarter_of_the_work_while_the_others_can_wait() -> None:
+    schedule, order = scheduled(), []
+    for _ in range(100):
+        kept = [entry(f"kept{n}") for n in range(5)]
+        schedule.offer([entry("late", slack=-10.0), *kept])
+        order += taken(schedule, 1)
+    part = order.count("late") / len(order)
+    assert LATE_SHARE_OF_SLACK * 0.9 < part < LATE_SHARE_OF_SLACK * 1.2
 
 
 def test_among_late_tables_short_targets_come_first_and_none_starves() -> None:

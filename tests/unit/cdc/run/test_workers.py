@@ -124,6 +124,37 @@ def test_a_round_replaces_what_waits_but_not_what_only_a_look_finds() -> None:
         assert sorted(names(workers.finish())) == ["first", "found", "next"]
 
 
+def test_a_table_that_began_and_ended_within_a_round_is_left_to_the_next() -> None:
+    """It waited when the round began, and the round may have read its facts before its commit."""
+    runs = Runs()
+    with opened(runs, 1) as workers:
+        workers.offer([work("first"), work("second")])
+        eventually(lambda: runs.began)
+        first, second = sorted(("first", "second"), key=lambda name: name not in runs.began)
+        workers.begin_round()
+        runs.let_go(first)
+        runs.let_go(second)
+        assert names(workers.finish()) == [first, second]
+        workers.offer([work(second)])
+        assert not workers.busy
+        assert names(workers.finish()) == []
+        assert runs.began == [first, second]
+
+
+def test_a_look_at_idle_tables_replaces_what_the_last_look_found() -> None:
+    runs = Runs()
+    with opened(runs, 1) as workers:
+        workers.offer([work("first")])
+        eventually(lambda: runs.began)
+        workers.begin_round()
+        workers.offer([work("found", found=True)])
+        workers.begin_round()
+        workers.offer([work("usual")], looked=True)
+        for name in ("first", "found", "usual"):
+            runs.let_go(name)
+        assert sorted(names(workers.finish())) == ["first", "usual"]
+
+
 def test_close_drops_what_waits_and_finishes_what_runs() -> None:
     runs = Runs()
     with opened(runs, 1) as workers:
@@ -230,3 +261,36 @@ def test_waits_for_another_process_grow_and_end(monkeypatch: pytest.MonkeyPatch)
     workers._judged(one, replace(deferred, deferred=False, commits=1))
     assert workers._deferrals == {}, "the next wait is short again"
     workers.close()
+
+
+def test_runs_that_are_deferred_at_one_time_are_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("cdc.run.workers.time.monotonic", lambda: clock[0])
+    workers = Workers(Rules(4), Shards())
+    shards = [work(f"shard{n}", lake="/lake/orders") for n in range(3)]
+    for one in shards:
+        workers._judged(one, Shards()(one, 0))
+    assert workers._deferrals["/lake/orders"].until == 5.0
+    for _ in range(100):
+        clock[0] = workers._deferrals["/lake/orders"].until
+        workers._judged(shards[0], Shards()(shards[0], 0))
+    assert clock[0] > 2 * DEFERRED_S
+    assert len(workers._waiting) == 3, "continuous runs never give up"
+    workers.close()
+
+
+@pytest.mark.parametrize(("lake", "comes"), [("/lake/orders", False), (None, True)])
+def test_a_deferred_run_does_not_make_the_next_round_come_at_once(
+    lake: str | None, comes: bool
+) -> None:
+    done: list[RunResult] = []
+
+    def run(one: Work, _worker: int) -> RunResult:
+        deferred = one.entry.lake is not None
+        state = State.INCREMENTAL
+        return RunResult(one.table, state, commits=1, offsets={0: 5}, deferred=deferred)
+
+    with opened(run, 1) as workers:
+        workers.offer([work("shard", lake=lake)])
+        eventually(lambda: done.extend(workers.results()) or done)
+        assert workers.has_more is comes

@@ -1,0 +1,90 @@
+"""Finds the sections of ``tables`` that match a table, without comparing it with each section."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cdc.config.patterns import Pattern, is_literal
+from cdc.config.tables import TableSettings, overlay
+from cdc.config.templates import Conflict
+
+if TYPE_CHECKING:
+    from schemas.table import TableId
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The settings that some sections make together.
+
+    Args:
+        settings: The settings.
+        conflicts: What cannot work in them.
+    """
+
+    settings: TableSettings
+    conflicts: tuple[Conflict, ...]
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A pattern of a section, with the place of the section in the file."""
+
+    place: int
+    pattern: Pattern
+    specificity: tuple[bool, bool, bool, int]
+
+
+@dataclass
+class Matching:
+    """The settings of each table: the defaults, overridden by each section that matches.
+
+    Sections apply from the least to the most specific. If two are equally specific, the later one
+    in the file wins. A section with ``from`` applies to the source tables that its ``from`` names.
+
+    Sections without wildcards are found by name, and each combination of sections is merged once.
+    So thousands of tables with a section each cost a look in a map each.
+
+    Args:
+        base: The defaults.
+        sections: The sections by their keys, in the order of the file.
+    """
+
+    base: TableSettings
+    sections: Mapping[str, TableSettings]
+    _settings: list[TableSettings] = field(default_factory=list, init=False)
+    _named: dict[tuple[str, str], list[_Rule]] = field(default_factory=dict, init=False)
+    _open: list[_Rule] = field(default_factory=list, init=False)
+    _merged: dict[tuple[int, ...], Resolved] = field(default_factory=dict, init=False)
+    _found: dict[TableId, Resolved] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Sort the patterns by whether they have wildcards."""
+        for place, (text, settings) in enumerate(self.sections.items()):
+            self._settings.append(settings)
+            for one in settings.from_ or (text,):
+                pattern = Pattern.parse(one)
+                rule, parts = _Rule(place, pattern, pattern.specificity), pattern.parts
+                if is_literal(parts.schema) and is_literal(parts.name):
+                    self._named.setdefault((parts.schema, parts.name), []).append(rule)
+                else:
+                    self._open.append(rule)
+
+    def of(self, table: TableId) -> Resolved:
+        """Return the settings of a table."""
+        found = self._found.get(table)
+        if found is None:
+            found = self._found[table] = self._resolved(table)
+        return found
+
+    def _resolved(self, table: TableId) -> Resolved:
+        rules = (*self._named.get((table.schema, table.name), ()), *self._open)
+        matching = [rule for rule in rules if rule.pattern.matches(table)]
+        matching.sort(key=lambda rule: (rule.specificity, rule.place))
+        places = tuple(rule.place for rule in matching)
+        found = self._merged.get(places)
+        if found is None:
+            settings = overlay(self.base, (self._settings[place] for place in places))
+            found = self._merged[places] = Resolved(settings, tuple(settings.conflicts()))
+        return found
