@@ -124,6 +124,19 @@ def test_tiers_share_the_workers_while_both_have_work() -> None:
     assert 0.7 < part < 0.8
 
 
+def test_shares_are_those_of_the_true_work_and_not_of_the_predicted_one() -> None:
+    """The runs of a tier that take three times as long as predicted are a third as many."""
+    schedule, order = scheduled(shares={"critical": 0.75}), list[str]()
+    for number in range(400):
+        bulk, critical = entry(f"bulk{number}"), entry(f"critical{number}", tier="critical")
+        schedule.offer([bulk, critical])
+        one = schedule.take(NOW)
+        assert one is not None
+        schedule.end(one.table, 3.0 if one.tier == "critical" else 1.0)
+        order.append(one.tier)
+    assert 0.48 < order.count("critical") / len(order) < 0.52
+
+
 def test_the_share_of_an_idle_tier_is_lent_and_is_no_claim_for_later() -> None:
     schedule = scheduled(shares={"critical": 0.5})
     for number in range(50):
@@ -154,6 +167,13 @@ def test_a_command_that_ends_begins_with_its_longest_runs() -> None:
     urgent = [entry("giant", seconds=60.0), entry("urgent", slack=1.0), entry("too", slack=1.5)]
     schedule = scheduled(*urgent, workers=2, ends=True)
     assert schedule.take(NOW) == urgent[1], "the others could not be kept without the worker"
+
+
+def test_a_command_that_ends_leaves_a_worker_to_short_runs_while_there_are_some() -> None:
+    giants = [entry(f"giant{n}", slack=5.0 + n, seconds=60.0) for n in range(2)]
+    schedule = scheduled(*giants, entry("small"), workers=2, ends=True)
+    assert schedule.take(NOW) == giants[0]
+    assert schedule.take(NOW) == entry("small")
 
 
 def test_a_command_that_ends_uses_all_workers_for_long_runs_at_last() -> None:
