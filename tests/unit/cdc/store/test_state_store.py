@@ -181,7 +181,7 @@ def test_the_history_of_runs_does_not_grow_without_bound(
 
 def test_a_cost_that_another_process_has_just_stored_is_replaced(store: Store) -> None:
     """A run of a table and one of its next generation hold different leases."""
-    ours, theirs = (TableCost(runs, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, NOW) for runs in (1, 2))
+    ours, theirs = (TableCost(runs, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, NOW) for runs in (1, 2))
     meanwhile = {"source": "shop", "schema_name": "public", "table_name": "orders"}
     row = sa.insert(cost_rows).values(**meanwhile, cost=TABLE_COSTS.write(theirs))
     done: list[str] = []
