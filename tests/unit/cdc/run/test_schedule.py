@@ -96,6 +96,15 @@ def test_late_tables_have_a_quarter_of_the_work_while_the_others_can_wait() -> N
     assert LATE_SHARE_OF_SLACK * 0.9 < part < LATE_SHARE_OF_SLACK * 1.2
 
 
+def test_tables_that_can_wait_one_by_one_may_not_be_able_to_wait_together() -> None:
+    schedule, order = scheduled(), list[str]()
+    for _ in range(100):
+        kept = [entry(f"kept{n}", slack=12.0, target_s=10.0) for n in range(10)]
+        schedule.offer([entry("late", slack=-10.0), *kept])
+        order += taken(schedule, 1)
+    assert order.count("late") / len(order) < LATE_SHARE * 1.5
+
+
 def test_among_late_tables_short_targets_come_first_and_none_starves() -> None:
     short = entry("short", slack=-10.0, target_s=60.0)
     assert taken(scheduled(entry("long", slack=-200.0), short), 2) == ["short", "long"]
