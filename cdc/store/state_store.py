@@ -54,6 +54,7 @@ class Store:
     def __init__(self, url: str) -> None:
         self._engine = open_engine(url)
         self.shown_url = shown(self._engine.url)
+        self._known_rows: dict[tuple[Any, ...], tuple[int, str, TableRecord]] = {}
         self._create()
 
     def __repr__(self) -> str:
@@ -330,7 +331,18 @@ class Store:
         )
         query = sa.select(table_rows).where(table_rows.c.beside == beside).order_by(*columns)
         with self.transaction() as connection:
-            return [_record(row) for row in connection.execute(query)]
+            return [self._parsed(row) for row in connection.execute(query)]
+
+    def _parsed(self, row: sa.Row[Any]) -> TableRecord:
+        """Return the record in a row; a row that has not changed is parsed once.
+
+        Each round of `run --continuous` reads all rows, and few of them have changed.
+        """
+        key = (row.source, row.schema_name, row.table_name, row.beside)
+        known = self._known_rows.get(key)
+        if known is None or known[:2] != (row.version, row.record):
+            known = self._known_rows[key] = (row.version, row.record, _record(row))
+        return known[2]
 
     def _create(self) -> None:
         """Create the state store's missing tables, and refuse a store of a later format."""

@@ -179,6 +179,32 @@ def test_the_history_of_runs_does_not_grow_without_bound(
     assert store.last_runs(other) == [entry(other, run_id="o")]
 
 
+def test_a_record_that_has_not_changed_is_parsed_once(
+    store: Store, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parsing 3,000 records was most of the cost of a round."""
+    tables = [replace(TABLE, name=f"t{number}") for number in range(5)]
+    for one in tables:
+        store.put(record(one))
+    parsed: list[str] = []
+    real = state_store._record
+
+    def counted(row: sa.Row[tuple[object, ...]]) -> TableRecord:
+        parsed.append(row.table_name)
+        return real(row)
+
+    monkeypatch.setattr(state_store, "_record", counted)
+    first = store.tables()
+    assert len(parsed) == 5
+    assert store.tables() == first
+    assert len(parsed) == 5
+    other = Store(f"sqlite:///{file}")
+    other.put(replace(record(tables[3]), topic="another", version=1))
+    other.close()
+    assert [one.topic for one in store.tables()][3] == "another"
+    assert parsed[5:] == ["t3"]
+
+
 def test_a_cost_that_another_process_has_just_stored_is_replaced(store: Store) -> None:
     """A run of a table and one of its next generation hold different leases."""
     ours, theirs = (TableCost(runs, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, NOW) for runs in (1, 2))
