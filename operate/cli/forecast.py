@@ -51,7 +51,7 @@ def show_forecast(renderer: Renderer, found: Forecast) -> None:
         )
     for short in found.short:
         renderer.line(f"  {short.reason}")
-        for remedy in short.remedies:
-            renderer.line(f"    What to do: {remedy}")
+        for change in short.remedies:
+            renderer.line(f"    What to do: {change}")
     for table, reason in found.problems:
         renderer.line(f"{table}: {reason}", style="yellow")
