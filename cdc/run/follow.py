@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdc.config import LakeConfig
     from cdc.lake.guard import Guard
     from cdc.lake.write import FollowedTable
-    from cdc.run.context import RunContext
+    from cdc.run.context import RunContext, Turn
     from cdc.sources.base import RowLookup
     from cdc.sources.source_facts import SourceTable
     from cdc.store.table_state import TableRecord
@@ -58,7 +58,7 @@ def follow(
     latest: Committed,
     compared: Comparison,
     guard: Guard,
-    wait_s: float = TURN_S,
+    turn: Turn | None = None,
 ) -> tuple[LakeShape, Committed]:
     """Apply a source's schema changes to the lake table, by a commit that records the new catalog.
 
@@ -72,8 +72,8 @@ def follow(
         latest: The table's newest commit with offsets.
         compared: The comparison of the lake with its source. None of its changes needs a bootstrap.
         guard: Called just before the commit completes. It raises an error to refuse the commit.
-        wait_s: Bound of the wait for another process that commits to a shared lake table, also in
-            later commits to the returned table.
+        turn: The table's turn. Commits of a run with a turn wait briefly for another process that
+            commits to a shared lake table, since they leave the worker to other tables.
 
     Returns:
         The lake table, and its newest commit with offsets: ``latest``, or this function's commit.
@@ -83,6 +83,7 @@ def follow(
     table = compared.source_table
     settings = compared.settings
     source = context.sources[table.table.source]
+    wait_s = TURN_S if turn is None else 0.0
     schema = source.schema(table, settings)
     # Record a new catalog even if no column has changed. A later comparison with the old catalog
     # would be wrong: it would take a column that was added, dropped and added again for new, or
@@ -94,18 +95,7 @@ def follow(
     for change in compared.changes:
         _log.info("table %s: %s (%s)", table.table, change, change.verdict.value)
     fills = _fills(source, table, schema, compared.changes)
-    new = handoff.after_schema_change(
-        compared.wanted,
-        compared.changes,
-        compared.fingerprint,
-        fills=fills,
-        schema=handoff.next_schema(
-            [one for one in compared.changes if not isinstance(one, NewFile)],
-            at=datetime.now(timezone.utc),
-            schema_ids=record.schema_ids,
-        ),
-        hash_key=hash_key_of(compared.wanted, context.config.lake),
-    )
+    new = _next_handoff(context, record, compared, fills)
     lake = context.lake(kept, new.carried(schema), settings, wait_s=wait_s)
     commit = _commit(record, new, context.run_id)
     crash("run.before_follow")
@@ -118,6 +108,25 @@ def follow(
         instant = lake.empty_commit(commit, guard)
     crash("run.after_follow")
     return LakeShape(lake, table, schema), Committed(instant, "commit", commit)
+
+
+def _next_handoff(
+    context: RunContext, record: CommitRecord, compared: Comparison, fills: Mapping[str, str]
+) -> Handoff:
+    """Return the handoff of a commit that follows the changes of a comparison."""
+    handoff = record.require_handoff()
+    return handoff.after_schema_change(
+        compared.wanted,
+        compared.changes,
+        compared.fingerprint,
+        fills=fills,
+        schema=handoff.next_schema(
+            [one for one in compared.changes if not isinstance(one, NewFile)],
+            at=datetime.now(timezone.utc),
+            schema_ids=record.schema_ids,
+        ),
+        hash_key=hash_key_of(compared.wanted, context.config.lake),
+    )
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:

@@ -26,7 +26,6 @@ from cdc.errors import (
     StateError,
     UnseenError,
 )
-from cdc.lake.shards import TURN_S
 from cdc.lake.timeline import Committed
 from cdc.run import plan
 from cdc.run.batch import Applied, BatchWriter
@@ -249,8 +248,7 @@ class _TableRun:
         self._keep_history(handoff)
         compared = self._compared(latest.record, handoff)
         guard = commit_guard(self._table, self._lease, latest)
-        wait_s = TURN_S if self._turn is None else 0.0  # a turn leaves the worker to other tables
-        shape, followed = follow(self._context, self._record, latest, compared, guard, wait_s)
+        shape, followed = follow(self._context, self._record, latest, compared, guard, self._turn)
         if followed is not latest:
             self.result = replace(self.result, commits=self.result.commits + 1)
             self._keep_history(followed.record.require_handoff())

@@ -240,7 +240,7 @@ class Workers:
     def _judged(self, work: Work, result: RunResult) -> RunResult:
         """Return a run's result; note whether another process holds the table's lake table."""
         lake = work.entry.lake
-        if lake is None:
+        if lake is None or self._closed:
             return result
         if not result.deferred:
             if result.commits:

@@ -163,6 +163,17 @@ def run(
         else:
             waiting, refused = _once(renderer, runs), []
         code, held, ended = runs.exit_code(), held_cores(), has_ended()
+    _show_end(renderer, held, ended)
+    _show_waiting(renderer, waiting)
+    _show_refused(renderer, refused)
+    for table, not_now in runs.not_resynced.items():
+        renderer.line(f"{table}: no automatic resync now: {not_now}", style="yellow")
+    if code:
+        raise typer.Exit(code)
+
+
+def _show_end(renderer: Renderer, held: int, ended: bool) -> None:
+    """Show whether cancelled Spark tasks hold cores, and whether Spark has ended."""
     if held:
         renderer.line(
             f"Cancelled Spark tasks that did not end hold {held} of its cores.",
@@ -178,12 +189,6 @@ def run(
             "  What to do: start the command again; it goes on from the last commits. The log of"
             " the driver or of the cluster has the reason."
         )
-    _show_waiting(renderer, waiting)
-    _show_refused(renderer, refused)
-    for table, not_now in runs.not_resynced.items():
-        renderer.line(f"{table}: no automatic resync now: {not_now}", style="yellow")
-    if code:
-        raise typer.Exit(code)
 
 
 def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
