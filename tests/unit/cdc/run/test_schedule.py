@@ -146,6 +146,15 @@ def test_shares_are_those_of_the_true_work_and_not_of_the_predicted_one() -> Non
     assert 0.48 < order.count("critical") / len(order) < 0.52
 
 
+def test_a_tier_counts_on_its_own_workers_only_while_others_have_work() -> None:
+    urgent = [entry(f"urgent{n}", slack=9.0, target_s=10.0, tier="critical") for n in range(9)]
+    old = entry("old", slack=400.0, tier="critical")
+    alone = scheduled(*urgent, old, workers=2, shares={"critical": 0.5})
+    assert alone.take(NOW) == old, "the others can wait with two workers"
+    beside = scheduled(*urgent, old, entry("bulk"), workers=2, shares={"critical": 0.5})
+    assert beside.take(NOW) == urgent[0], "and not with one"
+
+
 def test_the_share_of_an_idle_tier_is_lent_and_is_no_claim_for_later() -> None:
     schedule = scheduled(shares={"critical": 0.5})
     for number in range(50):
