@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -58,11 +59,19 @@ def accept(_timeline: Timeline) -> None:
 
 
 def insert(
-    spark: SparkSession, table: LakeTable, *values: tuple[Any, ...], size: SnapshotSize = ONE_COMMIT
+    spark: SparkSession,
+    table: LakeTable,
+    *values: tuple[Any, ...],
+    size: SnapshotSize = ONE_COMMIT,
+    kind: Literal["chunk", "run"] = "chunk",
 ) -> None:
-    """Write snapshot rows."""
+    """Write snapshot rows, as a part of a copy or, with ``run``, as all rows for readers."""
     snapshot = rows(spark, table, [("r", -1, row) for row in values])
-    table.bulk_insert(snapshot, record("chunk", chunk_ids=(0,)), accept, size)
+    table.bulk_insert(snapshot, record(kind, chunk_ids=(0,)), accept, size)
+
+
+insert_all = partial(insert, kind="run")
+"""Write all rows of a table; readers without Spark refuse a part of a copy."""
 
 
 def change(spark: SparkSession, table: LakeTable, end: int, *events: Event) -> None:

@@ -25,7 +25,7 @@ from tests.spark.lake import (
     SEVERAL_COMMITS,
     accept,
     change,
-    insert,
+    insert_all,
     lake,
     record,
     rows,
@@ -182,7 +182,7 @@ def of_types(spark: SparkSession, folder: Path, kinds: Sequence[str]) -> LakeTab
     columns = {f"c{number}": kind for number, kind in enumerate(kinds)}
     table = lake(spark, folder, schema("id", id="bigint", **columns), buckets=2)
     values = [(key, *(([*TYPES[kind], None] * ROWS)[key] for kind in kinds)) for key in range(ROWS)]
-    insert(spark, table, *values)
+    insert_all(spark, table, *values)
     return table
 
 
@@ -197,14 +197,14 @@ def lives(spark: SparkSession, folder: Path) -> dict[str, LakeTable]:
         ("moves between partitions", {"partition_by": ("name",)}),
     ):
         table = lake(spark, folder / name.replace(" ", "_"), columns, **settings)
-        insert(spark, table, *[(k, "a/ b", k) for k in range(ROWS)], size=SEVERAL_COMMITS)
+        insert_all(spark, table, *[(k, "a/ b", k) for k in range(ROWS)], size=SEVERAL_COMMITS)
         change(spark, table, 1, ("u", 1, (1, "new", 7)), ("d", 2, (2, None, None)))
         found[name] = table
     found["clustering"].keep_up(lambda: None)
     again = rows(spark, found["TRUNCATE"], [("c", 3, (9, "after", 1))])
     found["TRUNCATE"].overwrite(again, record(offsets={0: 4}), accept)
     added = lake(spark, folder / "added", columns, buckets=2)
-    insert(spark, added, *[(k, "old", k) for k in range(ROWS)])
+    insert_all(spark, added, *[(k, "old", k) for k in range(ROWS)])
     wider = schema("id", id="bigint", name="string", n="bigint", more="double")
     found["columns added and widened"] = LakeTable(
         spark, added.path, wider, TableSettings(buckets=2)

@@ -35,7 +35,10 @@ from tests.spark.lake import (
 from tributary_reader import Changes, ReadError, WholeTableError, changes
 
 WIDER = schema("id", id="bigint", name="string", more="int")
-HANDED = handed([LakeColumn("id", "bigint", "bigint"), LakeColumn("name", "text", "string")])
+HANDED = handed(
+    [LakeColumn("id", "bigint", "bigint"), LakeColumn("name", "text", "string")],
+    handoff_offsets={0: 10},  # O: what is published has all events up to H
+)
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from tests.spark.lake import (
     change,
     clean_before_listing,
     content,
-    insert,
+    insert_all,
     lake,
     record,
     rows,
@@ -60,7 +60,7 @@ def assert_seen_as_by_spark(table: LakeTable) -> None:
 
 
 def cleaned_and_archived(spark: SparkSession, table: LakeTable) -> None:
-    insert(spark, table, *[(key, "old") for key in range(20)])
+    insert_all(spark, table, *[(key, "old") for key in range(20)])
     for end in range(1, 8):
         change(spark, table, end, ("u", end, (end, f"new {end}")), ("d", end, (end + 10, None)))
         table.keep_up(lambda: None)
@@ -71,7 +71,7 @@ def cleaned_and_archived(spark: SparkSession, table: LakeTable) -> None:
 
 
 def clustered(spark: SparkSession, table: LakeTable) -> None:
-    insert(spark, table, *[(key, "old") for key in range(20)], size=SEVERAL_COMMITS)
+    insert_all(spark, table, *[(key, "old") for key in range(20)], size=SEVERAL_COMMITS)
     for end in range(1, 4):
         change(spark, table, end, ("u", end, (end, f"new {end}")), ("c", end, (100 + end, "c")))
         table.keep_up(lambda: None)
@@ -79,12 +79,12 @@ def clustered(spark: SparkSession, table: LakeTable) -> None:
 
 
 def moved(spark: SparkSession, table: LakeTable) -> None:
-    insert(spark, table, (0, "a/ b", 0), (1, "a/ b", 1), (2, "c", 2), (3, None, 3))
+    insert_all(spark, table, (0, "a/ b", 0), (1, "a/ b", 1), (2, "c", 2), (3, None, 3))
     change(spark, table, 5, ("u", 1, (0, "c", 10)), ("d", 2, (1, None, None)))
 
 
 def truncated(spark: SparkSession, table: LakeTable) -> None:
-    insert(spark, table, *[(key, "old") for key in range(20)])
+    insert_all(spark, table, *[(key, "old") for key in range(20)])
     change(spark, table, 1, ("u", 1, (1, "new")))
     table.overwrite(rows(spark, table, [("c", 2, (7, "after"))]), record(offsets={0: 2}), accept)
     assert_seen_as_by_spark(table)
@@ -93,7 +93,7 @@ def truncated(spark: SparkSession, table: LakeTable) -> None:
 
 def given_up(spark: SparkSession, table: LakeTable) -> None:
     """A commit that its guard refuses leaves files that belong to no commit, or are removed."""
-    insert(spark, table, *[(key, "old") for key in range(20)])
+    insert_all(spark, table, *[(key, "old") for key in range(20)])
 
     def refuse(_timeline: Timeline) -> None:
         assert_seen_as_by_spark(table)
@@ -145,7 +145,7 @@ def test_columns_that_were_added_or_widened_are_read_from_older_files(
 ) -> None:
     before = schema("id", id="int", n="int", f="float", d="decimal(5,2)", a="array<string>")
     first = lake(spark, tmp_path / "t", before, buckets=2)
-    insert(spark, first, *[(key, key, 1.5, Decimal("1.25"), ["x", None]) for key in range(8)])
+    insert_all(spark, first, *[(key, key, 1.5, Decimal("1.25"), ["x", None]) for key in range(8)])
     after = schema(
         "id",
         id="bigint",
@@ -174,7 +174,7 @@ def test_a_table_is_read_as_of_each_commit_until_its_files_are_cleaned(
 ) -> None:
     """The cleaning comes while a reader looks for the files."""
     table = lake(spark, tmp_path / "t", ORDERS, readers_keep="1s", buckets=2)
-    insert(spark, table, *[(key, "old") for key in range(20)])
+    insert_all(spark, table, *[(key, "old") for key in range(20)])
     states: dict[str, list[tuple[Any, ...]]] = {}
     for end in range(1, 7):
         newest = table.timeline().newest_instant()
