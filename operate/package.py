@@ -46,6 +46,8 @@ echo "What to do: install Python $wanted, or name it: TRIBUTARY_PYTHON=/path/to/
 exit 1
 """
 MANIFEST = "package.json"
+_PRIVATE = frozenset({"pip.conf", "pip.ini", ".netrc", ".pypirc"})
+"""Files at the top of an environment that can hold a password; its programs do not need them."""
 _COMPRESSION = 1  # Jars and libraries are compressed already: more takes minutes and saves little.
 
 
@@ -103,14 +105,7 @@ def package(
     """
     bundles = ("spark", *stores)
     with shown_as(f"pack {path}", progress), tempfile.TemporaryDirectory() as made:
-        try:
-            env = venv_pack.Env(str(prefix or Path(sys.prefix)))
-        except venv_pack.VenvPackException as error:
-            raise ConfigError(
-                f"{prefix or sys.prefix} cannot be packed: {' '.join(str(error).split())}",
-                remedy="Install Tributary into a virtual environment of its own, not as editable:"
-                " `python3 -m venv env && env/bin/pip install .`; then run that `tributary`.",
-            ) from error
+        env = _environment(prefix or Path(sys.prefix))
         manifest = _manifest(bundles)
         added = {"bin/tributary": LAUNCHER.format(version=_minor()), MANIFEST: _text(manifest)}
         env.files[:] = [one for one in env.files if one.target not in added]
@@ -135,6 +130,24 @@ def package(
                 field=str(path),
             ) from error
     return Package(path, sha256_of(path), manifest)
+
+
+def _environment(prefix: Path) -> Any:
+    """Return a virtual environment to pack, without files of its owner.
+
+    Raises:
+        ConfigError: It cannot be packed.
+    """
+    try:
+        env = venv_pack.Env(str(prefix))
+    except venv_pack.VenvPackException as error:
+        raise ConfigError(
+            f"{prefix} cannot be packed: {' '.join(str(error).split())}",
+            remedy="Install Tributary into a virtual environment of its own, not as editable:"
+            " `python3 -m venv env && env/bin/pip install .`; then run that `tributary`.",
+        ) from error
+    env.files[:] = [one for one in env.files if one.target not in _PRIVATE]
+    return env
 
 
 def _write(env: Any, path: Path) -> None:

@@ -65,8 +65,8 @@ class LogComparison:
     advance: Callable[[Mapping[int, int]], None]
     wait_s: float
 
-    def compare(self) -> tuple[LogPosition, BagComparison]:
-        """Compare source and lake of an append table; return the position S and the result.
+    def compare(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
+        """Compare source and lake of an append table; return S, its offsets and the result.
 
         Raises:
             LakeError: In every comparison, a TRUNCATE removed rows of the lake before they were
@@ -76,7 +76,7 @@ class LogComparison:
         for _ in range(PASSES):
             split, boundary, found = self._compare_once()
             if not self._truncated_beyond(boundary):
-                return split, found
+                return split, boundary, found
         table = self.capture.table
         raise LakeError(
             f"table {table} was truncated during each of {PASSES} comparisons",

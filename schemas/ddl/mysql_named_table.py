@@ -11,7 +11,9 @@ from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 _EXECUTED = re.compile(r"/\*M?!\d*(.*?)\*/", re.DOTALL)
-_MAY_CHANGE = re.compile(r"\b(?:index|replace|exchange)\b|/\*M?!", re.IGNORECASE)
+_MAY_CHANGE = re.compile(
+    r"\b(?:index|replace|exchange)\b|\bcreate\b.*\btable\b|/\*M?!", re.IGNORECASE | re.DOTALL
+)
 """Matches a part that each statement of `unreported_table` has."""
 _EXCHANGE = ("EXCHANGE", "PARTITION")
 
@@ -39,8 +41,9 @@ def unreported_table(statement: str) -> NamedTable | None:
     Such statements are:
 
     - DROP INDEX and CREATE OR REPLACE INDEX, unlike ALTER TABLE;
-    - CREATE OR REPLACE TABLE of a table that the connector knows: it skips the statement, since it
-      reads it like a CREATE TABLE;
+    - CREATE TABLE and CREATE OR REPLACE TABLE of a table that the connector knows: it skips the
+      statement. If a CREATE TABLE succeeds, the former table was dropped, and the connector could
+      not read how;
     - EXCHANGE PARTITION of a table that the connector does not know;
     - ALTER, DROP, RENAME or TRUNCATE TABLE that is a comment as a whole, which only the server
       executes.
@@ -77,11 +80,15 @@ def _index_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _replaced_table(tokens: Sequence[Token]) -> NamedTable | None:
-    """Return the table that CREATE OR REPLACE TABLE replaces, or None.
+    """Return the table that CREATE TABLE or CREATE OR REPLACE TABLE creates, or None.
 
-    A temporary table hides a table only from the session.
+    A temporary table hides a table only from the session. With IF NOT EXISTS, a CREATE TABLE can
+    have done nothing.
     """
-    if _words(tokens[:4]) != ["CREATE", "OR", "REPLACE", "TABLE"]:
+    words = _words(tokens[:4])
+    if words[:2] == ["CREATE", "TABLE"] and words[2:3] != ["IF"]:
+        return _named(tokens[2:])
+    if words != ["CREATE", "OR", "REPLACE", "TABLE"]:
         return None
     at = 4
     while _words(tokens[at : at + 1]) in (["IF"], ["NOT"], ["EXISTS"]):

@@ -448,5 +448,12 @@ def test_a_filter_of_the_log_is_a_fact_of_the_tables_that_it_leaves_out(lab: Lab
             digest, problems = looked()
         assert digest != before[0]
         assert problems == [f"{option.split(' ')[0]} leaves out database {database.name}"]
-    with started_with(database, "binlog_ignore_db = another"):
-        assert looked() == before
+    # DDL statements are filtered by the session's default database.
+    for option in ("binlog_ignore_db = another", f"binlog_do_db = {database.name}"):
+        with started_with(database, option):
+            digest, problems = looked()
+        assert digest != before[0]
+        assert problems == [
+            f"{option.split(' ')[0]} leaves out DDL statements, such as TRUNCATE, of sessions with"
+            " another default database"
+        ]

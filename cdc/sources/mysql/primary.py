@@ -133,6 +133,8 @@ def binlog_status(session: Session, kind: str) -> list[tuple[object, ...]]:
 class BinlogFilter:
     """The databases whose changes the MySQL or MariaDB server logs.
 
+    The server filters rows by their database, and DDL statements by the session's default database.
+
     Args:
         only: If not empty, no other databases than these are logged.
         ignored: The databases that are not logged.
@@ -142,11 +144,17 @@ class BinlogFilter:
     ignored: frozenset[str]
 
     def leaves_out(self, database: str) -> str | None:
-        """Return why changes of a database are not in the binlog; None if they are logged."""
+        """Return why changes of a database can be missing in the binlog; None if all are logged."""
         if self.only and database not in self.only:
             return f"binlog_do_db leaves out database {database}"
         if database in self.ignored:
             return f"binlog_ignore_db leaves out database {database}"
+        if self.only or self.ignored:
+            option = "binlog_do_db" if self.only else "binlog_ignore_db"
+            return (
+                f"{option} leaves out DDL statements, such as TRUNCATE, of sessions with another"
+                " default database"
+            )
         return None
 
 
