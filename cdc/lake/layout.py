@@ -35,8 +35,8 @@ class LakeLayout:
         soft_delete: Whether deleted rows stay in the lake, with the column `DELETED` set.
 
     Raises:
-        SchemaError: A column name is reserved, invalid or equal to another name in lower case, or
-            the table lacks a partition column.
+        SchemaError: The table lacks a partition column. Or a column name is reserved, is invalid,
+            or differs from another column name only in case.
     """
 
     schema: TableSchema
@@ -71,7 +71,8 @@ class LakeLayout:
     def needs_key_column(self) -> bool:
         """Whether Hudi's record key is the column `KEY`.
 
-        False for an append table, and for a key that Hudi renders correctly (`is_natural`).
+        It is, if Hudi does not render every column of the table's key correctly (`is_natural`). An
+        append table has the record key `ROW`.
         """
         return not all(map(is_natural, self._key))
 
@@ -93,12 +94,12 @@ class LakeLayout:
 
     @property
     def _meta(self) -> tuple[tuple[str, str], ...]:
-        """Name and Spark type of each meta column that rows have before `project`."""
+        """Name and Spark type of each meta column of the rows that `project` takes."""
         return (*META_COLUMNS, (ROW, "string")) if self.is_log else META_COLUMNS
 
     @property
     def input_columns(self) -> tuple[tuple[str, str], ...]:
-        """Name and Spark type of each column that rows have before `project`."""
+        """Name and Spark type of each column of the rows that `project` takes."""
         source = ((column.name, column.lake_type) for column in self.schema.columns)
         return (*self._meta, *source)
 
@@ -151,9 +152,9 @@ class LakeLayout:
         )
 
     def _cell(self, name: str, lake_type: str) -> SparkColumn:
-        """Return a row's value of a lake column, in that column's type.
+        """Return a row's value of a lake column, as a Spark column of the lake column's type.
 
-        In a partition column, a text that readers would take for NULL makes the write fail.
+        If readers would take a text of a partition column for NULL, the write fails.
         """
         cell = column(name).cast(lake_type)
         partitions = {one.lower() for one in self.partition_by}
@@ -178,7 +179,7 @@ def column(name: str) -> SparkColumn:
 
 
 def _nullable(name: str) -> SparkColumn:
-    """Return the values of a lake row's column as a column that Spark takes for nullable."""
+    """Return a Spark column with the same values, which Spark regards as nullable."""
     return F.when(F.lit(True), column(name)).alias(name)
 
 

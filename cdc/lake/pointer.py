@@ -31,9 +31,9 @@ class Published(Part):
         published_at: Time of publication, aware UTC; by default the time now.
         continues: UUID of the former generation's attempt, if a reader of the former generation can
             continue with this one; else None. A reader can continue if runs followed the former
-            generation until the replacement, no loss of changes was seen between the two copies,
-            and the settings for rows are the same. If the former generation had no wrong rows, the
-            two generations then differ only by events of the topic.
+            generation until the replacement, no loss of changes was found between the two copies,
+            and both generations were made with the same settings for rows. If the former generation
+            had no wrong rows, the two generations then differ only by events of the topic.
     """
 
     path: str
@@ -57,7 +57,7 @@ class Pointer(Published):
 
     @classmethod
     def of(cls, current: Published, former: tuple[Published, ...] = ()) -> Pointer:
-        """Return the pointer file's content for a generation with its former generations."""
+        """Return the pointer with ``current`` as the published generation."""
         return cls(
             current.path,
             current.generation,
@@ -77,7 +77,8 @@ class Pointer(Published):
     def continues_from(self, attempt: str) -> bool:
         """Whether a reader of an attempt's generation can continue with the current generation.
 
-        This needs an unbroken chain: each later generation ``continues`` the one before it.
+        A reader can if the field ``continues`` of each later generation names the generation before
+        it.
         """
         published = {one.attempt: one for one in (self.current, *self.former)}
         at: Published | None = self.current
@@ -114,11 +115,11 @@ _CODEC = Codec(
 
 
 def moved(pointer: Pointer | None, to: Published) -> Pointer:
-    """Return the lake table's pointer that publishes a generation.
+    """Return the lake table's next pointer, which publishes a generation.
 
     Args:
-        pointer: The pointer before; None if nothing is published.
-        to: The generation. If it is the current one already, the result is ``pointer``.
+        pointer: The pointer now; None if nothing is published.
+        to: The generation to publish. If it is published already, the result is ``pointer``.
 
     Raises:
         ReplacedGenerationError: The generation was published before, and another generation has

@@ -55,15 +55,15 @@ def write_pointer(
     Args:
         spark: The session whose file systems are used.
         table_base: Folder of the table, which holds all its generations.
-        shown: The generation.
+        shown: The generation to publish.
         check: Called just before and just after the write. It raises FencedError if this process no
             longer holds the table.
 
     Raises:
-        FencedError: This process no longer holds the table. If the pointer was already replaced,
+        FencedError: This process no longer holds the table. If it has already replaced the pointer,
             the table's next run stops, since the table's record does not agree with the pointer.
-        ReplacedGenerationError: Another generation has replaced this one.
-        LakeError: The file cannot be written.
+        ReplacedGenerationError: Another generation has replaced ``shown``.
+        LakeError: The pointer cannot be read or written.
     """
     check = check or (lambda: None)
     pointer = moved(read_pointer(spark, table_base), shown)
@@ -110,7 +110,7 @@ def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
 
 
 def folder_exists(spark: SparkSession, path: str) -> bool:
-    """Whether the lake has a folder at a path; in an object store, whether objects are below.
+    """Whether the lake has a folder at a path; in an object store, an object below the path.
 
     Raises:
         LakeError: The path cannot be accessed.
@@ -120,12 +120,14 @@ def folder_exists(spark: SparkSession, path: str) -> bool:
 
 
 def list_files(spark: SparkSession, path: str, *, recursive: bool) -> Iterator[tuple[str, int]]:
-    """Yield relative path and bytes of each file in a lake folder; nothing without a folder.
+    """Yield the relative path and the size in bytes of each file in a lake folder.
+
+    Yield nothing if the folder does not exist.
 
     Args:
         spark: The session whose file systems are used.
         path: The folder.
-        recursive: Whether the files of the folders in it are listed, too.
+        recursive: Whether the files in all of its subfolders are listed, too.
 
     Raises:
         LakeError: The folder cannot be read.
@@ -142,7 +144,9 @@ def list_files(spark: SparkSession, path: str, *, recursive: bool) -> Iterator[t
 
 
 def current_path(table_base: str, spark: SparkSession | None = None) -> str | None:
-    """Return the base path of the Hudi table for readers to open; None if none is published.
+    """Return the base path of the Hudi table for readers to open.
+
+    None if no generation of the table is published.
 
     Args:
         table_base: Folder of the table under the lake's URL.
@@ -165,7 +169,7 @@ def current_path(table_base: str, spark: SparkSession | None = None) -> str | No
 
 
 def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
-    """Return the bytes in each attempt's folder, by the attempt's UUID.
+    """Return the size of each attempt's folder in bytes, by the attempt's UUID.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -183,7 +187,7 @@ def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
 
 
 def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> list[str]:
-    """Return those of the given attempts that have a folder, without a look into the folders.
+    """Return those of the given attempts that have a folder, without listing any folder.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -250,10 +254,10 @@ def has_commit(spark: SparkSession, path: str, instant: str) -> bool:
 
 
 def probe(spark: SparkSession, url: str) -> None:
-    """Check that the lake's files can be written and removed under ``url``, by doing so.
+    """Write and remove a file under ``url``, to check that the lake allows both.
 
     Raises:
-        LakeError: Files cannot be written or removed there.
+        LakeError: The file cannot be written or removed.
     """
     with _files(spark, url) as (files, folder):
         file = _child(spark, folder, f".tributary-check-{uuid.uuid4().hex}")
@@ -263,7 +267,10 @@ def probe(spark: SparkSession, url: str) -> None:
 
 @contextmanager
 def _files(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
-    """Yield Hadoop's file system of ``path`` and Hadoop's path; Java errors become LakeErrors."""
+    """Yield Hadoop's objects for the file system of ``path`` and for ``path``.
+
+    Java's errors in the block become LakeErrors.
+    """
     try:
         folder = _path(spark, path)
         yield folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), folder
@@ -281,11 +288,11 @@ def _child(spark: SparkSession, folder: Any, name: str) -> Any:
 
 
 def _replace(spark: SparkSession, files: Any, folder: Any, text: str) -> None:
-    """Replace the pointer file in one step, so that readers never find it missing.
+    """Replace the pointer file in one step, so that readers never find the file missing.
 
     - On a local disk, the operating system renames a new file over the old one.
-    - On HDFS, Hadoop renames a new file over the old one in one step. On other file systems,
-      Hadoop's rename over a file is a delete and then a rename.
+    - On HDFS, Hadoop renames a new file over the old one in one step. On any file system below, the
+      pointer is not renamed, since Hadoop's rename over a file is a delete and then a rename there.
     - Object stores show a file only after its last byte is written, so the file is written in
       place. Azure's store (abfs) is an exception: readers can find an empty file for a moment.
     """

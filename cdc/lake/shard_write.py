@@ -56,7 +56,10 @@ class ShardWrite:
 
 
 def carried(latest: Committed | None) -> dict[str, ShardAccount]:
-    """Return all shards' accounts for the next commit, each with the instant of its own commit."""
+    """Return all shards' accounts for the next commit, by the shard's name.
+
+    Each account has the instant of the commit that the shard itself made last.
+    """
     if latest is None:
         return {}
     return {
@@ -74,8 +77,8 @@ def record_of(
 
     Args:
         wanted: The requests.
-        entries: The accounts of all shards before the commit. The record repeats those of the
-            shards that request nothing.
+        entries: The accounts of all shards before the commit. The record repeats the accounts of
+            the shards that request nothing.
         types: The types of the table's columns.
     """
     shards = dict(entries)
@@ -100,10 +103,10 @@ def types_before(latest: Committed | None) -> dict[str, str]:
 
 
 def types_of(before: Mapping[str, str], wanted: Sequence[ShardWrite]) -> dict[str, str]:
-    """Return each column's widest type among the shared table and the requests.
+    """Return, for each column, the widest of its types in the shared table and in the requests.
 
     Raises:
-        SchemaError: The type of a shard's column cannot be merged with the table's.
+        SchemaError: Two types of a column cannot be merged.
     """
     columns = (
         (one.shard.name, [(column.name, column.lake_type) for column in one.schema.columns])
@@ -116,8 +119,8 @@ def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
     """Refuse to write shards together if their settings define different row layouts.
 
     Raises:
-        ConfigError: A layout setting differs between two of these shards. A difference from the
-            existing table is not found here: the write itself refuses it.
+        ConfigError: A layout setting differs between two of these shards. Only the write itself
+            refuses a layout that differs from the existing table's.
     """
     first = wanted[0]
     for one in wanted:
@@ -152,9 +155,10 @@ def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAcc
 
 
 def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount]) -> TableSettings:
-    """Return the settings of the shared table, in which each shard has its own partitions.
+    """Return the settings of the shared table.
 
-    The time for which old files are retained for readers is the longest of all shards.
+    The shard column is the table's first partition column. Old files are retained for readers for
+    the longest time that any shard's settings have.
     """
     first = wanted[0]
     kept = {name: account.readers_keep_s for name, account in entries.items()}

@@ -108,7 +108,7 @@ def identity_of(shard: Shard) -> uuid.UUID:
 
 
 def timeline_of(spark: SparkSession, attempt: Attempt) -> Timeline:
-    """Return the timeline of an attempt's Hudi table, or of the attempt's shard in that table."""
+    """Return the timeline of an attempt's Hudi table; for a shard, only of the shard's commits."""
     if attempt.shard is None:
         return Timeline(spark, attempt.path)
     return ShardTimeline(spark, attempt.path, attempt.shard)
@@ -148,7 +148,10 @@ class SharedTable:
             yield lease
 
     def held_by_other(self) -> LeaseHeldError | None:
-        """Return the error that names another holder of the table; None if there is none."""
+        """Return the error that names the process that holds the table's lease.
+
+        None if no other process holds the lease.
+        """
         return self._leases.held_by_other(self._resource)
 
     def write(self, wanted: ShardWrite, *, wait_s: float = TURN_S) -> str:
@@ -162,10 +165,10 @@ class SharedTable:
             The commit's instant.
 
         Raises:
-            SchemaError: The shard's columns or key are incompatible with those of the others.
+            SchemaError: The shard's columns or key do not fit those of the other shards.
             FencedError: The guard refused, or another writer has taken the table over.
             LakeError: The rows cannot be written. No row of the shard was committed.
-            LeaseHeldError: Another process holds the table's lease for too long.
+            LeaseHeldError: Another process holds the table's lease for longer than ``wait_s``.
         """
         deadline = time.monotonic() + wait_s
         self._try_to_write(wanted)
@@ -203,7 +206,11 @@ class SharedTable:
         self.write(ShardWrite(shard, schema, settings, none, None, guard, replaces=True))
 
     def _commit_all(self, wanted: Sequence[ShardWrite]) -> None:
-        """Commit the shards' requests that replace no rows together, then each other one alone."""
+        """Commit the shards' requests.
+
+        The requests that do not replace a shard's rows share one commit. If this commit fails, or
+        if a request replaces rows, the request is committed alone.
+        """
         joint = [one for one in wanted if not one.replaces]
         if len(joint) > 1:
             error = self._try(joint)
@@ -231,7 +238,10 @@ class SharedTable:
         return None
 
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:
-        """Commit shards' requests under the shared table's lease, and set their instant."""
+        """Commit shards' requests in one commit, and set the commit's instant in each request.
+
+        The commit is made under the shared table's lease.
+        """
         spark = self._spark()
         with self.hold_lease(wait_s=TRY_S) as lease, ExitStack() as held:
             timeline = Timeline(spark, self.path)
@@ -285,7 +295,10 @@ class SharedTable:
         guard: Guard,
         new: bool,
     ) -> str:
-        """Write the rows of shards' requests with the record in one commit; return its instant."""
+        """Write the rows of shards' requests and a record in one commit.
+
+        Return the commit's instant.
+        """
         frames = [_framed(one, lake) for one in wanted if one.rows is not None]
         if not frames:
             return lake.empty_commit(commit, guard)
@@ -323,7 +336,7 @@ class ShardTable:
         schema: The shard's columns, without the shard column.
         settings: The settings of the shard's source table.
         shard: The shard.
-        write: Commits a request to the shared table, as `SharedTable.write`.
+        write: Commits a request to the shared table, as `SharedTable.write` does.
     """
 
     def __init__(
@@ -372,19 +385,22 @@ class ShardTable:
         return ShardTimeline(self._spark, self.path, self._shard.name)
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Apply a shard's changes in one commit, as `LakeTable.upsert`."""
+        """Apply a shard's changes in one commit, as `LakeTable.upsert` does."""
         return self._write(rows, commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add a shard's rows in one commit, as `upsert` does, since shards share the commit."""
+        """Add a shard's rows in one commit, by an upsert.
+
+        Hudi's insert is not used, since the commit can have changes of other shards.
+        """
         return self._write(rows, commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace the shard's rows in one commit, as `LakeTable.overwrite`."""
+        """Replace the shard's rows in one commit; rows of other shards stay."""
         return self._write(live_rows(rows, self.layout), commit, guard, replaces=True)
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a shard's record without rows, as `LakeTable.empty_commit`."""
+        """Commit a shard's record without rows, as `LakeTable.empty_commit` does."""
         return self._write(None, commit, guard)
 
     def _write(
@@ -403,7 +419,7 @@ class ShardTable:
 
 @contextmanager
 def _read(rows: DataFrame) -> Iterator[DataFrame]:
-    """Yield a shard's rows, computed now and kept for the length of a block."""
+    """Compute a shard's rows now, and yield them persisted until the end of the block."""
     kept = rows.persist()
     try:
         kept.count()
@@ -413,7 +429,7 @@ def _read(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
-    """Return a shard's requested rows with all input columns of the shared table."""
+    """Return the rows of a shard's request, with all input columns of the shared table."""
     if wanted.rows is None:
         raise AssertionError("a write without rows has no frame")
     name = F.lit(wanted.shard.name).alias(wanted.shard.column)
@@ -421,7 +437,7 @@ def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
 
 
 def _filled(rows: DataFrame, lake: LakeTable) -> DataFrame:
-    """Return a shard's rows with the shared table's input columns; a missing one is NULL."""
+    """Return rows with all input columns of the shared table; a column that they lack is NULL."""
     there = set(rows.columns)
     return rows.select(
         *(

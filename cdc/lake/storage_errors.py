@@ -1,4 +1,4 @@
-"""Remedies for a lake's storage that refuses or does not answer, by the text of its error."""
+"""Finds the remedy for an error of the lake's storage, by the text of the error."""
 
 from __future__ import annotations
 

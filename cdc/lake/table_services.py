@@ -67,7 +67,8 @@ class Retention:
 
         Args:
             cluster_every: Number of commits between clusterings; 0 without clusterings. The active
-                timeline keeps more commits than this number, since Hudi counts them there.
+                timeline keeps more commits than this number, since Hudi counts the commits since
+                the last clustering in the active timeline.
         """
         least = max(KEPT_COMMITS, self.commits + 1, cluster_every + 1)
         return {

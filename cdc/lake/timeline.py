@@ -98,14 +98,13 @@ class Timeline:
         return list(self._newest_first())[::-1]
 
     def latest(self) -> Committed | None:
-        """Return the newest commit with a record, whatever its kind, or None.
+        """Return the newest commit with a record; None if there is none.
 
-        A chunk commit that was rolled back while it completed is skipped. Its chunks are copied
+        A commit of chunks that was rolled back while it completed is skipped. Its chunks are copied
         again.
 
         Raises:
-            LostHistoryError: A commit of another kind was rolled back while it completed, so rows
-                are gone.
+            LostHistoryError: Any other commit was rolled back while it completed, so rows are gone.
         """
         undone = self.undone()
         return self._whole(
@@ -122,12 +121,13 @@ class Timeline:
     def latest_offsets(self) -> Committed | None:
         """Return the newest commit with stream offsets, or None.
 
-        The guard refuses a commit whose instant is below a completed one (see
+        The guard refuses a commit whose instant is below that of a completed commit (see
         :mod:`cdc.lake.guard`). So the commit with the greatest instant has the greatest offsets.
 
         Raises:
-            LostHistoryError: The commit was rolled back while it completed, so rows are gone. Or a
-                chunk was committed after it, so the chunk's rows are in the table twice.
+            LostHistoryError: The newest commit with offsets was rolled back while it completed, so
+                rows are gone. Or a chunk was committed after that commit, so the chunk's rows are
+                in the table twice.
         """
         above: Committed | None = None
         for committed in self._newest_first():
@@ -178,7 +178,7 @@ class Timeline:
         return max(self.completed_instants(), default=None)
 
     def last_instant(self) -> str | None:
-        """Return the greatest instant of all commits, also of pending and rolled back ones.
+        """Return the greatest instant of all commits, including pending and rolled back commits.
 
         None if there is no commit.
         """
@@ -313,12 +313,12 @@ class Timeline:
         return self._last[1]
 
     def _whole(self, committed: Committed | None) -> Committed | None:
-        """Return the commit after a check that all of its files are there.
+        """Return the commit unchanged, after a check that it was not rolled back.
 
         A writer can be suspended just before its last step, and resume while the next writer rolls
-        its commit back. The first writer can then complete a commit whose files are gone. The
-        offsets of such a commit must not count. If such a commit is a clustering or an overwrite,
-        the table lacks rows. So each completed clustering and overwrite is checked, too.
+        back the first writer's commit. The first writer can then complete a commit whose files are
+        gone. The offsets of such a commit must not count. If such a commit is a clustering or an
+        overwrite, the table lacks rows. So each completed clustering and overwrite is checked, too.
 
         Raises:
             LostHistoryError: The commit, or a completed clustering or overwrite, was rolled back.

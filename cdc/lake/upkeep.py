@@ -56,7 +56,7 @@ class Upkeep:
         self._clusters = clusters
 
     def run(self) -> None:
-        """Clean, archive and merge a lake table's small files if these steps are due.
+        """Clean the lake table, archive its old commits, and merge its small files if that is due.
 
         Raises:
             FencedError: This process no longer holds the table.
@@ -74,10 +74,11 @@ class Upkeep:
                 step()
 
     def _delete_late_files(self) -> None:
-        """Delete the late files of rolled back and of completed commits.
+        """Delete late files, which a writer adds to a commit after its end or its rollback.
 
-        This must happen before archiving. After it, readers would see late files of rolled back
-        commits, and late files of completed commits could not be recognized.
+        Late files must be deleted before their commit is archived. After the archiving, readers
+        would see the late files of a rolled back commit, and the late files of a completed commit
+        could not be recognized.
         """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0
@@ -142,7 +143,8 @@ def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[s
         options: Hudi's settings of the table.
 
     Raises:
-        LakeError: A clustering cannot be undone. The table must not be written before it is undone.
+        LakeError: A clustering cannot be undone. As long as the clustering exists, no writer may
+            write to the table.
     """
     pending = timeline.pending_clusterings()
     if not pending:

@@ -58,19 +58,19 @@ class FollowedTable(Protocol):
         """Return the lake table's commits."""
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Apply changes to the lake table in one commit, and return its instant."""
+        """Apply changes to the lake table in one commit; return the commit's instant."""
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add new rows to the lake table in one commit, and return its instant."""
+        """Add new rows to the lake table in one commit; return the commit's instant."""
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace all rows of the lake table in one commit, and return its instant."""
+        """Replace all rows of the lake table in one commit; return the commit's instant."""
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record to the lake table without rows, and return the commit's instant."""
+        """Commit a record without rows to the lake table; return the commit's instant."""
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Do the lake table's upkeep that is due after a commit; return whether it was done."""
+        """Do the lake table's upkeep if it is due; return whether the upkeep was done."""
 
 
 class LakeTable:
@@ -110,7 +110,7 @@ class LakeTable:
             commit: The commit's record. A resumed copy skips the chunks that the record names.
             guard: The same as in `upsert`.
             size: Planned size of the whole copy, by which the first commit chooses the table's
-                index; None for a copy of unknown size that takes several commits.
+                index. None means that the size is not known and that the copy has several commits.
 
         Returns:
             The commit's instant.
@@ -165,16 +165,16 @@ class LakeTable:
         return self._write_if_current(rows, "upsert", commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add rows that are not in the lake table yet, without a look-up.
+        """Add rows that are not in the lake table yet, without a search for the rows' keys.
 
-        All else is as in `upsert`.
+        Arguments, result and errors are those of `upsert`.
         """
         return self._write_if_current(rows, "insert", commit, guard)
 
     def fill(self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize) -> str:
         """Create the lake table with ``rows`` and the index for ``size``.
 
-        All else is as in `upsert`.
+        The other arguments, the result and the errors are those of `upsert`.
         """
         index = IndexLayout.choose(self._settings, self.layout, size)
         check = self._guard(self.timeline(), commit, guard)
@@ -182,25 +182,25 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace each partition of the lake table for which ``rows`` has a row.
+        """Replace all rows in each of the lake table's partitions for which ``rows`` has a row.
 
-        All else is as in `upsert`.
+        Arguments, result and errors are those of `upsert`.
         """
         return self._write_if_current(rows, "insert_overwrite", commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
         """Replace all rows of the lake table by ``rows``.
 
-        All else is as in `upsert`.
+        Arguments, result and errors are those of `upsert`.
         """
         return self._write_if_current(
             live_rows(rows, self.layout), "insert_overwrite_table", commit, guard
         )
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Write a commit that has a record, for its offsets or handoff, and no rows.
+        """Write a commit without rows, for the offsets or the handoff in the commit's record.
 
-        All else is as in `upsert`.
+        Arguments, result and errors are those of `upsert`.
         """
         columns = [F.lit(None).cast(kind).alias(name) for name, kind in self.layout.input_columns]
         no_rows = self._spark.range(0).select(*columns).where("false")
@@ -208,7 +208,7 @@ class LakeTable:
         return self._write_if_current(no_rows, "insert", commit, guard)
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Clean, archive and merge the lake table's small files, if due after a commit.
+        """Clean the lake table, archive its old commits, and merge its small files, if this is due.
 
         A failure is logged and not raised, since the commit before the upkeep remains valid. The
         upkeep is due again after later commits.
@@ -234,7 +234,10 @@ class LakeTable:
         return False
 
     def _keep_up(self, check: Callable[[], None]) -> bool:
-        """Do the lake table's upkeep if it is due, raise its errors, and return whether it was."""
+        """Do the lake table's upkeep if it is due; return whether it was done.
+
+        Errors of the upkeep are raised.
+        """
         # Most commits end here, so the timeline is not read for them.
         if self._commits and not self._is_due(self._commits):
             return False
@@ -301,10 +304,10 @@ class LakeTable:
         )
 
     def _index(self, timeline: Timeline, previous: Committed | None) -> IndexLayout:
-        """Return Hudi's index for the next commit.
+        """Return Hudi's index for the next commit: the index of the newest commit.
 
-        It is the index of the newest commit. Another index is chosen if there is none, or if the
-        table has outgrown its buckets.
+        Another index is chosen if the newest commit names no index, or if the table has outgrown
+        its buckets.
         """
         if previous is None or previous.index is None:
             return IndexLayout.choose(self._settings, self.layout, None)
@@ -378,9 +381,10 @@ class LakeTable:
         return instant
 
     def _delete_unnamed(self, timeline: Timeline) -> None:
-        """Delete late files, which may be the cause of a failed commit.
+        """Delete the files that an executor has added to a commit after the commit's end.
 
-        Hudi refuses to write to a bucket to which an executor has added a second file.
+        Such a late file may have made this commit fail: Hudi refuses to write to a bucket that has
+        a second file.
         """
         try:
             delete_unnamed(self._spark, timeline)
@@ -390,9 +394,9 @@ class LakeTable:
     def _call_writer(
         self, rows: DataFrame, operation: str, options: dict[str, str], guard: CommitGuard
     ) -> str | None:
-        """Call the writer of ``df.write.format("hudi")``, with the guard; return the instant.
+        """Write rows by the Java function behind ``df.write.format("hudi")``, with the guard.
 
-        The result is None if Hudi did not commit.
+        Return the commit's instant; None if Hudi did not commit.
         """
         none, some = getattr(self._java("scala.None$"), "MODULE$"), self._java("scala.Some")
         params, client = none, none
