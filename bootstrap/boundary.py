@@ -35,17 +35,18 @@ _READ_S = 300.0
 
 @dataclass(frozen=True)
 class Origin:
-    """The end offsets of a table's and the transactions' topic before a copy's view is opened.
+    """The end offsets of two topics, read before a copy's view is opened.
 
-    The transactions' topic has the start and the end of each source transaction.
+    One is the table's topic. The other is the transactions' topic, which has the start and the end
+    of each source transaction.
 
     Args:
         rows: End offsets of the table's topic (O).
-        epochs: Epochs of the leaders of the table's topic, read together with O. Empty for append
-            tables of PostgreSQL: the boundary later replaces their O, and has other epochs.
-        transactions: End offsets of the transactions' topic, recorded before O; None for any table
-            but an append table of PostgreSQL. Each row from O on belongs to a transaction whose end
-            is at or after these offsets.
+        epochs: Epoch of each partition's leader in the table's topic, read together with O. Empty
+            for an append table of PostgreSQL, whose O the boundary later replaces.
+        transactions: For an append table of PostgreSQL, the end offsets of the transactions' topic,
+            read before O; None for other tables. Each row from O on belongs to a transaction whose
+            end is at or after these offsets.
         transactions_id: UUID of the transactions' topic; None without ``transactions``.
     """
 
@@ -56,13 +57,15 @@ class Origin:
 
     @classmethod
     def now(cls, capture: Capture) -> Origin:
-        """Return the current ends of the topics, before a copy.
+        """Return the current end offsets of the topics, before a copy.
 
-        For append tables of PostgreSQL, O is the high watermark of the table's topic. It is read
-        after the stable end of the transactions' topic. So if the end of a source transaction is
-        below that stable end, the transaction's rows are below O. The last stable offset of the
-        table's topic could be too low for this: Kafka commits a Kafka transaction in one topic
-        after the other, so the end of a source transaction can be stable before its rows are.
+        For append tables of PostgreSQL, O is the high watermark of the table's topic, and is read
+        after the last stable offset of the transactions' topic. So if a source transaction's end is
+        below that last stable offset, the transaction's rows are below O.
+
+        The last stable offset of the table's topic could be too low to be O. Kafka commits one
+        Kafka transaction first in one topic and then in another, so a source transaction's end can
+        be stable before the rows of this transaction are.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append or capture.names.reports_definitions:
@@ -99,7 +102,7 @@ def recorded(attempt: Attempt, capture: Capture) -> Attempt:
 def boundary_of(
     attempt: Attempt, capture: Capture, registry: SchemaRegistry, *, timeout_s: float
 ) -> dict[int, int]:
-    """Return the boundary of an attempt's copy, as `find_boundary` finds it."""
+    """Return the boundary of an attempt's copy, an offset per partition (`find_boundary`)."""
     origin = Origin(
         attempt.start_offsets or {},
         transactions=attempt.transaction_offsets,
@@ -180,15 +183,15 @@ def first_beyond(
     first: Callable[[int, int], KafkaRecord | None],
     copied: Callable[[KafkaRecord], bool],
 ) -> int:
-    """Return the first offset that the copy does not contain; the end if it contains all.
+    """Return the offset of the first record that the copy lacks; ``end`` if it lacks none.
 
     Args:
         start: First offset of the search.
         end: End of the search.
         first: Returns the first record between two offsets; None if there is none. Some offsets
             have no record, since they belong to markers of Kafka's transactions.
-        copied: Whether the copy contains a record. It is true up to some record, and false for all
-            later records.
+        copied: Returns whether the copy contains a record. The copy contains all records before
+            some offset and none from there on.
     """
     found, low, high = end, start, end
     while low < high:
@@ -211,7 +214,7 @@ def _first_event(capture: Capture, partition: int, low: int, high: int) -> Kafka
 
 
 def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> LogPosition:
-    """Return R of a handoff: the least position that reaches ``reads_upto`` and a marker.
+    """Return R of a handoff: the least position at or after ``reads_upto`` and a marker's position.
 
     Raises:
         AttemptSpoiledError: One of the two positions has GTIDs and the other one has none, since

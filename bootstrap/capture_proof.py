@@ -73,8 +73,8 @@ class Capture:
 
         Args:
             table: The table.
-            losses: The remembered losses, to which the proof adds each loss that it finds. It does
-                so at once, since the capture could be repaired before the same attempt continues.
+            losses: The counted losses, to which the proof adds each loss that it finds. A later
+                proof could miss this loss, since an operator can repair the capture meanwhile.
 
         Returns:
             The identity of the primary that the proof has read.
@@ -215,9 +215,7 @@ class Capture:
     def wait_until_readable(
         self, offsets: Mapping[int, int], *, timeout_s: float, topic: str | None = None
     ) -> None:
-        """Wait, in a handoff, until consumers can read a topic up to given offsets.
-
-        They read with ``read_committed``.
+        """Wait, in a handoff, until ``read_committed`` consumers can read a topic up to offsets.
 
         Args:
             offsets: The offsets per partition, such as H.
@@ -322,7 +320,7 @@ class Capture:
 
 
 def _attempted(look: Callable[[], str]) -> str:
-    """Return the text of an observation for a handoff's error, or its own error's message."""
+    """Return what ``look`` returns, for a handoff's error; if ``look`` fails, its error as text."""
     try:
         return look()
     except TributaryError as error:

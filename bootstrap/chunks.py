@@ -62,7 +62,7 @@ def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
 
 
 def cut_chunks(boundaries: Boundaries) -> tuple[Chunk, ...]:
-    """Return disjoint chunks of a copy that cover the table, with a boundary between two.
+    """Return disjoint chunks of a copy that together cover the table, cut at each boundary.
 
     Each chunk's estimated size is an equal part of the table's size, since the boundaries divide
     the table evenly.
@@ -101,7 +101,8 @@ def waves(
         chunks: The whole plan.
         parallel: Number of chunks that are read at the same time.
         done: Ids of the chunks that are already committed.
-        share: The largest share of the table's bytes in one wave. A single larger chunk is a wave.
+        share: The largest share of the table's bytes in one wave. A chunk that has a larger share
+            is a wave of its own.
         single_wave_bytes: Size in bytes up to which a table is one wave.
     """
     left = [chunk for chunk in chunks if chunk.id not in set(done)]

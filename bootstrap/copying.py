@@ -186,16 +186,22 @@ class Copying:
 
     @property
     def _one_view(self) -> bool:
-        """Whether one view serves all copied rows: of an append table, or by ``one_view``."""
+        """Whether all rows are copied under one view: in an append table, or with ``one_view``."""
         return self.settings.appends or self.settings.one_view
 
     @property
     def _at_once(self) -> bool:
-        """Whether all of the copy's sessions open together, as no later one can join its view."""
+        """Whether all sessions of the copy open at the same time.
+
+        They must if the table needs one view, and a later session could not share that view.
+        """
         return self._one_view and not self.source.shares_views
 
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
-        """Open the copy's view, which contains the marker; for some tables, at a known S."""
+        """Open the copy's view, which contains the marker.
+
+        If the table needs an exact view, the view's position S is known.
+        """
         context = self.context
         if not wants_exact_view(self.source, self.settings):
             return self.source.open_view(
@@ -315,7 +321,7 @@ class Copying:
             self.record = self.save(attempt)
 
     def _open_snapshot_copy(self, table: SourceTable) -> SnapshotCopy:
-        """Return what copies the attempt's rows, with the columns that the source table has now."""
+        """Return the copier of the attempt's rows, for the source table's current columns."""
         require_named(table, self.settings)
         schema = self.source.schema(table, self.settings)
         return SnapshotCopy(

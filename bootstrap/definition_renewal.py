@@ -136,7 +136,7 @@ def _newest_is_former(
     nullable: Collection[str],
     key: Collection[str],
 ) -> bool:
-    """Return whether the topic's newest event could be by a definition from before the copy."""
+    """Whether a former definition of the table could have written the topic's newest event."""
     newest = capture.kafka.latest_record(capture.topic)
     if newest is None:
         return False
@@ -156,7 +156,7 @@ def _has_key(schema: DebeziumSchema, key: Collection[str]) -> bool:
 
 
 def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | None:
-    """Return the schema of a record's key or value, to renew a definition; None without bytes."""
+    """Return the writer's schema of a record's key or value; None if ``data`` is None."""
     if data is None:
         return None
     schema_id, _ = split_wire(data)
@@ -164,9 +164,10 @@ def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | N
 
 
 def _row(capture: Capture, newest: KafkaRecord) -> bytes | None:
-    """Return the topic's newest event as bytes, to renew a definition; None if it is gone.
+    """Return the newest event of the table's topic as bytes; None if the topic no longer has it.
 
-    A tombstone is no event. If the newest record is one, the newest event is the delete before it.
+    A tombstone is no event. If the newest record is a tombstone, the newest event is the delete
+    before the tombstone.
     """
     if newest.value is not None:
         return newest.value

@@ -181,7 +181,7 @@ class _Bootstrap:
         return BootstrapResult(self._record, self._rows, self._attempts, took, self._warnings)
 
     def _advance(self) -> Step:
-        """Take the bootstrap's steps under the lease until CATCH_UP or DONE is next; return it."""
+        """Take the bootstrap's steps until CATCH_UP or DONE is the next step; return that step."""
         wait_s = self._limits.lease_s
         with self._context.leases.hold(self._record.resource, wait_s=wait_s) as lease:
             self._held = lease
@@ -274,13 +274,13 @@ class _Bootstrap:
         self._store_record(transition(self._record, to, at=_now()))
 
     def _wait_for_older_transactions(self) -> None:
-        """Wait for the end of older transactions than the capture, before the copy.
+        """Wait, before the copy, until all transactions have ended that are older than the capture.
 
-        The capture does not have the changes that such a transaction made before.
+        The capture lacks the changes that an older transaction made before the capture began.
 
         Also wait until every change from before the fingerprint is captured, so that its event is
-        below O and is not applied. A change such as a rewrite sends no event, so only the copy has
-        its result. An older event that is applied over the copy would undo that change.
+        below O and is not applied. A rewrite, for example, sends no event, so only the copy has the
+        rewritten rows. An older event that is applied after the copy would undo the rewrite.
         """
         # From here on, the table must not change in a way that spoils the copy, and must be
         # captured.
@@ -434,7 +434,7 @@ class _Bootstrap:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that settings, losses and topics still allow an exact end of the handoff."""
+        """Check that no change of settings, loss of changes or lack of records spoils the copy."""
         require_same_settings(self._record, self._attempt, self._made_by)
         self._context.looks.follow(self._capture.names, self._source)
         try:
@@ -478,7 +478,7 @@ class _Bootstrap:
         return self._store_record(with_attempt(self._record, attempt, at=_now()))
 
     def _store_record(self, record: TableRecord) -> TableRecord:
-        """Store the copied table's record; return it as stored, and keep it."""
+        """Store the copied table's record in the state store; keep and return the stored record."""
         self._record = self._context.store.put(record)
         return self._record
 

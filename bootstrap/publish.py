@@ -48,9 +48,10 @@ def publish(
         The published attempt.
 
     Raises:
-        SchemaError: A shard's columns or key do not fit those of the others.
+        SchemaError: The columns or the key of the shard do not fit those of the other shards.
         ReplacedGenerationError: Another generation has replaced this one.
-        MissingFolderError: Other shards have rows in a shared table that is not there.
+        MissingFolderError: The folder of the shared table is missing, although other shards have
+            rows in it.
         LakeError: The lake cannot be written.
         FencedError: Another process has taken the table over.
     """
@@ -75,11 +76,11 @@ def publish(
 def after_publication(
     context: RunContext, record: TableRecord
 ) -> tuple[TableRecord, tuple[str, ...]]:
-    """After a copy is published, forget former quarantined records and set the table's name.
+    """Take the two steps after a copy's publication, whose errors are only warnings.
 
-    Readers see the table and runs follow it even if these steps fail. So their errors are only
-    warnings. After a failure, the next run sets the name, and the next publication forgets the
-    quarantined records.
+    The first step forgets the quarantined records of former copies. If it fails, the next
+    publication repeats it. The second step sets the table's name in the catalog. If it fails, the
+    next run repeats it. Neither step is needed by readers of the pointer or by runs.
 
     Args:
         context: The runs' context.
@@ -111,10 +112,13 @@ def after_publication(
 def _joined(
     context: RunContext, record: TableRecord, shard: Shard, settings: TableSettings, lease: Lease
 ) -> Attempt:
-    """Replace a shard's rows in the shared table by its copy's; return the joined attempt.
+    """Replace a shard's rows in the shared table by the rows of its copy.
 
     One commit replaces rows and offsets, so readers see either all new rows of the shard or all old
     rows.
+
+    Returns:
+        The attempt, with the shared table's path.
     """
     attempt = _attempt(record)
     path, identity = shared_path(context.spark, shard), str(identity_of(shard))

@@ -103,7 +103,7 @@ def _begin_next_generation(context: RunContext, record: TableRecord) -> TableRec
 
 
 def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> TableRecord:
-    """Let the next generation catch up with the serving one, then let it take that one's place.
+    """Let the next generation catch up, and then replace the serving generation.
 
     Returns:
         The table's record, in state CATCHING_UP until the publication.
@@ -125,12 +125,11 @@ def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> Tabl
 
 
 def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
-    """Return the record of the next generation; set ``continues`` if readers can continue with it.
+    """Return the next generation's record, with ``continues`` set if readers can continue with it.
 
-    They can if runs have followed the former generation until now, no loss of changes was seen
-    between the two copies, and the settings are the same. A loss after O of the former copy either
-    stops the former generation, or is among the losses that the next generation has recorded before
-    its own O. After a later loss, the next generation is not published.
+    Readers of the former generation can continue with the next one in this case: runs have followed
+    the former generation until now, no loss of changes was counted between the two copies, and the
+    settings are the same. If changes are lost after the next generation's O, it is not published.
     """
     made, by = build.attempt, former.attempt
     if made is None or by is None or former.state is not State.INCREMENTAL:

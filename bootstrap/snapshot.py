@@ -235,7 +235,7 @@ class RowCounter:
             self.look()
 
     def look(self) -> None:
-        """Count the copied rows now, and advance the task by the difference."""
+        """Count the rows that were read so far, and add the new ones to the task's progress."""
         context = self._spark.sparkContext
         tracker, jvm_store = context.statusTracker(), context._jsc.sc().statusStore()
         found = 0

@@ -25,7 +25,7 @@ def unspoiled(
     attempt: Attempt,
     now: Fingerprint,
 ) -> Attempt:
-    """Check that the copied rows can still be completed exactly, after a standstill.
+    """Check that no change of the table since the last check spoils its copy.
 
     Args:
         source: The source.
@@ -38,7 +38,7 @@ def unspoiled(
         The attempt with the current facts, which the next check compares.
 
     Raises:
-        AttemptSpoiledError: The rows cannot be completed exactly. The error names each reason.
+        AttemptSpoiledError: A change spoils the copy. The error names each such change.
     """
     known = attempt.fingerprint or Fingerprint({})
     if known.digest == now.digest:
@@ -99,8 +99,8 @@ def require_same_server(record: TableRecord, marker: Marker) -> None:
 
     Raises:
         AttemptSpoiledError: The primary is another cluster, or is on another timeline. The topic
-            from O on, or the copy, can then have rows that the former primary had committed and
-            this one lacks.
+            from O on, or the copy, can then have rows of the former primary that the present
+            primary lacks.
     """
     found = (marker.system_identifier, marker.timeline)
     for server in record.attempt.servers if record.attempt is not None else ():

@@ -36,11 +36,11 @@ class Step(str, Enum):
 class LakeFacts:
     """The facts in the timeline of a copy's path, by which the next step is chosen.
 
-    No other record proves what was copied.
+    Only these facts prove what was copied.
 
     Args:
-        chunks: Ids of the attempt's chunks in the active timeline. After the handoff, archiving
-            removes these commits from the active timeline.
+        chunks: Ids of the attempt's chunks that commits of the active timeline name. After the
+            handoff, Hudi moves these commits to the archived timeline.
         handed_off: Whether the handoff of this attempt is committed.
         position: Next offset to read per partition, from the newest commit with offsets.
     """

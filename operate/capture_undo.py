@@ -43,7 +43,9 @@ class Found:
 
 
 def look(services: Services, names: CaptureNames) -> Found | None:
-    """Return the parts of a capture before ``onboard``; None if a planned table needs it.
+    """Return the parts of a capture before ``onboard`` changes the capture.
+
+    The result is None if a table on the plan needs the capture.
 
     Raises:
         ConnectError: Kafka Connect cannot be queried.
@@ -100,7 +102,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
 
 
 def _failure(what: str, step: Callable[[], object]) -> str | None:
-    """Undo one part of a capture; return the part and the error if this fails, else None."""
+    """Remove one part of a capture; if this fails, return the part's name and the error as text."""
     try:
         step()
     except TributaryError as error:

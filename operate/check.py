@@ -264,7 +264,10 @@ def _registry(services: Services) -> list[Check]:
 
 
 def _captures(services: Services, records: Sequence[TableRecord]) -> list[CaptureNames]:
-    """Return the captures for ``check``, each once, without sources not configured."""
+    """Return the captures of the records for ``check``, each once.
+
+    Captures of sources that the configuration lacks are left out.
+    """
     found = {}
     for record in records:
         if record.table.source in services.config.sources:
@@ -307,10 +310,10 @@ def _other_settings(
     effective: Mapping[str, str],
     reported: Collection[str],
 ) -> list[Check]:
-    """Return a warning of ``check`` with connector settings that differ from the file's.
+    """Return a warning of ``check`` that names a connector's settings that are not as configured.
 
-    The warning has no values, since they can be secrets. If no setting differs, there is no
-    warning.
+    The warning does not show values, since they can be secrets. If no setting differs, the result
+    is empty.
 
     Args:
         services: The services of the command.

@@ -133,7 +133,10 @@ class DebeziumField:
 
     @property
     def source_type(self) -> str | None:
-        """The type's name on the source by the Avro schema, as ``NUMERIC``; None without one."""
+        """The name of the column's type at the source, such as ``NUMERIC``.
+
+        None if the Avro schema lacks this name.
+        """
         return self.parameters.get(_SOURCE_TYPE)
 
 

@@ -23,7 +23,7 @@ LABEL = "label "
 
 @dataclass(frozen=True)
 class CatalogColumn:
-    """One column in a source's catalog, to be compared with another look.
+    """One column in a source's catalog, as one read of the catalog has found it.
 
     Args:
         number: The column's number in the table.
@@ -73,7 +73,7 @@ class CatalogColumn:
         """Whether a statement other than GRANT wrote the column's definition again, unchanged.
 
         Args:
-            since: The column as it was.
+            since: The column at the earlier read of the catalog.
         """
         return self.written != since.written and self.is_as(since) and self.granted is None
 
@@ -83,7 +83,7 @@ class CatalogColumn:
         This is true only if the column has kept its default.
 
         Args:
-            since: The column as it was.
+            since: The column at the earlier read of the catalog.
         """
         kept = self.default_made is not None and self.default_made == since.default_made
         return kept and since.stored and not self.stored
@@ -92,7 +92,7 @@ class CatalogColumn:
         """Whether the column has the same facts as before, apart from the times of writes.
 
         Args:
-            since: The column as it was.
+            since: The column at the earlier read of the catalog.
         """
         return replace(since, written=self.written, domain_written=self.domain_written) == self
 
@@ -193,10 +193,11 @@ class Catalog:
     """One table in a source's catalog, read from a fingerprint's facts.
 
     Args:
-        columns: The columns by number. PostgreSQL never uses a number for another column.
+        columns: The columns by number. On PostgreSQL, no later column of the table gets the number
+            of a dropped column.
         source_kind: The kind of the table's server. Only PostgreSQL numbers columns. For other
-            kinds the number is derived from the column's name, so a renamed column has another
-            number, and a new column of the same name has the same.
+            kinds, the number is derived from the column's name: a rename changes the number, and a
+            new column with the name of a dropped column gets the dropped column's number.
         attributes: The highest number that any column has had; for other kinds than PostgreSQL, a
             constant above all numbers.
         primary_key: Columns of the primary key.
@@ -219,10 +220,10 @@ class Catalog:
             none.
         number: The table's number in the catalog; None if the server does not number tables.
         rest: Facts whose change always loses events.
-        stored: For MySQL and MariaDB, whose binlog has each DDL statement: the id of the rows'
-            storage, and a text that changes with the table's definition. If these change without a
-            statement, the cause is either maintenance, which changes no row, or a TRUNCATE, which
-            is an event.
+        stored: For MySQL and MariaDB: the id of the rows' storage, and a text that changes with the
+            table's definition. If these facts change although the binlog has no DDL statement of
+            the table, the cause is either maintenance, which changes no row, or a TRUNCATE, which
+            arrives as an event.
         read_at: A position of the source's log; empty for PostgreSQL. The catalog shows the effects
             of every statement before this position.
         horizon: A transaction id of PostgreSQL; empty for other kinds. Every transaction with a
@@ -354,10 +355,10 @@ def _column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
 
 
 def not_before(xid: str, other: str) -> bool:
-    """Whether one of PostgreSQL's transaction ids (32 bits) is another or younger than it.
+    """Whether PostgreSQL's transaction id ``xid`` equals ``other`` or is younger than ``other``.
 
-    The server assigns ids in a circle: half of all ids are younger than a given id. Ids below 3 are
-    not assigned, and are older than every other id.
+    The server assigns ids of 32 bits in a circle: half of all ids are younger than a given id. Ids
+    below 3 are not assigned, and are older than every other id.
     """
     return int(xid) >= 3 and (int(xid) - int(other or 0)) % _XIDS < _XIDS // 2
 

@@ -68,11 +68,11 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class AddColumn(Change):
-    """A schema change: a new column, or an older one that the lake lacks.
+    """A schema change: the source table has a column that the lake table lacks.
 
     Args:
-        name: The column.
-        type: Its type.
+        name: The column's name.
+        type: The column's type.
         stored: The column's value in older rows, as the source's catalog has it: on PostgreSQL, an
             array literal with one element. None if older rows are NULL, or if their value is
             unknown.
@@ -123,8 +123,8 @@ class RenameColumn(Change):
     """A schema change: a column with a new name and the same number in the catalog.
 
     Args:
-        name: Its name before.
-        to: Its name now.
+        name: The column's former name.
+        to: The column's new name.
         former: All names that the column had before ``to``, newest first; the last one is ``name``.
             Empty if the lake does not follow the rename.
     """
@@ -170,7 +170,7 @@ class WidenType(ChangeType):
 
     @property
     def moves_lake(self) -> bool:
-        """Whether the lake changes."""
+        """Whether the type of the lake column becomes wider, too."""
         return self.in_lake
 
 
@@ -260,7 +260,8 @@ class AddPartition(Change):
 class ChangeNullability(Change):
     """A schema change: a column begins or ceases to allow NULL.
 
-    With ``back``, it allows or refuses NULL as before, but could have differed for a while.
+    If ``back`` is true, the column allows or refuses NULL as it did before the change, but could
+    have done the opposite for a while.
     """
 
     name: str
@@ -322,7 +323,11 @@ class LoseEvents(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class NewFile(Change):
-    """A schema change: a new file of the table, at most with a known widened type."""
+    """A schema change: PostgreSQL has rewritten the table into a new file.
+
+    VACUUM FULL, CLUSTER, TRUNCATE or a change to a wider type does this. If the rewrite could have
+    changed a column's values, the change is a `RewriteColumn` or a `ChangeType` instead.
+    """
 
     @property
     def what(self) -> str:

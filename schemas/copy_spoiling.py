@@ -21,12 +21,12 @@ def spoiling(
     key: tuple[str, ...],
     keeps_deleted: bool = False,
 ) -> Iterator[str]:
-    """Yield texts about schema changes that spoil a copy; none if runs can follow all.
+    """Yield texts about schema changes that spoil a copy; none if no change does.
 
-    A change spoils the copy if a run could not follow it without a copy
-    (:func:`schemas.evolution.diff`). These changes spoil the copy as well:
+    A change that needs another copy by its verdict (:func:`schemas.evolution.diff`) spoils the
+    copy. These changes spoil the copy as well:
 
-    - a new column, a dropped one, or another name or type of a column, since some chunks can be
+    - a new column, a dropped column, or another name or type of a column, since some chunks can be
       read before the change and some after it;
     - several columns whose definitions were written again without a change, since they could have
       had each other's names while a chunk was read;
@@ -68,12 +68,14 @@ def spoiling(
 
 
 def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """Return the schema changes that spoil a copy of MySQL or MariaDB, without numbers.
+    """Return the schema changes that spoil a copy from MySQL or MariaDB, as texts.
 
     Every change of the catalog spoils the copy, with one exception: partitions were added, and all
     former partitions are still there. The rows of a new partition arrive as events, or the copy
-    reads them. The binlog also has changes that the catalog does not show. The first run judges
-    them, from the statements since the copy's first look at the catalog.
+    reads them.
+
+    The binlog also has changes that the catalog does not show. The first run after the copy judges
+    these changes, from the statements since the first read of the catalog for the copy.
 
     Args:
         before: The catalog's facts at the copy's last check.

@@ -79,7 +79,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Facts for a comparison of two catalogs that the catalogs do not contain.
+    """Facts that a comparison of two catalogs needs, and that are in neither catalog.
 
     Args:
         stored: By column, the values that PostgreSQL's catalog stores for rows older than the
@@ -329,18 +329,19 @@ class _Diff:
 
     @property
     def _uncorrected(self) -> bool:
-        """Whether, after a schema change, the lake can keep a wrong value for a NULL for good.
+        """Whether a wrong value in place of a NULL can stay in the lake after this schema change.
 
         PostgreSQL's connector takes a table's definition from the catalog, not from the WAL. For a
-        NULL in a column that the connector takes for NOT NULL, it sends 0, an empty text or 1970:
+        NULL in a column that the connector takes for NOT NULL, it sends 0, an empty text or 1970.
+        There are two cases:
 
-        - A column became NOT NULL, and a lagging connector decodes older events. An update must
-          have replaced the NULLs before, and the update's event corrects the lake.
-        - A column now allows NULL, and the connector does not see this yet, or does not see it at
-          all since a domain changed. A run reads such a row from the source by key.
+        - A column became NOT NULL, and the connector reads changes from before that moment. The
+          source must have replaced each NULL by an update, whose event corrects the lake.
+        - A column now allows NULL, and the connector has not seen this yet, or never sees this
+          because a domain was changed. A run then reads the row from the source by key.
 
-        Two kinds of rows stay wrong: a row that the lake keeps although the source deleted or
-        truncated it, and a row of an append table. A TRUNCATE gives the table a new file.
+        So a wrong value stays only in a row that the source no longer has and the lake keeps, or in
+        a row of an append table. After a TRUNCATE, the table has a new file.
         """
         kept = self._rules.keeps_deleted or (self._rules.keeps_truncated and self._new_file)
         return self._on_postgres and (kept or not self._rules.keyed)
@@ -401,11 +402,11 @@ class _Diff:
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
     def _label_written_since(self, column: CatalogColumn) -> str | None:
-        """Return a label of a new column's enum type that was possibly renamed; None without one.
+        """Return a label of a new column's enum type that was possibly renamed; None if none was.
 
-        A label counts only if it was written after the read of the catalog that the lake follows.
-        If one transaction wrote all labels before the column was added, the type is new, and no
-        label was renamed.
+        A label was possibly renamed if its last write is later than the read of the catalog that
+        the lake follows. If one transaction wrote all labels before the column was added, the type
+        is new, and no label was renamed.
         """
         since = self._before.horizon
         young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
@@ -451,7 +452,7 @@ class _Diff:
         )
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
-        """Return how the lake's rows hide values unlike new rows; None if they do not."""
+        """Return how hidden values of the lake's rows differ from those of new rows, or None."""
         wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
             return f"columns.{wanted.hide or hide} differs between the settings and the lake's rows"

@@ -53,7 +53,7 @@ class Fingerprint:
 
     @property
     def snapshot(self) -> str:
-        """The snapshot in which the catalog was read for the fingerprint, or empty."""
+        """The snapshot in which PostgreSQL's catalog was read; empty for other kinds of source."""
         return str(self.facts.get(SNAPSHOT, ""))
 
     @property
@@ -62,7 +62,7 @@ class Fingerprint:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The fingerprint's compared facts as JSON with sorted keys: equal facts, equal text."""
+        """The fingerprint's compared facts as JSON; equal facts have equal text."""
         apart = (READ_AT, SNAPSHOT, ROW_WRITTEN)
         compared = {name: fact for name, fact in self.facts.items() if name not in apart}
         if "columns" in compared:
@@ -73,7 +73,10 @@ class Fingerprint:
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def with_read_at(self, earlier: Fingerprint) -> Fingerprint:
-        """Return the fingerprint with the `READ_AT` of an earlier look, if it has this fact."""
+        """Return the fingerprint with the `READ_AT` of an earlier fingerprint that has this fact.
+
+        If the earlier fingerprint lacks it, return this fingerprint unchanged.
+        """
         if READ_AT not in earlier.facts:
             return self
         return Fingerprint({**self.facts, READ_AT: earlier.facts[READ_AT]})

@@ -25,9 +25,9 @@ def lost_events(
     truncated: Collection[int],
     statements: Iterable[str],
 ) -> Iterator[Change]:
-    """Yield schema changes that can lose events, of partitions, publication and names.
+    """Yield the changes of a table's partitions, publication and name that can lose events.
 
-    Columns and keys are not compared here.
+    The result also has each change of the catalog's ``rest``. It has no changes of columns or keys.
 
     Args:
         before: The catalog that the lake follows.
@@ -139,12 +139,14 @@ def _compared(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
 
 
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
-    """Whether the table may have been another's partition for a while, without its events.
+    """Whether the table may have been a partition of another table for a while.
 
-    ATTACH PARTITION and DETACH write the catalog rows of the table and of all its columns. If one
-    column's row was not written, the table was not attached. If a column's row was written without
-    a change of its facts, the cause is either ATTACH and DETACH, or a GRANT or REVOKE on the
-    column. GRANT and REVOKE on a column do not write the table's row.
+    Changes from that time can be missing in the table's own topic.
+
+    ATTACH PARTITION and DETACH PARTITION write the catalog rows of the table and of all its
+    columns. So if one column's row was not written, the table was not attached. If a column's row
+    was written without a change of the column, the cause is either ATTACH and DETACH, or a GRANT or
+    REVOKE on the column. GRANT and REVOKE on a column do not write the table's row.
     """
     kept = [(old, now.columns[n]) for n, old in before.columns.items() if n in now.columns]
     if now.source_kind != "postgres" or before.number != now.number:
@@ -161,10 +163,10 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
 
 
 def _altered(before: PublicationState | None, now: PublicationState | None) -> bool:
-    """Whether the publication's settings were changed, even if they are back as before.
+    """Whether the publication's settings were changed, even if they are now the same again.
 
-    A missing publication is no change here, since another check finds it. If the owner is the only
-    difference, the change of the owner wrote the publication's row, and the settings are unchanged.
+    Another check finds a missing publication, so the result is False for it. If only the owner
+    differs, ALTER PUBLICATION ... OWNER TO wrote the publication's row, and the result is False.
     """
     if before is None or now is None or before == now:
         return False

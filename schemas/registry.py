@@ -38,7 +38,7 @@ class RegistryEndpoint:
         url: Root of the Confluent-compatible API, for example
             ``http://registry:8080/apis/ccompat/v7``.
         username: User for basic authentication.
-        password: Its password, resolved; never printed.
+        password: The user's password, resolved; never printed.
         ca_file: PEM file of certificate authorities to trust instead of the system's.
         timeout_s: Bound of one request, in seconds.
     """
@@ -110,7 +110,7 @@ class ConfluentRegistry:
         return found
 
     def newest(self, subject: str) -> RegisteredSchema | None:
-        """The newest schema of a registry's subject, or None when it has none.
+        """Return the newest schema of a subject in the registry; None if the subject has none.
 
         Raises:
             RegistryError: The registry is unreachable, refuses the request, or its answer is not a

@@ -85,7 +85,8 @@ class Renames:
             wanted: Names of the columns that the settings replicate.
 
         Returns:
-            The reason, as the end of a sentence about the column's values; None if it can continue.
+            The reason, as the end of a sentence about the column's values. None if the column can
+            continue.
         """
         if self.placing & {old, new}:
             return ", and finds or partitions rows by it"

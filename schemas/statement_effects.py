@@ -71,16 +71,16 @@ class StatementEffects:
     grave: list[str] = field(default_factory=list)
 
     def old_rows_of(self, column: str) -> OldValue | None:
-        """Return the value that DDL statements give a new column in older rows, if known."""
+        """Return the value that DDL statements gave a new column in older rows; None if unknown."""
         name = column.lower()
         if name in self.gone or name in self.defaulted or self.defined[name]:
             return None
         return self.added.get(name)
 
     def verdict(self, column: CatalogColumn, *, hidden: bool) -> tuple[Verdict, str, str | None]:
-        """Return the verdict on a column that DDL added, its reason, and the old rows' value.
+        """Return the verdict on a column that DDL added, the verdict's reason, and a value.
 
-        The value is None unless the lake must fill old rows.
+        The value is the column's value in old rows if the lake must fill these rows; else None.
 
         Args:
             column: The column in the current catalog.
@@ -111,17 +111,17 @@ class StatementEffects:
         )
 
     def without_events_of_cascades(self) -> StatementEffects:
-        """Return these DDL effects for a binlog without events of cascading actions.
+        """Return the effects if the binlog lacks the events of cascading foreign-key actions.
 
-        Each statement in ``cascades`` is then a reason for a copy.
+        Each statement in ``cascades`` is then also in ``grave``, and a reason for a copy.
         """
         return replace(self, grave=[*self.grave, *self.cascades])
 
     def shares_keys(self, key: Collection[str], primary_key: Collection[str]) -> Iterator[str]:
-        """Yield DDL statements after which several rows could have had the same key.
+        """Yield the DDL statements after which several rows could have had the same lake key.
 
-        A lake key that contains the primary key stayed unique, since the catalog shows each change
-        of the primary key. Then there are no such statements.
+        If the lake key contains the primary key, there are none: the catalog shows each change of
+        the primary key, so the lake key stayed unique.
 
         Args:
             key: The columns by which rows of the lake are found; empty for an append table.
@@ -135,7 +135,7 @@ class StatementEffects:
                 yield index.statement
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether MODIFY or CHANGE could have changed values in an unchanged catalog.
+        """Whether MODIFY or CHANGE could have changed a column's values, although its type stays.
 
         If a column becomes AUTO_INCREMENT, the server gives new numbers to the rows that have 0.
         """
@@ -146,5 +146,8 @@ class StatementEffects:
         return times > 1 or (times == 1 and (stricter or renumbered))
 
     def is_another(self, column: str) -> bool:
-        """Whether DDL dropped or renamed a column of that name, so that the present one is new."""
+        """Whether DDL dropped or renamed a column of this name.
+
+        If so, the present column of the name is another column.
+        """
         return column.lower() in self.gone

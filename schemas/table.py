@@ -168,13 +168,13 @@ class Column:
         nullable: Whether the source allows NULL.
         read_by_key: Whether the column's values are read from the source by key, as text, because
             events do not have them exactly.
-        hide: ``hash`` or ``mask`` if the lake has a hash or a mask in place of the values, as a
-            string.
+        hide: ``hash`` or ``mask`` if the lake column has hashes or masks in place of the values. It
+            is then a string column. Empty if the lake has the values.
         plain: If the lake hides the column's values, the Spark SQL type of the original values.
         decimal: Whether the settings choose a decimal type for the column's values.
         secret: Whether output for people must not show the column's values.
-        doubtful: A regular expression that finds the texts of events that can stand for another
-            value on the source (see `schemas.type_rule.TypeRule`).
+        doubtful: A regular expression that matches a value's text in an event if the source can
+            have another value (see `schemas.type_rule.TypeRule`).
     """
 
     name: str

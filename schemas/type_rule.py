@@ -35,8 +35,8 @@ class TypeRule:
             value; None if `lake_type` alone defines this conversion.
         one_to_one: Whether different values in the source are always different in the lake. A key
             column needs such a rule.
-        doubtful: A regular expression that finds the texts of events that can stand for another
-            value on the source; empty if there are none.
+        doubtful: A regular expression that matches a value's text in an event if the source can
+            have another value; empty if each text stands for one value.
     """
 
     lake_type: str
@@ -48,11 +48,11 @@ class TypeRule:
     doubtful: str = ""
 
     def stored_as(self, lake_type: str) -> TypeRule:
-        """Return the type's rule for a lake type that the settings chose for a time.
+        """Return the type's rule with the lake type that the settings chose for a date and time.
 
         Args:
-            lake_type: The lake type. Only `IN_UTC` has an effect, and only on a rule of type
-                `WALL_CLOCK`. Every other rule is returned unchanged.
+            lake_type: The chosen lake type. `IN_UTC` changes a rule with the lake type
+                `WALL_CLOCK`. In every other case the rule is returned unchanged.
         """
         if (self.lake_type, lake_type) != (WALL_CLOCK, IN_UTC):
             return self
@@ -95,7 +95,7 @@ def without_rule(
 def not_numeric(
     kind: object, decimal: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """Return the error for a chosen decimal of a column whose type is not ``numeric``."""
+    """Return the error for a column that is not ``numeric`` but has a decimal in the settings."""
     return UnsupportedTypeError(
         f"column {column!r} of table {table} has type {kind}, but columns.as is {decimal}, which"
         " is only for columns of PostgreSQL's numeric",

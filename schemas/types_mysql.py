@@ -6,8 +6,8 @@ type has a rule only if tests with real connectors have shown this. The connecto
 ``decimal.handling.mode=string``, ``time.precision.mode=adaptive_time_microseconds``,
 ``bigint.unsigned.handling.mode=long``, ``binary.handling.mode=bytes`` and
 ``enable.time.adjuster=false``. The snapshot's session has the time zone UTC. Dates that no calendar
-has, as ``0000-00-00`` and ``2024-02-00``, are NULL in the lake. So is ``2024-02-31`` in a copy; an
-event with such a date stops the connectors.
+has, as ``0000-00-00`` and ``2024-02-00``, are NULL in the lake. A copy also has NULL for a date as
+``2024-02-31``. An event with such a date stops the connectors.
 
 A JSON document of MySQL gets the same text from snapshot and stream (`schemas.json_text`).
 Geometries are EWKB, which is WKB with the SRID unless the SRID is 0. The snapshot reads the
@@ -157,7 +157,7 @@ def _year(kind: MysqlType) -> TypeRule | None:
 
 
 def _text(kind: MysqlType) -> TypeRule | None:
-    """Return MySQL's or MariaDB's rule of text; None without an entry in `DOUBTFUL`."""
+    """Return MySQL's or MariaDB's rule of text; None if `DOUBTFUL` lacks its character set."""
     doubtful = DOUBTFUL.get(kind.charset or "utf8mb4")
     if doubtful is None:
         return None

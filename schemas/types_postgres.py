@@ -172,7 +172,7 @@ def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
 def _numeric(typmod: int, place: _Place) -> TypeRule | None:
     """Return PostgreSQL's rule of ``numeric``: a decimal if its digits fit, otherwise text.
 
-    The text is that of the connector. A negative scale has no rule.
+    The text is the same as in the connector's events. A type with a negative scale has no rule.
     """
     if typmod < 0:
         return _NUMERIC_TEXT
@@ -250,7 +250,10 @@ def _timestamptz(place: _Place) -> TypeRule:
 
 
 def _micros(place: _Place) -> str:
-    """Return PostgreSQL's SQL of a timestamp as microseconds; outside years 1 to 9999 it fails."""
+    """Return PostgreSQL's SQL that gives a timestamp as microseconds since 1970.
+
+    The SQL fails for a timestamp outside the years 1 to 9999.
+    """
     # date_part is a double. Multiplied by one million it is off by less than half a microsecond if
     # microseconds since 1970 stay below 2^51. Elsewhere it is exact for whole seconds and for the
     # microseconds of a minute, but not for both at once, so two calls are needed: twice the time.
@@ -312,8 +315,9 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
 def _failure(place: _Place, why: str, as_type: str) -> str:
     """Return PostgreSQL's SQL that is NULL for a NULL; other values raise an error with ``why``.
 
-    Nothing is installed in the source, and only a cast that fails raises an error there without a
-    function of ours. The cast depends on the column, so the planner cannot evaluate it early.
+    The SQL casts a text that contains ``why``, and the cast fails. PostgreSQL has no other way to
+    raise an error without an installed function, and Tributary installs none in the source. The
+    text also contains the column, so the planner cannot evaluate the cast before it reads rows.
     """
     shown = "'***' || left({column}::text, 0)" if place.hidden else "{column}::text"
     return f"('{place.name} holds ' || {shown} || ', {why}')::{as_type}"

@@ -152,7 +152,7 @@ session.
 
 
 def widens(old: str, new: str) -> bool:
-    """Whether Hudi can evolve a column to the type ``new``, and it holds all values of ``old``."""
+    """Whether Hudi can change a column from ``old`` to ``new``, and ``new`` holds all values."""
     if new in _WIDER.get(old, ()):
         return True
     wider = _DECIMAL.fullmatch(new)
@@ -173,8 +173,8 @@ def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict
             the columns in the order in which they first appear here.
 
     Raises:
-        SchemaError: A column has types in two shards of which neither holds all values of the
-            other.
+        SchemaError: A column has different types in two shards, and neither type holds all values
+            of the other type.
     """
     types: dict[str, str] = {}
     since: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The conditions under which a source's log shows every change of a table, and their remedies.
+"""The interface of the rules that find out whether a source table can be replicated.
 
 This module does not access a server.
 """
@@ -18,15 +18,19 @@ class TableRules(Protocol):
     """The rules of one kind of source for tables that are to be replicated."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why the source table cannot be copied, or its log lacks changes, or None."""
+        """Return why a copy cannot read the source table, or why the log lacks changes of its rows.
+
+        The result is None if a copy can read the table and the log has all changes.
+        """
 
     def without_key(self, table: SourceTable) -> Obstacle:
         """Return the problem of a source table without a key, and the choices that solve it."""
 
     def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-        """Return why some changes fail at the source once the table is captured; None if none do.
+        """Return why updates or deletes of a captured table cannot reach the lake; None if all can.
 
-        Either the server refuses the application's changes, or the lake cannot apply them by key.
+        Either the server refuses them once the table is captured, or the log does not have the key
+        of the old row.
 
         Args:
             table: A table with all its changes in the log.
@@ -37,16 +41,19 @@ class TableRules(Protocol):
         """Return the statement that creates a unique index on columns of the source table."""
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return the source's two alternatives: forbid NULL, or drop a default."""
+        """Return the source's statements that make a column NOT NULL, or drop its default.
+
+        The operator chooses one of the two.
+        """
 
     def log_note(self, table: SourceTable) -> str:
-        """Return a note: which updates and deletes of the source reach an append table."""
+        """Return a note for operators: are updates and deletes of an append table captured?"""
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
         """Return notes for operators about a source table that can be replicated."""
 
 
 def usable_keys(table: SourceTable) -> tuple[tuple[str, ...], ...]:
-    """Return the columns of each of a source's unique indexes that are all NOT NULL."""
+    """Return the columns of each unique index of a source table that has only NOT NULL columns."""
     nullable = {column.name for column in table.columns if column.nullable}
     return tuple(index for index in table.unique_indexes if not nullable & set(index))

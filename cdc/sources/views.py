@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Split(Protocol):
-    """S, the position of a source's exact view: it has all transactions up to S, no others."""
+    """S: the position of a source's view that has all transactions up to S, and no others."""
 
     def known(self) -> LogPosition:
-        """Return S; call this after the source's sessions of the view are open.
+        """Return S; call this method after all of the view's sessions at the source are open.
 
         Raises:
             cdc.errors.SourceError: The sessions were not opened at one position.

@@ -75,7 +75,7 @@ class Attempt(Part):
 
     Args:
         id: Identity of the attempt; part of its path.
-        started_at: When it began, aware UTC.
+        started_at: When the attempt began, aware UTC.
         path: Base path of the Hudi table of this attempt. No other attempt uses this path.
         topic_id: UUID of the topic when O was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
@@ -86,8 +86,8 @@ class Attempt(Part):
             MariaDB, the id of a marker.
         chunks: The planned chunks; empty before they are planned.
         view: The first view of the copy; None before it opens.
-        fingerprint: The catalog's facts at the last look that found the copy unspoiled; after the
-            copy, the facts that the lake follows.
+        fingerprint: The catalog's facts at the last check that found the copy unspoiled. After the
+            copy, the lake follows these facts.
         settings_digest: Digest of the settings that determine the table's rows.
         reads_upto: R, an upper bound of the position that the view can contain, as text.
         handoff_offsets: H, the offset per partition at which everything up to R is captured.
@@ -98,11 +98,12 @@ class Attempt(Part):
         statements_upto: End offset of the topic of DDL statements, read before O; None if the
             connector does not have such a topic.
         statements_topic_id: UUID of the topic of DDL statements; None if there is no such topic.
-        losses: Number of losses that were counted for capture and table before O was recorded.
+        losses: Number of losses of the capture and of the table that were counted before O was
+            recorded.
         shard: The shard's name, once the shard's rows are in the shared table. ``path`` is then the
             shared table's path. None before that, and for a table that is not a shard.
         continues: The attempt of the former generation, if a reader of that generation can continue
-            with this one (`cdc.lake.pointer.Published`); else None.
+            with this attempt (`cdc.lake.pointer.Published`); else None.
     """
 
     id: UUID

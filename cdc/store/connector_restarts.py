@@ -30,7 +30,7 @@ _SETTLED_S = 600.0
 
 @dataclass(frozen=True)
 class Restarted:
-    """The restarts of a connector so far, in the state store.
+    """The restarts of a failed connector, as the state store has them.
 
     Args:
         times: Restarts in a row.
@@ -78,10 +78,10 @@ class Restarts:
             return Restarted(1, None)
 
     def forget_if_stable(self, connector: str) -> None:
-        """Forget a connector's stored restarts if it has run without a failure for long enough.
+        """Forget a connector's stored restarts if the connector has recovered.
 
-        The caller has seen the connector running. The time at which the next restart would have
-        been due must have passed long ago.
+        The caller has seen the connector running. The connector has recovered if its next restart
+        became due more than ten minutes ago.
         """
         long_ago = restart_rows.c.next_at < self._store.clock - _SETTLED_S
         with self._store.transaction() as connection:
@@ -98,6 +98,6 @@ def _of_connector(connector: str) -> sa.ColumnElement[bool]:
 
 
 def _restarted(times: int, next_at: float, *, now: bool = False) -> Restarted:
-    """Return the stored restarts; none is planned once the limit is reached."""
+    """Return the stored restarts; after the last permitted restart, none is planned."""
     due = None if times >= LIMIT else datetime.fromtimestamp(next_at, timezone.utc)
     return Restarted(times, due, now)

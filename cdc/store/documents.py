@@ -1,7 +1,7 @@
 """The codec of all durable documents: lake commits, the pointer, the state store's rows.
 
-A document is a frozen dataclass. The codec accepts exactly the keys of this version, with values of
-their types. Its error names an unknown key, a missing key or another format version.
+A document is a frozen dataclass. The codec accepts exactly the keys of this version, each with a
+value of the key's type. Its error names an unknown key, a missing key or another format version.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class Codec(Generic[Document]):
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
-        """Return words on the stored document's format version if it is another one.
+        """Return the problem if a stored document has another format version; None if not.
 
-        Another version explains every other problem of the text.
+        If the version differs, it is the cause of every other problem of the text.
         """
         document = None if problem["type"] == "json_invalid" else json.loads(text)
         if not isinstance(document, dict) or "format" not in document:
@@ -115,7 +115,7 @@ class Codec(Generic[Document]):
 
 
 def _reason(problem: ErrorDetails) -> str:
-    """Return the problem of a stored document, in words that can follow its name."""
+    """Return the problem of a stored document, in words that can follow the document's name."""
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Invalid JSON: ")
     place = _path(problem["loc"])
     if problem["type"] == "json_invalid":

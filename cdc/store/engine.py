@@ -84,16 +84,16 @@ def _setting(statement: str) -> Callable[[Any, object], None]:
 
 
 def _in_utc(connection: Any, _record: object) -> None:
-    """Set a state store session's time zone to UTC, since summer time makes others ambiguous."""
+    """Set a state store session's time zone to UTC, which has no ambiguous hour of summer time."""
     with connection.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
 
 
 def shown(url: URL) -> str:
-    """Return the state store's URL for people, without password and most parameters.
+    """Return the state store's URL for people: without password, and with two parameters at most.
 
     The parameters host and port stay. Any other parameter can be a secret, since only the driver
-    knows its meaning.
+    knows the parameter's meaning.
     """
     place = {name: value for name, value in url.query.items() if name in ("host", "port")}
     # The library does not render this part, since it would write a path as %2Fvar%2Frun.

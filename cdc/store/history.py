@@ -28,8 +28,8 @@ class RunEntry(Part):
         table: The table.
         generation: The table's generation.
         state: The table's state after the run.
-        started_at: When the table's part began.
-        seconds: How long the part took, in seconds.
+        started_at: When the table's part of the run began.
+        seconds: How long the table's part took, in seconds.
         commits: Number of commits.
         events: Number of changes that were applied.
         counts: Number of records by operation, including tombstones.
@@ -107,12 +107,14 @@ class SchemaEntry(Part):
 
     @classmethod
     def followed(cls, record: TableRecord, handoff: Handoff) -> SchemaEntry | None:
-        """Return the history's entry of the newest followed change of a lake table, or None.
+        """Return the history's entry of the newest change that the lake table has followed.
+
+        The result is None if the lake table has followed none.
 
         Args:
             record: The table.
-            handoff: The handoff document in the lake table's last commit. It contains the newest
-                change.
+            handoff: The handoff document in the lake table's last commit, which contains the newest
+                followed change.
         """
         written = handoff.schema
         if written is None or record.attempt is None:
@@ -138,7 +140,8 @@ class SchemaEntry(Part):
             record: The table.
             schema: The version that the lake would have reached.
             outcome: The table's new state.
-            catalog: Digest of the catalog at which the table stopped. Each catalog has one entry.
+            catalog: Digest of the catalog at which the table stopped. A table that stops several
+                times at the same catalog has one entry.
         """
         attempt = record.attempt.id if record.attempt is not None else None
         return cls(

@@ -47,7 +47,7 @@ class Owner:
 
     @classmethod
     def parse(cls, text: str) -> Owner | None:
-        """Parse a lease owner's text, as ``str`` returns it; None for another form."""
+        """Return the lease owner of a text that ``str(owner)`` has made; None for another text."""
         match = _FORM.fullmatch(text)
         if match is None:
             return None
@@ -59,7 +59,7 @@ class Owner:
         return f"process {self.pid} on {self.host}"
 
     def has_died(self) -> bool:
-        """Return whether a lease's owner has certainly ended; False if it is not visible."""
+        """Whether a lease's owner has certainly ended; False if this process cannot find out."""
         if self.place != _place():
             return False
         try:

@@ -1,4 +1,7 @@
-"""Keeps the mark of the newest look at each capture's log, for the next look's comparison."""
+"""Stores a mark for each capture: the end of the source's log when a process last read it.
+
+The next process that reads the log's end compares it with the mark (`cdc.log.continuity`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LogMarks:
-    """The marks of looks that all processes that share a state store have left.
+    """The marks of captures' logs, which all processes that share a state store read and replace.
 
     Args:
         store: The state store.
@@ -25,7 +28,7 @@ class LogMarks:
         self._store = store
 
     def of(self, scope: str) -> LogMark | None:
-        """Return the stored mark of the newest look; None if there was no look.
+        """Return a capture's stored mark; None if no process has stored one.
 
         Args:
             scope: The capture.
@@ -39,10 +42,10 @@ class LogMarks:
         return None if row is None else LogMark(row.server, row.file, row.executed)
 
     def move(self, scope: str, earlier: LogMark | None, now: LogMark) -> None:
-        """Replace a stored mark, unless another process has replaced it since it was read.
+        """Replace a capture's stored mark if it is still the mark that this process has read.
 
         Without this condition, a slow process could restore a mark from before a loss, and the next
-        look would count that loss again.
+        comparison would count that loss again.
 
         Args:
             scope: The capture.

@@ -113,8 +113,8 @@ class Quarantine:
 
         Args:
             attempt: The attempt to whose lake table the range has been applied.
-            start: First offset per partition.
-            end: Offset after the last one, per partition.
+            start: First offset of the range, per partition.
+            end: Offset after the range's last record, per partition.
             lacking: Partition and offset of the records that were left out again.
         """
         left_out = list(lacking)

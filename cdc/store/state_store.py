@@ -99,7 +99,7 @@ class Store:
         return None if row is None else _record(row)
 
     def newest(self, record: TableRecord) -> TableRecord:
-        """Return the state store's version of a record, or the given one if it has none."""
+        """Return the state store's current version of a record; the given record without one."""
         return self.get(record.table, beside=record.beside) or record
 
     def put(
@@ -109,7 +109,7 @@ class Store:
         *,
         schema: SchemaEntry | None = None,
     ) -> TableRecord:
-        """Store a table's record, unless it was changed since it was read.
+        """Store a table's record; refuse this if the stored record has another version.
 
         Args:
             record: The record.
@@ -146,10 +146,12 @@ class Store:
         return replace(record, version=expected + 1)
 
     def put_all(self, records: Sequence[TableRecord]) -> None:
-        """Store tables' records in one statement, except those changed since they were read.
+        """Store tables' records in one statement.
+
+        If another process has changed a stored record since it was read, that record stays.
 
         Args:
-            records: The records, each with the version that was read.
+            records: The new records, each with the version of the stored record that was read.
         """
         known = [
             {**_named(one.table), "beside": one.beside, "version": one.version} for one in records
@@ -217,7 +219,8 @@ class Store:
 
         Args:
             entry: The entry.
-            cost: What the table's runs cost, which replaces the store's; None leaves it.
+            cost: What the table's runs cost, to replace the stored cost. If None, the stored cost
+                stays.
         """
         row = {**_named(entry.table), "entry": RUN_ENTRIES.write(entry)}
         mine = _of_table(run_rows, entry.table)
@@ -255,7 +258,7 @@ class Store:
             ]
 
     def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
-        """Keep a registry's schema in the state store, unless one of this id is kept already."""
+        """Keep a registry's schema; do nothing if the state store has a schema of this id."""
         row = {"registry": registry, "schema_id": schema_id, "document": document}
         try:
             with self.transaction() as connection:
@@ -264,13 +267,16 @@ class Store:
             return
 
     def kept_schema(self, registry: str, schema_id: int) -> str | None:
-        """Return the schema that is kept for a registry's id, or None."""
+        """Return the kept schema of a registry's schema id; None if none is kept."""
         where = (schema_rows.c.registry == registry) & (schema_rows.c.schema_id == schema_id)
         with self.transaction() as connection:
             return connection.execute(sa.select(schema_rows.c.document).where(where)).scalar()
 
     def note_paused_replay(self, source: str) -> None:
-        """Note in the state store that a replica's replay will be paused, and must be resumed."""
+        """Note in the state store that this process is about to pause replay on a source's replica.
+
+        If the process dies, the next command that reads the note resumes replay.
+        """
         try:
             with self.transaction() as connection:
                 connection.execute(sa.insert(paused_replay_rows).values(source=source))
@@ -284,7 +290,7 @@ class Store:
             connection.execute(gone)
 
     def paused_replays(self) -> list[str]:
-        """Return the sources whose replay, by the state store, must be resumed."""
+        """Return the sources with a note in the state store that replay must be resumed."""
         with self.transaction() as connection:
             return list(connection.execute(sa.select(paused_replay_rows.c.source)).scalars())
 
@@ -406,10 +412,10 @@ def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
 
 
 def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
-    """Store what a table's runs cost, whether the store has a row of the table or not.
+    """Insert or replace the stored cost of a table's runs, in one statement.
 
-    One statement does both: a run of the table and a run of its next generation hold different
-    leases, so both processes can write a table's first row at the same time. The last one counts.
+    A run of the table and a run of its next generation hold different leases, so both processes can
+    write the table's first row at the same time. The later write stays.
     """
     row, key = {**_named(table), "cost": TABLE_COSTS.write(cost)}, list(cost_rows.primary_key)
     dialect = connection.dialect.name
@@ -432,17 +438,17 @@ def _of_table(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
 
 
 def _table_and_beside(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
-    """Return the SQL condition for a table's record, or ``beside`` for its next generation."""
+    """Return the SQL condition for a table's record; if ``beside``, for the next generation's."""
     return _of_table(table_rows, table) & (table_rows.c.beside == beside)
 
 
 def _is_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that the table's record still has this version."""
+    """Return the SQL condition that the stored record of the table has this version."""
     return _table_and_beside(record.table, record.beside) & (table_rows.c.version == version)
 
 
 def _values(record: TableRecord, version: int) -> dict[str, Any]:
-    """Return the columns of a table's record in SQL, except those that identify it."""
+    """Return a table's record as columns in SQL, except the columns that identify the record."""
     return {
         "state": record.state.value,
         "generation": record.generation,

@@ -15,8 +15,8 @@ from cdc.store.table_state import STORE_REMEDY
 class TableCost(Part):
     """Weighted sums over the runs of a table, in which newer runs have more weight.
 
-    The sums are those of a regression of a run's seconds on its commits and events. They have the
-    same size after any number of runs. `cdc.run.cost` updates and reads them.
+    `cdc.run.cost` updates the sums. From them, it computes by linear regression how many seconds a
+    run takes for each commit and for each event.
 
     Args:
         runs: Number of runs that the sums contain.
@@ -25,9 +25,9 @@ class TableCost(Part):
         events_events: Sum of squares of the events.
         commits_seconds: Sum of products of commits and seconds.
         events_seconds: Sum of products of events and seconds.
-        events_per_s: Events that arrive per second.
-        observed_s: Seconds that this rate rests on, up to a bound.
-        measured_at: When the last of these runs began.
+        events_per_s: Number of events that arrive per second.
+        observed_s: Seconds during which ``events_per_s`` was measured, at most half an hour.
+        measured_at: When the newest of the runs began.
         format: Version of this document.
     """
 

@@ -82,8 +82,8 @@ class CommitSummary(Part):
 
     Args:
         offsets: Next offset to read, per partition.
-        epochs: By partition, the epoch of its leader at the last look that found all records before
-            these offsets.
+        epochs: Epoch of each partition's leader when all records before ``offsets`` were last found
+            in the topic.
         position: The source's log position up to which the lake has all transactions of the table,
             as text.
         watermark: Event time up to which the table is complete.
@@ -108,7 +108,7 @@ class LakeSize(Part):
         kept_bytes: Size of the other files of the generation's folder: the timeline, and older
             versions of files that are retained for readers.
         other_generations_bytes: Size of former generations and of the next generation.
-        measured_at: When it was measured.
+        measured_at: When the sizes were measured.
     """
 
     image_bytes: int
@@ -131,25 +131,25 @@ class TableRecord(Part):
             the next generation, and so does a resync.
         base_path: Base path of the table in the lake; attempts are folders below it.
         tier: The table's tier. Tables of one source and tier share connector, slot and publication.
-        topic: The topic that carries its changes.
+        topic: The topic of the table's changes.
         updated_at: When the record last changed.
         shard: The table's part in a lake table that several source tables feed; ``None`` if the
             table has a lake table of its own.
-        attempt: The current attempt of the generation; None before its copy begins.
+        attempt: The current attempt of the generation; None before the generation's copy begins.
         resume_to: The former state of a PAUSED or FAILED table.
-        reason: Why it is PAUSED or NEEDS_BOOTSTRAP.
+        reason: Why the table is PAUSED or NEEDS_BOOTSTRAP.
         error: The error that stopped the table.
         remedy: What a person can do next.
         retry_at: When a run retries a FAILED table; ``None`` if no run does.
-        failures: Failures in a row.
-        last_commit: The last commit that the store knows of.
-        beside: Whether this is the next generation. It is built beside a table's record until it
-            replaces that record.
+        failures: Number of failures in a row.
+        last_commit: The newest commit that the store has a summary of.
+        beside: Whether the record is of a next generation that a resync builds. The store has it
+            beside the record of the serving generation, which it later replaces.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
-        named: The entry that the catalog last got for the table, as text: metastore, name and path.
-            None if it got none.
-        version: Number of the record's changes in the store; 0 means not stored yet. The store
-            keeps it beside the document.
+        named: The catalog's entry of the table, as last written by Tributary: metastore, name and
+            path in one text. None if no entry was written.
+        version: Number of times that the stored record was changed; 0 if it is not stored yet. The
+            store has this number beside the document, not in it.
         format: Version of this document.
     """
 
@@ -182,7 +182,7 @@ class TableRecord(Part):
 
     @property
     def attempt_id(self) -> UUID | None:
-        """Identity of the current attempt; None before its copy begins."""
+        """Identity of the table's current attempt; None before the generation's copy begins."""
         return None if self.attempt is None else self.attempt.id
 
     @property
@@ -229,8 +229,8 @@ def transition(
         record: The table's record before the move.
         to: The new state.
         at: Now, in UTC.
-        attempt: The attempt after the move. BOOTSTRAPPING needs a new one unless a copy is resumed;
-            CATCHING_UP needs one with O and H.
+        attempt: The attempt after the move; None keeps the record's attempt. BOOTSTRAPPING needs a
+            new attempt, except when a copy is resumed. CATCHING_UP needs an attempt with O and H.
         cause: Why the table moves.
 
     Raises:
@@ -300,14 +300,14 @@ def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> Tabl
 
 
 def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> TableRecord:
-    """Return the record with this last commit, and with no failures in a row."""
+    """Return the table's record with a new last commit, and with zero failures in a row."""
     return replace(record, last_commit=commit, failures=0, updated_at=at)
 
 
 def _failures(record: TableRecord, to: State) -> int:
-    """Return the failures in a row of a table's record after a move.
+    """Return the number of failures in a row that a table's record has after a move.
 
-    A move out of FAILED does not reset them.
+    A move out of FAILED does not reset the number.
     """
     if to is State.FAILED:
         return record.failures + 1

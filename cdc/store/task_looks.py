@@ -1,4 +1,8 @@
-"""Keeps the newest look at the tasks of each connector, for the next look."""
+"""Stores the newest look at each connector's tasks, from which the next look continues.
+
+A look reads the topics' events to find out whether changes were lost where one task of Kafka
+Connect ended and another one continued (`cdc.capture.task_looks`).
+"""
 
 from __future__ import annotations
 
@@ -24,11 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Doubt(Part):
-    """An end of a task at which a table can have lost changes.
+    """A doubt about a table: changes of the table could have been lost where a task ended.
 
     Args:
-        offset: Offset of the task's last record in the table's topic, or of the topic's end.
-        what: What is in doubt, and the next step, as a sentence without a period.
+        offset: Offset of the task's last record in the table's topic, or the topic's end offset.
+        what: What could have been lost, and the next step, as a sentence without a period.
     """
 
     offset: int
@@ -37,13 +41,13 @@ class Doubt(Part):
 
 @dataclass(frozen=True)
 class TaskLook(Part):
-    """One look at the events of a connector.
+    """The result of one look at the tasks of a connector.
 
     Args:
         task: The task that sent the newest heartbeat.
-        beat_at: Time of that heartbeat, by its sender's clock.
-        ends: The end offsets of the tables' topics, read after the heartbeat.
-        doubts: By table, the newest end of a task that could not be judged.
+        beat_at: Time of that heartbeat, by the clock of its sender.
+        ends: By topic, the end offset that was read after the heartbeat.
+        doubts: The doubt about each table whose newest end of a task could not be judged.
         format: Version of this document.
     """
 
@@ -54,7 +58,7 @@ class TaskLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return what is in doubt for a table since its copy; None if nothing is."""
+        """Return what the table could have lost at an end of a task since its copy, or None."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         if found is None or first is None or found.offset < first:
             return None
@@ -62,7 +66,7 @@ class TaskLook(Part):
 
 
 def first_offset(record: TableRecord) -> int | None:
-    """Return O of a captured table that follows its topic; None if it has none."""
+    """Return O of a captured table, an offset; None if its attempt has not recorded O."""
     attempt = record.attempt
     if attempt is None or attempt.start_offsets is None:
         return None
@@ -78,7 +82,7 @@ _TRIES = 5
 
 
 class KeptLook(NamedTuple):
-    """A look as the state store has it, with the number of times that it was replaced."""
+    """A stored look at a connector's tasks; its version rises with each look that replaces it."""
 
     look: TaskLook
     version: int
@@ -86,7 +90,7 @@ class KeptLook(NamedTuple):
 
 @dataclass(frozen=True)
 class NextLook:
-    """A look, and the losses that it has found since the look before.
+    """A look at a connector's tasks, with the losses that the former look did not find.
 
     Args:
         look: The look.
@@ -98,7 +102,7 @@ class NextLook:
 
 
 class KeptLooks:
-    """The looks that all processes that share a state store have left.
+    """The newest look at each connector's tasks, of all processes that share a state store.
 
     Args:
         store: The state store.
@@ -122,7 +126,7 @@ class KeptLooks:
         return KeptLook(look, row.version)
 
     def all(self, connectors: Iterable[str]) -> dict[str, TaskLook]:
-        """Return the newest look at each connector's tasks; a connector without one is left out.
+        """Return the newest look by connector; a connector without a stored look is left out.
 
         Raises:
             StateError: As for `of`.
@@ -131,9 +135,10 @@ class KeptLooks:
         return {connector: one.look for connector, one in kept.items() if one is not None}
 
     def move(self, connector: str, earlier: KeptLook | None, now: NextLook) -> bool:
-        """Replace a look and count its losses, unless another process has replaced the look.
+        """Replace a connector's look and count the new look's losses, in one transaction.
 
-        Both is done in one transaction, so no loss is counted twice, and none is forgotten.
+        If another process has replaced the earlier look, this method does neither. So each loss is
+        counted once.
 
         Args:
             connector: The connector.
@@ -160,7 +165,8 @@ class KeptLooks:
         Args:
             connector: The connector.
             table: The table.
-            end: The offset up to which the table's lake has the topic.
+            end: The offset in the table's topic up to which the lake table has all changes. A doubt
+                about a later offset stays.
 
         Raises:
             StateError: The state store cannot be used, or holds another document.
@@ -178,7 +184,7 @@ class KeptLooks:
         """Replace a look.
 
         Raises:
-            IntegrityError: Another process has just inserted a row that this one inserts.
+            IntegrityError: Another process has just inserted the row of the look or of a loss.
         """
         text, row = TASK_LOOKS.write(now.look), task_look_rows.c
         with self._store.transaction() as connection:

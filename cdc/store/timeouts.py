@@ -63,7 +63,10 @@ def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
 
 
 def connect_args(url: URL) -> dict[str, Any]:
-    """Return the limits as arguments of the state store's driver, except the URL's own."""
+    """Return the limits of waits as arguments of the state store's driver.
+
+    A limit that the URL sets is left out.
+    """
     connecting = {"connect_timeout": CONNECT_LIMIT_S}
     answering = {"read_timeout": ANSWER_LIMIT_S, "write_timeout": ANSWER_LIMIT_S}
     known: dict[str, dict[str, Any]] = {

@@ -1,4 +1,7 @@
-"""Finds a table that a statement changes but the connectors of MySQL and MariaDB leave out."""
+"""Finds the table of a DDL statement that the connectors of MySQL and MariaDB do not report.
+
+The binlog has the statement, but the connector's topic of DDL statements lacks it for this table.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +39,16 @@ class NamedTable:
 
 
 def unreported_table(statement: str) -> NamedTable | None:
-    """Return a table that a statement changes although the connectors report it for no table.
+    """Return the table that a statement changes, if no connector reports the statement for a table.
 
     Such statements are:
 
     - DROP INDEX and CREATE OR REPLACE INDEX, unlike ALTER TABLE;
-    - CREATE TABLE and CREATE OR REPLACE TABLE of a table that the connector knows: it skips the
-      statement. If a CREATE TABLE succeeds, the former table was dropped, and the connector could
-      not read how;
+    - CREATE TABLE and CREATE OR REPLACE TABLE of a table that the connector knows, since the
+      connector skips them. If such a CREATE TABLE succeeds, the former table was dropped by a
+      statement that the connector could not read;
     - EXCHANGE PARTITION of a table that the connector does not know;
-    - ALTER, DROP, RENAME or TRUNCATE TABLE that is a comment as a whole, which only the server
-      executes.
+    - ALTER, DROP, RENAME or TRUNCATE TABLE inside a comment that only the server executes.
 
     The result is None for any other statement.
     """
@@ -147,7 +149,7 @@ def _tokens(statement: str) -> list[Token]:
 
 
 def _after_settings(tokens: Sequence[Token]) -> int:
-    """Return the place behind the FOR that ends the settings of SET STATEMENT."""
+    """Return the index of the token after the FOR that ends the settings of SET STATEMENT."""
     depth = 0
     for place, token in enumerate(tokens):
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)

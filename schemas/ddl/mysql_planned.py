@@ -196,7 +196,7 @@ def _is_grave(words: Sequence[str]) -> bool:
 
 
 def _is_of_table(clause: Sequence[Token]) -> bool:
-    """Whether MySQL's clause changes the table's engine, or drops the key by its name."""
+    """Whether MySQL's clause changes the engine from InnoDB, or drops the index named PRIMARY."""
     said = [one.text.upper() for one in clause]
     if said[0] == "ENGINE":
         return said[-1] != "INNODB"
@@ -313,7 +313,7 @@ def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a table's name can begin at a token of a MySQL statement: no dot before it."""
+    """Whether a table's name can begin at a token of a MySQL statement: it does not after a dot."""
     return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
 
 

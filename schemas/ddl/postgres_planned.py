@@ -60,7 +60,10 @@ class Default:
 
 @dataclass(frozen=True)
 class Add:
-    """PostgreSQL's ADD COLUMN. ``rewrites``: each row gets a value of identity or serial."""
+    """PostgreSQL's ADD COLUMN.
+
+    If the column is an identity or a serial, ``rewrites`` is true: each row gets a number.
+    """
 
     name: str
     type: str
@@ -304,7 +307,7 @@ def _computes(using: exp.Expr, name: str) -> bool:
 
 
 def _constraints(action: exp.AddConstraint) -> Iterator[Action]:
-    """Yield primary keys that an action of PostgreSQL's ALTER TABLE adds; no other ones."""
+    """Yield the primary keys that an action of PostgreSQL's ALTER TABLE adds."""
     for key in action.find_all(exp.PrimaryKey):
         yield AddKey(tuple(one.name for one in key.expressions))
 
