@@ -102,8 +102,8 @@ class StoredPosition:
     The place is always right. The GTIDs are right only if the connector updates them. A server that
     no longer uses GTIDs can still have a set of old GTIDs. A connector that starts on such a server
     stores this old set with every later position. The old set can lack transactions that are in
-    Kafka, but it has no transaction that is not in Kafka. A caller's position is either GTIDs or a
-    place. It is compared with the part of the stored position that is of the same kind.
+    Kafka, but all of its transactions are in Kafka. Other positions are compared with a part of the
+    stored position: GTIDs with the stored GTIDs, and a place with the stored place.
 
     Args:
         gtids: The set of transactions; None if the connector has stored no GTIDs.
@@ -122,9 +122,9 @@ class StoredPosition:
         return self.like(other).reaches(other)
 
     def joined(self, other: StoredPosition) -> StoredPosition:
-        """Return the union of the GTIDs, and the later place.
+        """Return the position with the union of both sets of GTIDs, and the later place.
 
-        A part that one of the two positions lacks is None in the result.
+        The result has no GTIDs if one of the two positions has none, and likewise no place.
         """
         gtids, place = self.gtids, self.place
         return StoredPosition(

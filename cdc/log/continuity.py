@@ -1,4 +1,4 @@
-"""Values by which a later look finds out whether a server's log goes on from an earlier look."""
+"""Values that show whether a server's log continues from the end that was recorded earlier."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class LogMark:
 
     Args:
         server: The id that distinguishes the server from those that replicate from it.
-        file: The log's newest file, read after `executed`. So each later file begins after that
-            position.
+        file: The log's newest file, read after `executed`. So each later file begins after the
+            position `executed`.
         executed: The position up to which the server had executed transactions, as text.
     """
 
@@ -24,12 +24,12 @@ class LogMark:
 
 @dataclass(frozen=True)
 class Continuity:
-    """A comparison of a server's log with the mark of an earlier look.
+    """A comparison of a server's log with the mark that was recorded earlier.
 
     Args:
-        earlier: The mark of the earlier look; None if there was none.
+        earlier: The recorded mark; None if no mark was recorded.
         mark: The log's end now.
-        lost: Why the log no longer continues from the earlier mark; None if it does.
+        lost: Why the log does not continue from `earlier`; None if the log does.
     """
 
     earlier: LogMark | None
@@ -39,14 +39,15 @@ class Continuity:
 
 @dataclass(frozen=True)
 class SentTransaction:
-    """A transaction that a connector has sent.
+    """A transaction of a heartbeat or marker that a connector has sent.
 
     Args:
         server: The server that executed the transaction: MySQL's id of a server, or the number of
-            MariaDB's server, which its GTIDs contain.
+            a MariaDB server, which the server's GTIDs contain.
         file: The log file from which the connector read the transaction.
-        gtid: Its GTID.
-        named: The server's name in the row; two servers that had the same number differ in it.
+        gtid: The transaction's GTID.
+        named: The server's name in the row of the heartbeat or marker. It distinguishes two servers
+            that have had the same number.
     """
 
     server: str

@@ -115,8 +115,8 @@ class MariadbGtidSet:
     The position represents the set of all transactions up to the last one, in each domain.
 
     Within a domain, numbers rise in the order of the binlog, regardless of the server that assigned
-    them; ``gtid_strict_mode`` ensures this. So a position reaches another position if, in each
-    domain of the other, it has the same number or a higher one.
+    them; ``gtid_strict_mode`` ensures this. So a position reaches another position if its number is
+    the same or higher in each domain of the other position.
 
     Args:
         last: For each domain, the server id and the number of its last transaction.
@@ -150,7 +150,11 @@ class MariadbGtidSet:
         return MariadbGtidSet(dict(sorted({**self.last, **ahead.last}.items())))
 
     def without(self, other: MariadbGtidSet) -> MariadbGtidSet:
-        """Return this position, reduced to the domains in which it is ahead of the other."""
+        """Return this position, reduced to some of its domains.
+
+        These are the domains in which its number is higher than the other position's, or which the
+        other position lacks.
+        """
         theirs = _same_kind(self, other).last
         return MariadbGtidSet(
             {

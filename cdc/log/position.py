@@ -88,7 +88,7 @@ class Lsn:
         return self >= other
 
     def joined(self, other: Lsn) -> Lsn:
-        """Return the greater of the two."""
+        """Return the greater of the two LSNs."""
         return max(self, other)
 
     def __int__(self) -> int:
@@ -98,7 +98,7 @@ class Lsn:
         return f"{self.value >> 32:X}/{self.value & 0xFFFFFFFF:X}"
 
     def __sub__(self, other: Lsn) -> int:
-        """Return the bytes of WAL from ``other`` to this LSN; negative if ``other`` is ahead."""
+        """Return the bytes of WAL from ``other`` to this LSN; negative if ``other`` is greater."""
         return self.value - self._comparable(other)
 
     def __eq__(self, other: object) -> bool:

@@ -84,9 +84,9 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
         raw: The field, in Spark SQL.
         field: The field as the writer declared it.
         column: The lake's column.
-        table: The lake's columns and key. In a table without a key, an empty JSON object is never
-            in doubt: the row could not be read from the source, and in a new row, an empty object
-            rarely stands for another document.
+        table: The lake's columns and key. If the table has no key, an empty JSON object counts as
+            certain. It rarely stands for another document in a new row, and without a key, the
+            row's value cannot be read from the source.
 
     Returns:
         The expression; None if values of this type are always certain.
@@ -105,7 +105,7 @@ def zero_date_test(raw: str, field: DebeziumField) -> str | None:
     A zero date is in no calendar. In a NOT NULL column, the connectors of MySQL and MariaDB send
     the start of 1970 or the column's default instead. MariaDB's connector also does so in a
     nullable timestamp column. The value of a timestamp column is a text with as many fractional
-    digits as the column has. If the fraction is not zero, the start of 1970 is a real value.
+    digits as the column has. A time in 1970's first second with a fraction is a real value.
 
     Returns:
         The expression, or None if the value is neither a date nor a time with a date.
@@ -133,7 +133,7 @@ def binlog_position(source: str) -> str:
 def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
     """Return Spark SQL of an event's number among the table's events in its transaction.
 
-    The numbers begin at 1. The number is 0 if the connector does not send it.
+    The numbers begin at 1. The SQL returns 0 if the connector does not send the number.
     """
     numbered = schema.from_binlog and "transaction" in schema.envelope
     return f"coalesce({event}.transaction.data_collection_order, 0L)" if numbered else "0L"
@@ -143,14 +143,14 @@ def is_tagged(source: str, schema: DebeziumSchema) -> str:
     """Return Spark SQL that is true for an event whose GTID has a tag (uuid:tag:3).
 
     After MySQL's connector has lost its connection, it sends transactions with a tag again. The
-    repeated events come after those of later transactions, so an older row would replace a newer
-    one.
+    repeated events come after the events of later transactions, so an older row would replace a
+    newer row.
     """
     return f"coalesce({source}.gtid LIKE '%:%:%', FALSE)" if _has_gtid(schema) else "FALSE"
 
 
 def transaction_number(source: str, schema: DebeziumSchema) -> str:
-    """Return Spark SQL of a transaction's number; it is 0 in a binlog without GTIDs."""
+    """Return Spark SQL of a number that identifies a transaction; 0 in a binlog without GTIDs."""
     if not schema.from_binlog:
         return f"{source}.txId"
     return f"xxhash64({source}.gtid)" if _has_gtid(schema) else "0"
@@ -161,16 +161,17 @@ def _has_gtid(schema: DebeziumSchema) -> bool:
 
 
 def not_appendable(lacking: str, *, from_binlog: bool) -> str:
-    """Return branches of a Spark SQL CASE: why an append table cannot apply an event.
+    """Return branches of a Spark SQL CASE: the reason why an append table cannot apply an event.
 
-    A row without a key cannot be found again, neither for a change nor for a read from the source.
+    A row without a key cannot be found again. So an append table can neither apply an update or
+    delete, nor read an uncertain value of an inserted row from the source.
 
     Args:
         lacking: Spark SQL of an array with the names of the columns whose value is not certain;
             NULL if all values are certain.
         from_binlog: Whether a connector of MySQL or MariaDB sent the events. Such a connector sends
-            all changes of a table. So updates and deletes are expected, and the append table leaves
-            them out.
+            all changes of a table. So the append table expects updates and deletes, and leaves them
+            out without a reason.
     """
     unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
         THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL, an'

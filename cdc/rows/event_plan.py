@@ -77,7 +77,7 @@ class EventPlan:
     Args:
         from_binlog: Whether a connector of MySQL or MariaDB wrote the events.
         operation: Debezium's operation.
-        whole: Whether the body of the record ends where its schema requires it.
+        whole: Whether the body of the record ends where the body's end is by its schema.
         has_row: Whether there is a row after the change.
         source_ts: Time of the change, a timestamp.
         position: Position in the log.
@@ -85,9 +85,9 @@ class EventPlan:
         order: Number of the event within the transaction.
         tagged: Whether MySQL's connector may send the transaction again, since its GTID has a tag.
         values: By column, the value in the lake type.
-        given: By column, whether a value was sent. It has only the columns whose lake type may be
-            unable to hold a sent value. If the settings chose the column's decimal type and do not
-            hide the column, it is the beginning of the sent value, which messages then show.
+        given: By column, whether a value was sent; only for columns whose lake type may be unable
+            to hold a sent value. For a column whose decimal type the settings chose and which is
+            not secret, the expression returns the beginning of the sent value, for error messages.
         unavailable: Names of the columns whose values the connector did not have.
         unclear: Names of the unavailable columns whose values may have changed.
         garbled: Names of the columns whose text is not UTF-8.
@@ -236,7 +236,7 @@ def _column(
 
 
 def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRules) -> str:
-    """Return Spark SQL of a key column, from the row after the change or from the row before it.
+    """Return Spark SQL of a key column's value, from the row after or the row before the change.
 
     A delete has no row after the change. In an update, a key value that PostgreSQL stores out of
     line may be unavailable in the row after the change. The row before the change always has the
@@ -250,8 +250,8 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
 def _given(raw: str, lacked: str | None, column: Column) -> str:
     """Return Spark SQL that is true if a value was sent.
 
-    For a column that is not secret and whose decimal type the settings chose, the SQL returns the
-    beginning of the sent value instead, for error messages. It is then NULL if no value was sent.
+    For a column that is not secret and whose decimal type the settings chose, the SQL instead
+    returns the beginning of the sent value, for error messages, or NULL if no value was sent.
     """
     real = f"{raw} IS NOT NULL" + (f" AND NOT {lacked}" if lacked is not None else "")
     if column.decimal and not column.secret:

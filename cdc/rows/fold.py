@@ -335,7 +335,8 @@ def _images(
 def _lacks(name: str, *, soft_delete: bool) -> SparkColumn:
     """Whether an event in a batch lacks a column's value that the row in the lake needs.
 
-    A delete event has no values. The row needs them only in soft delete mode, which keeps the row.
+    A delete event lacks all values. The row needs them only in soft delete mode, in which the
+    deleted row stays in the lake.
     """
     deletes = F.col(OP) == "d"
     lacked = _listed(UNAVAILABLE, name)
@@ -343,7 +344,7 @@ def _lacks(name: str, *, soft_delete: bool) -> SparkColumn:
 
 
 def _listed(names: str, name: str) -> SparkColumn:
-    """Whether an array column of decoded events has a name; False where it is NULL."""
+    """Whether an array column of decoded events contains a name; False if the array is NULL."""
     return F.coalesce(F.array_contains(names, name), F.lit(False))
 
 

@@ -40,16 +40,16 @@ def inserted(
     """Return the Spark rows that a batch of an append table inserts, each with a place as key.
 
     For PostgreSQL, the place is a partition and an offset of the topic. For changes from a binlog,
-    it is a place in the binlog, since offsets would not identify these rows: a connector that lost
-    its connection within a transaction reads the transaction again, and sends the transaction's
-    first rows twice. :func:`reached` proves that places in the binlog identify the rows.
+    the place is in the binlog. Offsets would not identify these rows: a connector that lost its
+    connection within a transaction reads the transaction again, and sends the transaction's first
+    rows twice. :func:`reached` proves that places in the binlog identify the rows.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
         after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
         from_binlog: Whether the changes are from a binlog.
-        beyond: The place that the earlier batches have reached in the binlog. Events of the same
-            transaction up to this place are repetitions, and are left out.
+        beyond: The place in the binlog that the earlier batches have reached. Events of the place's
+            transaction that are not after the place are repetitions, and are left out.
     """
     rows = changes.filter(F.col(OP).isin("c", "r"))
     if after_offset is not None:
@@ -97,7 +97,7 @@ class ReachedPlace:
 
 
 def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> ReachedPlace | None:
-    """Return the place that a batch of an append table has reached in the binlog.
+    """Return the place in the binlog that a batch of an append table has reached.
 
     This function runs up to three small queries over the batch, which the caller has persisted.
 
@@ -107,8 +107,8 @@ def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> 
         table: The table, for the error.
 
     Raises:
-        LostHistoryError: The places of a transaction's events are not in the order of their
-            numbers, so places do not identify its rows.
+        LostHistoryError: The places of a transaction's events are not in the order of the events'
+            numbers, so places do not identify the transaction's rows.
     """
     events = changes.filter(F.col(PROBLEM).isNull() & F.col(POSITION).isNotNull())
     events = events.select(TRANSACTION, OFFSET, POSITION, ORDER)
@@ -127,9 +127,10 @@ def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> 
 
 
 def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId) -> None:
-    """Refuse an append table's batch with a transaction whose places contradict its numbers.
+    """Refuse an append table's batch if the places of some transaction's events are out of order.
 
-    They are then not in the order of its numbers.
+    The places are out of order if an event with a higher number has no later place than the event
+    before.
     """
     in_turn = Window.partitionBy(TRANSACTION).orderBy(OFFSET)
     former = {name: F.lag(name).over(in_turn) for name in (POSITION, ORDER)}
@@ -155,7 +156,10 @@ def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId
 
 
 def _without_repeated(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
-    """Return each row of an append table once, with its place, without rows of earlier batches."""
+    """Return each row of an append table once, with its place as key.
+
+    Rows of earlier batches are left out.
+    """
     if beyond is not None:
         again = (F.col(TRANSACTION) == beyond.transaction) & (F.col(POSITION) <= beyond.furthest)
         rows = rows.filter(~again)

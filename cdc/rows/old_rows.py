@@ -23,9 +23,10 @@ def lacks_key(
 ) -> str:
     """Return Spark SQL that is true if an event's old row lacks the key of the table.
 
-    The old row lacks the key if each key column has a stand-in, and one of the other columns has a
-    real value. The other columns are those outside of the key and of the replica identity. In an
-    old row with the key, they all have stand-ins, even if the key is 0 and looks like a stand-in.
+    In an old row that has the key, each column outside of the key and of the replica identity has a
+    stand-in, even if the key is 0 and equals a stand-in. So the old row lacks the key if each key
+    column has a stand-in, and a column outside of the key and of the replica identity has a value
+    other than its stand-in.
 
     Args:
         event: The decoded event.

@@ -169,8 +169,8 @@ def inexact(column: Column, given: str) -> str:
     Args:
         column: The lake's column.
         given: Spark SQL of whether a value was sent. For a column that is not secret and whose
-            decimal type the settings chose, ``given`` is the beginning of the sent value instead,
-            for the message.
+            decimal type the settings chose, Spark SQL of the beginning of the sent value, which the
+            message contains.
     """
     name, lost = literal(column.name), f"{quoted(column.name)} IS NULL"
     if not column.decimal:
@@ -183,7 +183,10 @@ def inexact(column: Column, given: str) -> str:
 
 
 def _name_uuid(data: bytes) -> uuid.UUID:
-    """Return Java's ``UUID.nameUUIDFromBytes``, Debezium's placeholder in arrays of UUIDs."""
+    """Return what Java's ``UUID.nameUUIDFromBytes`` returns for these bytes.
+
+    Debezium's placeholder in arrays of UUIDs is made like this.
+    """
     digest = hashlib.md5(data, usedforsecurity=False).digest()
     return uuid.UUID(bytes=digest, version=3)
 
@@ -230,9 +233,9 @@ def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def _interval(raw: str) -> str:
-    """Return Spark SQL of an interval with seconds in microseconds, as the source stores them.
+    """Return Spark SQL of an interval whose seconds are rounded to six digits, as in the source.
 
-    The connector converts the seconds to a double and cuts them off at nine digits: 1.785319
+    The connector converts the seconds to a double and cuts them off after nine digits: 1.785319
     becomes 1.785318999.
     """
     seconds = f"CAST(regexp_extract({raw}, 'M(-?[0-9]+[.][0-9]+)S$', 1) AS DECIMAL(20,9))"

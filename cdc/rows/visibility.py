@@ -19,13 +19,14 @@ _LOWER_BITS, _SIGN = (1 << 32) - 1, 1 << 31
 
 @dataclass(frozen=True)
 class Reading:
-    """The transactions that a reading of the catalog shows, by which events are judged.
+    """Facts that determine which transactions a reading of the catalog shows.
 
     Args:
-        snapshot: The text of the reading's ``pg_snapshot``. If it is empty, all transactions count
-            as shown, for example for a source whose log has all DDL statements.
+        snapshot: The text of the reading's ``pg_snapshot``. If the text is empty, all transactions
+            count as shown, for example for a source whose log has all DDL statements.
         still_open: The lower 32 bits of the ids of the transactions that were open at one moment
-            after the batch's last event and before the reading; None if they are not known.
+            after the batch's last event and before the reading; None if these transactions are not
+            known.
     """
 
     snapshot: str = ""
@@ -36,8 +37,8 @@ def is_not_visible(reading: Reading) -> SparkColumn:
     """Return a Spark condition that is true for events whose transaction a reading does not show.
 
     Events have the lower 32 bits of a transaction's id. The server orders these numbers in a
-    circle, so a transaction of more than 2^31 ids ago looks like one that began later. Only the
-    list of transactions that were still open distinguishes the two.
+    circle, so a transaction of more than 2^31 ids ago looks like a transaction that began after the
+    reading. Only the list of transactions that were still open distinguishes the two.
     """
     if not reading.snapshot:
         return F.lit(False)

@@ -72,8 +72,8 @@ class Replayed:
 def has_own_key(settings: TableSettings, *, from_binlog: bool) -> bool:
     """Whether the key of the lake table may differ from the connector's key.
 
-    A connector of a binlog derives its key from the text of DDL statements, and can so have another
-    key than the server, or none: for example after ALTER TABLE ... ADD PRIMARY KEY ..., DROP
+    A connector of a binlog derives the table's key from the text of DDL statements. This key can be
+    missing or differ from the server's, for example after ALTER TABLE ... ADD PRIMARY KEY ..., DROP
     PRIMARY KEY, and after CREATE OR REPLACE TABLE with another key.
     """
     return not settings.appends and (bool(settings.key_columns) or from_binlog)
@@ -149,8 +149,8 @@ class BatchWriter:
 
         Args:
             piece: The range to read.
-            previous: The lake's newest commit with offsets. Its handoff says which transactions
-                were visible when the source's catalog was last read.
+            previous: The record of the lake's newest commit with offsets. The record's handoff has
+                the transactions that were visible when the source's catalog was last read.
             guard: Called just before the commit completes. It raises an error to refuse the commit.
             still_open: The transactions that can be in the range and had not ended just before the
                 catalog was last read; None if they are not known.
@@ -194,7 +194,7 @@ class BatchWriter:
 
         Args:
             piece: The range from a quarantined record to the lake's offsets.
-            previous: The lake's newest commit with offsets.
+            previous: The record of the lake's newest commit with offsets.
             guard: Called just before the commit completes. It raises an error to refuse the commit.
 
         Raises:
@@ -229,7 +229,11 @@ class BatchWriter:
             self._held.drop_all()
 
     def _read_seen(self, piece: Range, tolerated: int) -> Batch:
-        """Return a batch of a run, or its part before a transaction that the catalog lacks."""
+        """Return a batch of a run.
+
+        If the catalog does not show a transaction of the batch yet, return only the part of the
+        batch before this transaction.
+        """
         try:
             return self._reader.read(piece, tolerated=tolerated)
         except UnseenError as early:
@@ -249,14 +253,14 @@ class BatchWriter:
     def _decided_truncate(
         self, batch: Batch, previous: CommitRecord, replayed: Collection[tuple[int, int]]
     ) -> int | None:
-        """Return the offset of the newest TRUNCATE that the run applies; None if there is none.
+        """Return the offset of the newest TRUNCATE that the lake has after a replay, or None.
 
-        The result is a TRUNCATE that an earlier commit applied, or a newer one that was quarantined
-        and that the replay applies. The current settings decide whether the replay applies it.
+        An earlier commit has applied this TRUNCATE. Or it was quarantined, and the replay applies
+        it if the current settings apply TRUNCATEs.
 
         Args:
             batch: The batch.
-            previous: The lake's newest commit with offsets.
+            previous: The record of the lake's newest commit with offsets.
             replayed: Partition and offset of the quarantined records that can be read now.
 
         Raises:
@@ -344,7 +348,7 @@ class BatchWriter:
     def _commit_record(
         self, batch: Batch, previous: CommitRecord, left_out: LeftOut
     ) -> CommitRecord:
-        """Return the record for a batch's commit, which continues the previous commit's."""
+        """Return the record for a batch's commit, made from the previous commit's record."""
         piece, summary = batch.piece, batch.summary
         counts = dict(summary.counts)
         if batch.left_out:
@@ -378,11 +382,10 @@ class BatchWriter:
     def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
         """Return the batch's rows with each missing value that can be found.
 
-        Missing values come from three places, in this order: the batch itself (the fold fills
-        those), the lake's row with the same key, the source's current row. The lake's row cannot
-        give the value of a ``STALE`` column. The source's row may be newer than the batch. The
-        change that made the row newer is then still in the log, and applying that change gives the
-        same value.
+        A value that the fold did not find in the batch is taken from the lake's row with the same
+        key, or else from the source's current row. The lake's row cannot give the value of a
+        ``STALE`` column. The source's row may be newer than the batch. The change that made the row
+        newer is then still in the log, and applying that change gives the same value.
         """
         rows = self._held.hold(rows)
         if from_lake and (missing := _missing(rows)):
@@ -432,7 +435,7 @@ class BatchWriter:
         committed before it.
 
         Args:
-            previous: The same position as of the previous commit, as text.
+            previous: The position up to which the previous commit had all transactions, as text.
             last: Position of the batch's last event, as text.
         """
         source = self._context.sources[self._schema.table.source]
@@ -442,7 +445,7 @@ class BatchWriter:
         return str(source.position(found).joined(source.position(previous)))
 
     def _last_event(self, batch: Batch, previous: CommitRecord) -> str | None:
-        """Return the place in the binlog that the batch of an append table has reached.
+        """Return the place in the binlog that the batch of an append table has reached, as text.
 
         None for any other table, and for a source without a binlog.
         """
@@ -453,7 +456,7 @@ class BatchWriter:
 
 
 def _within(offset: int | None, piece: Range) -> int | None:
-    """Return an offset that is not before a batch's range; None for any other offset."""
+    """Return the offset; None if the offset is before the start of a batch's range."""
     if offset is None or any(offset < at for at in piece.start.values()):
         return None
     return offset
@@ -465,11 +468,11 @@ def _up_to(piece: Range, offset: int) -> Range:
 
 
 def _missing(rows: DataFrame) -> tuple[str, ...]:
-    """Return the columns whose value is missing in some row of the batch."""
+    """Return the columns whose values are missing in at least one row of the batch."""
     found = rows.agg(F.flatten(F.collect_set(MISSING))).first()
     return tuple(sorted(set(found[0]))) if found is not None else ()
 
 
 def _reached_place(record: CommitRecord) -> ReachedPlace | None:
-    """Return the binlog place that a run of an append table had reached at a commit, or None."""
+    """Return the place in the binlog that an append table's commit has recorded, or None."""
     return None if record.last_event is None else ReachedPlace.parse(record.last_event)

@@ -275,8 +275,8 @@ class BatchReader:
         Args:
             changes: The batch in normal form, for errors.
             schema_ids: Ids of the schemas.
-            tolerated: Number of records that may be left out. The search ends after more schemas
-                than this were refused.
+            tolerated: Number of records that may be left out. If the registry refuses more schemas
+                than this number, no further schema is fetched.
         """
         learned = refused = 0
         for schema_id in schema_ids:

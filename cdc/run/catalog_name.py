@@ -1,4 +1,4 @@
-"""Lets a table's name in the catalog always point at the published generation."""
+"""Points a table's name in the catalog of names at the published generation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_S) -> TableRecord:
-    """Point a table's name in the catalog of names at its published attempt, if there is a catalog.
+    """Point a table's name in the catalog of names, if there is one, at its published attempt.
 
     Args:
         context: The runs' context.
@@ -34,7 +34,7 @@ def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_
         wait_s: Bound of the wait for another process that changes a shared table, in seconds.
 
     Returns:
-        The stored record, which notes where the name points.
+        The table's stored record, which notes at which attempt the name points.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
@@ -58,8 +58,8 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
     Nothing happens while another process holds the table.
 
-    If another process holds the shared lake table, the record notes no name, so that a later look
-    at idle tables sets it (`name_idle`).
+    If another process holds the shared lake table, the table's record notes that the name is not up
+    to date, so that `name_idle` updates the name later.
 
     This function takes the table's lease. Without the lease, another process could publish a new
     generation meanwhile, and this function could point the name back at the former one.
@@ -89,12 +89,12 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
 
 def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Set the names in the catalog that a run finds out of date in the state store.
+    """Update the names in the catalog that are out of date by the records of the state store.
 
     A publication or a run succeeds even if the metastore does not answer, so a name can be out of
-    date. This function updates the name of a table that has no new changes. It stops at the first
+    date. This function updates the names of tables that have no new changes. It stops at the first
     error of the metastore, since a metastore that does not answer would delay the run once per
-    table. The order of the tables is random, so the next look begins with another table.
+    table. The order of the tables is random, so the next call begins with another table.
 
     Args:
         context: The runs' context.
@@ -128,7 +128,10 @@ def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
 
 
 def _is_noted(config: Config, record: TableRecord) -> bool:
-    """Whether the record notes that the table's name is up to date, or there is no catalog."""
+    """Whether a table's record notes that its name in the catalog of names is up to date.
+
+    True also if there is no catalog of names, or nothing to name.
+    """
     entry, catalog = _entry(config, record), config.catalog
     return entry is None or catalog is None or record.named == _noted(catalog.metastore, entry)
 
@@ -139,7 +142,10 @@ def _noted(metastore: str, entry: CatalogEntry) -> str:
 
 
 def _entry(config: Config, record: TableRecord) -> CatalogEntry | None:
-    """Return a table's entry for the catalog of names; None without catalog or attempt."""
+    """Return a table's entry for the catalog of names.
+
+    None if there is no catalog of names, or if the table has no attempt.
+    """
     shard = record.shard
     name = config.catalog_name(record.table, shard)
     if name is None or record.attempt is None:

@@ -32,11 +32,11 @@ _TOLD_FROM = timedelta(seconds=5)
 
 
 def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
-    """Return a run's guard.
+    """Return a run's guard, which refuses a commit if the lease is lost or another run committed.
 
-    The guard refuses a commit if the lease is lost or another run has committed. It compares the
-    newest commit's instant with ``newest``. Offsets would not show that another run has followed a
-    schema change, since such a commit does not change the offsets.
+    Another run has committed if the lake's newest commit has another instant than ``newest``. A
+    comparison of offsets would miss a commit that follows a schema change, since such a commit does
+    not change the offsets.
     """
 
     def guard(timeline: Timeline) -> None:
@@ -55,7 +55,7 @@ def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[T
 
 
 def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
-    """Return a run's warning if the newest commit is ahead of the clock, else nothing."""
+    """Return a run's warning if the newest commit's time is later than now, else nothing."""
     ahead = ahead_of_clock(newest.instant)
     if ahead < _TOLD_FROM:
         return ()
@@ -68,7 +68,7 @@ def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
 
 
 def behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
-    """Return a run's warning if the lake lacks the newest commit that the state store knows."""
+    """Return a run's warning if the lake lacks the newest commit that the state store names."""
     known = record.last_commit
     if known is None or known.instant <= newest.instant:
         return ()

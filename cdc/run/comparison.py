@@ -49,8 +49,8 @@ class Comparison:
         lake: The lake's columns.
         changes: The differences of source and settings from the lake.
         ignored: Columns that are not replicated because the table is frozen.
-        statements: Number of the table's DDL statements since the catalog that the lake follows; 0
-            for a source whose catalog shows every change.
+        statements: Number of DDL statements on the table since the reading of the catalog that the
+            lake's newest commit records; 0 for a source whose catalog shows every change.
     """
 
     source_table: SourceTable
@@ -128,12 +128,13 @@ def compare(
 def _wanted(source: TableReader, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
     """Return the columns that the settings replicate, if events have the values of all of them.
 
-    The catalog does not show when the connector started, and so not whether the topic has events
-    without values of a column whose type another type has the name of. The table needs a new copy
-    even if the other type is gone by the next run.
+    A connector that starts while another type has the same name as a column's type can send events
+    without the column's values. The catalog does not show when the connector started. So the table
+    needs a new copy even if the other type no longer exists at the next run.
 
     Raises:
-        SchemaChangeError: There are such columns. The error names all of them.
+        SchemaChangeError: Another type has the same name as the type of a replicated column. The
+            error names all such columns.
     """
     if not (columns := misread(table, settings)):
         return source.columns(table, settings)
@@ -154,10 +155,10 @@ def _wanted(source: TableReader, table: SourceTable, settings: TableSettings) ->
 def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprint:
     """Return the fingerprint that a run's commit records after a comparison.
 
-    The result is the fingerprint of the new look, ``now``. If neither the catalog nor the
-    statements show a change, the result has the log position of ``before``. In this case, the run
-    has not waited for the connector, which can still report a statement from before the new look. A
-    later run counts this statement, since it is after the recorded position.
+    The result is ``now``, the fingerprint of the newest reading of the catalog. If neither the
+    catalog nor the statements show a change, the result has the log position of ``before``, the
+    recorded fingerprint. In this case, the run has not waited for the connector. The connector can
+    still report a statement from between the two positions, and a later run must count it.
     """
     unchanged = not statements and now.digest == before.digest
     return now.with_read_at(before) if unchanged else now
@@ -170,12 +171,12 @@ def _truncated(
     now: Catalog,
     truncates: Truncates,
 ) -> frozenset[int]:
-    """Return the partitions that, for a run, could have been truncated by name.
+    """Return the numbers of the partitions that could have been truncated by name.
 
     TRUNCATE of a partition by name sends no event.
 
-    If one transaction gave new files to all partitions and sent a TRUNCATE event, the whole table
-    was truncated. The result is then empty.
+    The result is empty if one transaction gave new files to all partitions and sent a TRUNCATE
+    event: the whole table was truncated.
     """
     kept = {name: one.number for name, one in now.partitions.items() if name in before.partitions}
     renewed = {
@@ -195,7 +196,7 @@ def _truncated(
 def _another_key(
     source_table: SourceTable, settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return the key as changed, if the settings' key differs from the lake's key."""
+    """Return a change of the key if the settings' key differs from the lake's, else nothing."""
     had = handoff.key
     wanted = () if settings.appends else tuple(settings.key_columns) or source_table.primary_key
     if wanted == had:
@@ -212,7 +213,7 @@ def _by_settings(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Return the changes that the catalog does not show, except a change of the key's columns."""
+    """Return the changes of key text, partition columns and hash key, which the settings cause."""
     return (
         *_another_key_text(wanted, settings, handoff),
         *other_partitions(source_table.table, settings, handoff),
@@ -223,7 +224,7 @@ def _by_settings(
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return a change of the key, if the key's text must have another form than the lake's."""
+    """Return a change of the key if the settings require another form of key text, else nothing."""
     key = [column for column in wanted if column.name in handoff.key]
     had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
     if form in (None, had):
@@ -237,7 +238,7 @@ def _another_key_text(
 def other_partitions(
     table: TableId, settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return the change of the lake's partition columns, if the settings name other ones.
+    """Return a change of the lake's partition columns if the settings name others, else nothing.
 
     Raises:
         ConfigError: The table is a shard. A new copy of one shard does not change the partitions of
@@ -266,7 +267,7 @@ def _another_hash_key(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Return each hashed column as changed, if the secret key of hashes differs from the lake's."""
+    """Return a change of each hashed column if the lake has hashes of another secret key."""
     had = handoff.hash_key
     types = {one.name: str(one.type) for one in source_table.columns}
     hashed = [one.name for one in wanted if one.hide == "hash"]
@@ -329,7 +330,7 @@ def frozen(
     lake: LakeColumns,
     renamed: Collection[str] = (),
 ) -> TableSettings:
-    """Return a table's settings; if the table is frozen, without columns that the lake lacks.
+    """Return the table's settings; those of a frozen table leave out columns that the lake lacks.
 
     Args:
         settings: The table's settings.
@@ -351,7 +352,12 @@ def frozen(
 
 
 def fill_value(text: str | None, rule: TypeRule) -> str:
-    """Return Spark SQL of the lake's value for a text of the source, by the rule of its type."""
+    """Return Spark SQL of the lake's value for a value of the source.
+
+    Args:
+        text: The source's value as text; None for NULL.
+        rule: The rule of the value's type.
+    """
     if text is None:
         return f"CAST(NULL AS {rule.lake_type})"
     read = f"unhex({literal(text)})" if rule.read_type == "binary" else literal(text)

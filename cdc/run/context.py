@@ -60,9 +60,9 @@ class RunContext:
         run_id: Identity of this run, recorded in commits and history.
         connect: Kafka Connect, for the checks of capture; None skips these checks.
         interrupted: Set if the command ends and interrupts its work in progress.
-        captured_looks: By table, the digest of the fingerprint from a look of this command at the
-            catalog. Every change of the source from before that look is captured.
-        published_settings: The attempts that have this process's settings or older ones.
+        captured_looks: By table, the digest of a fingerprint that this command has read from the
+            catalog. Every change of the source from before that reading is captured.
+        published_settings: The attempts that have this process's settings or older settings.
     """
 
     config: Config
@@ -103,7 +103,7 @@ class RunContext:
 
     @property
     def looks(self) -> LogLooks:
-        """The object that looks at captures' logs, and compares a log with the last look at it."""
+        """The object that checks whether a capture's log continues from its last recorded end."""
         return LogLooks(self.store, lambda: self.kafka, lambda: self.registry)
 
     @property
@@ -120,7 +120,7 @@ class RunContext:
         return was_killed() or self.interrupted.is_set()
 
     def settings(self, record: TableRecord) -> TableSettings:
-        """Return a table's settings for a run, for the tier in its record.
+        """Return a table's settings for a run, by the tier that the table's record names.
 
         Raises:
             ConfigError: The settings no longer fit the tier or the shard in the table's record.
@@ -157,9 +157,10 @@ class RunContext:
 
         Args:
             record: The table's record.
-            schema: Its columns.
-            settings: Its settings.
-            wait_s: Bound of the wait for another process that commits to a shared table.
+            schema: The table's columns.
+            settings: The table's settings.
+            wait_s: Bound of the wait for another process that commits to a shared table, in
+                seconds.
 
         Raises:
             ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
@@ -192,7 +193,7 @@ class RunContext:
         return LakeTable(self.spark, _attempt(record).path, schema, settings)
 
     def shared(self, path: str) -> SharedTable:
-        """Return a run's writer of a lake table that shards share; one writer per process."""
+        """Return this process's only writer of a lake table that shards share."""
         with self._lock:
             if path not in self._shared:
                 self._shared[path] = SharedTable(lambda: self.spark, self.leases, path)
@@ -206,21 +207,22 @@ class RunContext:
 
 @dataclass(frozen=True)
 class Turn:
-    """A table's turn in continuous runs, among other tables.
+    """The limits of one table's run in continuous runs, so that other tables get the worker, too.
 
-    A run with a turn stops after the first commit at which the turn's time is over, or at which
-    another process waits for the table. The next run takes the remaining changes.
+    A run with a turn stops after a commit if the turn's time is over, or if another process waits
+    for the table. The table's next run takes the remaining changes.
 
     Args:
         seconds: The turn's time; None does not limit the time.
-        events: The most events of one commit; None is the limit of the table's settings.
+        events: Maximum number of events in one commit; None takes the limit of the table's
+            settings.
     """
 
     seconds: float | None = None
     events: int | None = None
 
     def events_per_commit(self, most: int) -> int:
-        """Return the most events of one commit in a table's turn.
+        """Return the maximum number of events in one commit in a table's turn.
 
         Args:
             most: The limit of the table's settings.
@@ -228,7 +230,7 @@ class Turn:
         return most if self.events is None else min(most, self.events)
 
     def is_over(self, after_s: float) -> bool:
-        """Whether the turn's time is over after a number of seconds of a run."""
+        """Whether the turn's time is over when the run has taken ``after_s`` seconds."""
         return self.seconds is not None and after_s >= self.seconds
 
 
@@ -240,8 +242,8 @@ class Unchecked:
         source: The source.
         tier: The tier.
         tables: The tables.
-        reason: Why they were not checked.
-        remedy: What to do.
+        reason: Why the tables were not checked.
+        remedy: What the operator can do.
     """
 
     source: str
@@ -269,7 +271,7 @@ class RunResult:
 
     Args:
         table: The table.
-        state: Its state after the run.
+        state: The table's state after the run.
         commits: Number of commits that the run made.
         events: Number of changes that the run applied.
         counts: Number of records by operation, including tombstones.
@@ -278,8 +280,8 @@ class RunResult:
         error: The error that stopped the run; None if the run ended normally.
         seconds: Duration of the run in seconds.
         started_at: Time of the run's start.
-        deferred: Whether another process keeps the run from a lake table that shards share. The
-            run gave its worker back, and the next one goes on.
+        deferred: Whether the run gave its worker back because another process writes to the lake
+            table that the shards share. The table's next run continues.
         skipped: Whether the run did nothing, because another process holds the table's lease or the
             table's state does not allow a run.
         warnings: Warnings for the operator, one sentence each.
@@ -300,7 +302,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
 
     def after(self, earlier: RunResult | None) -> RunResult:
-        """Return the result of both runs of a table, of which the earlier one was deferred."""
+        """Return the joint result of an earlier, deferred run of the table and of this run."""
         if earlier is None:
             return self
         return replace(

@@ -1,11 +1,12 @@
 """Predicts the seconds of a table's run, and learns from each run, without side effects.
 
-A run takes some seconds for each commit and some for each event. Both are learned per table: the
-state store keeps the sums of a regression (`cdc.store.table_cost`). The median of the other tables
-stands for a table that has no runs yet. A prior stands for what its runs do not show: the runs of a
-table that always has one event say nothing about the seconds of an event.
+A run takes some seconds for each commit and some for each event. Both numbers are learned per
+table: the state store keeps the sums of a regression (`cdc.store.table_cost`). A table without runs
+has the median of the other tables' numbers, the prior. The prior also has a small weight beside a
+table's own runs, since they may not show both numbers: if each run of a table had one event, the
+seconds of an event are not known.
 
-The seconds are those of the clock. So the predictions contain that other tables use the same cores.
+Seconds are measured by the clock, so they include waits for cores that other tables use.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ class Estimate:
     event_s: float
 
     def seconds(self, events: int, commits: int = 1) -> float:
-        """Return the predicted seconds of a run."""
+        """Return the predicted seconds of a run that has these numbers of events and commits."""
         return self.commit_s * commits + self.event_s * events
 
     def events_within(self, seconds: float) -> int:
-        """Return how many events one commit of a run can have, to take at most some seconds."""
+        """Return the number of events with which one commit takes ``seconds``, by prediction."""
         left = max(0.0, seconds - self.commit_s)
         return int(left / max(self.event_s, 1e-9))
 
@@ -81,7 +82,7 @@ class Observation:
         events: Number of offsets that the run passed.
         seconds: Duration of the run.
         at: When the run began.
-        cold: Factor by which the process was slower than later (`cold_factor`).
+        cold: Factor by which the run was slow because its process was young (`cold_factor`).
     """
 
     commits: int
@@ -92,7 +93,7 @@ class Observation:
 
 
 def cold_factor(runs: int) -> float:
-    """Return the factor by which a run is slower, by the number of the process's runs before it."""
+    """Return the factor by which a run is slower after ``runs`` earlier runs of its process."""
     return 1.0 + (_COLD - 1.0) * max(0.0, 1.0 - runs / _COLD_RUNS)
 
 
@@ -100,7 +101,7 @@ def estimate(known: TableCost | None, prior: Estimate = PRIOR) -> Estimate:
     """Return the predicted cost of a table's runs.
 
     Args:
-        known: The table's sums; None if it has no runs yet.
+        known: The sums over the table's runs; None if the table has no runs yet.
         prior: The cost of a table without runs.
     """
     if known is None:
@@ -126,7 +127,7 @@ def estimate(known: TableCost | None, prior: Estimate = PRIOR) -> Estimate:
 
 
 def prior_of(known: Iterable[TableCost]) -> Estimate:
-    """Return the cost of a table without runs, from the other tables: the median of theirs."""
+    """Return the predicted cost of a table without runs: the median of the other tables' costs."""
     found = [estimate(one) for one in known]
     if not found:
         return PRIOR
@@ -136,7 +137,7 @@ def prior_of(known: Iterable[TableCost]) -> Estimate:
 
 
 def learned(known: TableCost | None, run: Observation) -> TableCost:
-    """Return a table's learned costs after one more run."""
+    """Return the sums over a table's runs, with one more run."""
     predicted = estimate(known).seconds(run.events, run.commits)
     seconds = max(run.seconds / run.cold, _CLOCK_S)
     if known is not None:
@@ -163,9 +164,10 @@ def learned(known: TableCost | None, run: Observation) -> TableCost:
 
 
 def arrival_rate(known: TableCost | None) -> float:
-    """Return the events per second that arrive for long; 0 if that is not known.
+    """Return the number of a table's events that arrive per second; 0 if it is not known.
 
-    Events of the first minutes count as if they were all that arrive within five minutes.
+    A rate that was observed for less than five minutes may be a burst. So its events count as if no
+    more events arrived in the rest of the five minutes.
     """
     if known is None:
         return 0.0
@@ -173,9 +175,10 @@ def arrival_rate(known: TableCost | None) -> float:
 
 
 def _rate(known: TableCost | None, run: Observation) -> tuple[float, float]:
-    """Return the rate of arrival with the events of one more run, and for how long it was observed.
+    """Return a table's arrival rate with one more run, and the seconds for which it was observed.
 
-    It is the mean at first. Later, the newest half hour has most of the weight.
+    In the first half hour, the rate is the mean. Later, the newest half hour has most of the
+    weight.
     """
     if known is None:
         return 0.0, 0.0

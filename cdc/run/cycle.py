@@ -80,13 +80,14 @@ def run_tables(
     Args:
         context: The runs' context.
         records: The tables. Tables whose state does not allow a run are skipped.
-        parallel: Number of tables at a time; None takes ``spark.parallel_tables``.
+        parallel: Number of tables that run at a time; None takes ``spark.parallel_tables``.
         look_at_idle: Whether to do the work that needs no new offsets, too: check catalogs, topic
             settings, and captures (also of tables whose state does not allow a run); remove former
             generations whose retention time is over; set missing names in the catalog.
-        spaced: Whether this is one of many runs. If True, a table that is not late waits for its
-            ``min_commit_interval``, and a table with a backlog leaves the rest to the next run
-            after `TURN_S`. If False, each table is run to the end that its topic has now.
+        spaced: Whether this call is one of many rounds. If True, a table that is not late waits for
+            its ``min_commit_interval``, and a table with a backlog stops after `TURN_S` seconds and
+            leaves the rest to its next run. If False, each table runs up to its topic's present
+            end.
 
     Returns:
         One result per table that had work, in the order given.
@@ -119,7 +120,7 @@ def _round(
 
     Args:
         context: The runs' context.
-        workers: The workers. Their round has begun before the records were read.
+        workers: The workers. Their `begin_round` was called before the records were read.
         records: The tables that do not run.
         look_at_idle: As in `run_tables`.
         spaced: As in `run_tables`.
@@ -141,9 +142,9 @@ def _runnable(context: RunContext, records: Iterable[TableRecord]) -> list[Table
 def _tidy(
     context: RunContext, records: Iterable[TableRecord], ran: Collection[TableId] = ()
 ) -> None:
-    """Remove former generations, and set the missing names in the catalog of tables not in ``ran``.
+    """Remove former generations, and update the catalog's names of tables that are not in ``ran``.
 
-    Both take a table's lease for it.
+    Each of the two steps takes the lease of the table that it changes.
     """
     wanted = _runnable(context, records)
     remove_former(context, wanted)
@@ -156,7 +157,7 @@ def _look_at_captures(captures: Captures, records: Iterable[TableRecord]) -> Non
     """Gather the evidence of all captures, so that a loss is counted for each of their tables.
 
     A loss can begin and end while all tables of a capture are being copied, PAUSED or FAILED.
-    Without this look, such a loss would leave no trace.
+    Without this function, such a loss would leave no trace.
     """
     dependent = (record for record in records if record.state not in _CUT_OFF)
     for (source, tier), record in {(one.table.source, one.tier): one for one in dependent}.items():
@@ -214,7 +215,7 @@ def _find_work(
 
 
 def _events_of_turn(context: RunContext, record: TableRecord, turn_s: float) -> int | None:
-    """Return the most events of one commit, so that it fits in a turn; None without a turn."""
+    """Return the number of events with which a commit fits in a turn; None without turns."""
     if math.isinf(turn_s):
         return None
     known = context.predictions.estimate(record.table)
@@ -253,8 +254,9 @@ def _changed_unseen(
 ) -> set[TableId]:
     """Return the idle tables whose capture, catalog or settings have changed.
 
-    Such a change sends no event. The lake already has all events of idle tables. So an unreachable
-    source does not stop these tables. `RunContext.unchecked` names those that were not checked.
+    Such a change sends no event. The lake already has all events of idle tables, so an unreachable
+    source does not stop an idle table. `RunContext.unchecked` names the idle tables that could not
+    be checked.
     """
     groups: dict[tuple[str, str], list[TableRecord]] = {}
     for record in idle:
@@ -284,9 +286,10 @@ def _changed_unseen(
 def _differs_in_catalog(
     context: RunContext, _: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables of one capture whose catalog differs from the one that the lake follows.
+    """Return the tables of one capture whose fingerprint differs from the last compared one.
 
-    These include tables that are gone or that change all the time. Their own runs report it.
+    A table without a fingerprint is also returned: it does not exist, or it changed at each attempt
+    to read it. The table's run reports which.
     """
     source = context.sources[records[0].table.source]
     capture = source.capture(context.capture(records[0]))
@@ -303,7 +306,7 @@ def _differs_in_catalog(
 def _has_statements(
     context: RunContext, captures: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables with DDL statements since the catalog that the lake follows."""
+    """Return the tables with a DDL statement since the last compared reading of the catalog."""
     found: set[TableId] = set()
     for record in records:
         compared = record.attempt.fingerprint if record.attempt is not None else None
@@ -315,7 +318,7 @@ def _has_statements(
 
 
 def _edited(context: RunContext, record: TableRecord) -> bool:
-    """Whether the settings differ from those that produced the lake's rows, or are invalid."""
+    """Whether a table's settings are invalid, or differ from those that made the lake's rows."""
     known = record.attempt.settings_digest if record.attempt is not None else None
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)
@@ -330,7 +333,7 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
 def _capture_broken(
     context: RunContext, captures: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables whose changes are no longer captured, or of which a loss is on record."""
+    """Return the tables whose changes are no longer captured, or were lost by a recorded loss."""
     found: set[TableId] = set()
     for record in records:
         evidence, source = captures.evidence(record), context.sources[record.table.source]
@@ -346,7 +349,10 @@ def _capture_broken(
 
 
 def _run_due(context: RunContext, work: Work, worker: int) -> RunResult:
-    """Run one table in this thread; an error of a Spark that has ended is only the table's."""
+    """Run one table in this thread, and return the result.
+
+    If Spark has ended, an error is not raised: the result has it.
+    """
     try:
         return _run_and_name(context, work, worker)
     except Exception as error:
@@ -358,7 +364,7 @@ def _run_due(context: RunContext, work: Work, worker: int) -> RunResult:
 
 
 def _spark_is_gone(context: RunContext) -> bool:
-    """Whether Spark has ended, by itself or since this command ends, so that its calls fail."""
+    """Whether calls of Spark fail because Spark has ended, or because this command is ending."""
     return context.ending or has_ended()
 
 
@@ -385,9 +391,10 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
 
 
 def _held_by_other(context: RunContext, work: Work) -> str | None:
-    """Return who keeps a shard from its lake table, if the last run was deferred for that.
+    """Return a message that names the process that still keeps a shard from its lake table.
 
-    Then nothing is read and decoded in vain while the other process goes on.
+    None if there is no such process, or if the last run of the lake table's shards was not
+    deferred. A run that cannot commit should not read and decode a batch in vain.
     """
     if not work.deferred or work.entry.lake is None:
         return None
@@ -407,16 +414,18 @@ def run_continuously(
     """Run the tables again and again until ``stop`` is set.
 
     Rounds find the tables that have work, while workers run tables: no table waits for another
-    one's end if a worker is free. Runs in progress are finished. If Kafka or the state store is
-    unreachable, a round finds nothing, and the loop tries again. The loop also ends if Spark has
-    ended, since a session cannot start it again, or if Spark tasks hang and keep their cores
-    (`cdc.runtime.task_watch.held_cores`), since only a new process gets these cores back.
+    table's run if a worker is free. If Kafka or the state store is unreachable, a round finds
+    nothing, and the loop tries again. The end of the loop waits for the runs in progress.
+
+    The loop also ends in two cases in which only a new process can continue. Spark has ended. Or
+    Spark tasks hang and keep their cores (`cdc.runtime.task_watch.held_cores`).
 
     Args:
         context: The runs' context.
         records: Called in each round; returns the tables' current records.
         stop: The loop ends when this event is set.
-        min_interval_s: Seconds between the starts of two rounds, or less after an unfinished turn.
+        min_interval_s: Least seconds between the starts of two rounds. After a turn that left work,
+            the next round starts earlier.
         report: Called with the results of the tables that have run since the last call.
         watch: Called after a round, about once a minute.
     """
@@ -478,11 +487,11 @@ def _try_round(
 
 
 def _ends(stop: threading.Event) -> bool:
-    """Whether continuous runs end."""
+    """Whether continuous runs must end: on request, since tasks hang, or since Spark has ended."""
     return stop.is_set() or bool(task_watch.held_cores()) or has_ended()
 
 
 def _next_round(min_interval_s: float, took_s: float, workers: Workers) -> float:
-    """Return after how many seconds from the start of a round the next one begins."""
+    """Return the seconds from the start of a round to the start of the next round."""
     interval = 0.0 if workers.has_more else min_interval_s
     return max(interval, _REPORT_S, took_s / _PART_OF_ROUNDS) if workers.busy else interval
