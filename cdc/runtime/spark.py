@@ -100,12 +100,13 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
     """Return the process's Spark session, started on first use.
 
     Args:
-        config: Its ``spark`` and ``lake`` sections are used; a later call with other settings
-            returns the session that is already running.
+        config: The configuration; only its ``spark`` and ``lake`` sections are used. If a session
+            already runs, the call returns that session and ignores the configuration.
         app_name: Name in Spark's own UI and logs.
 
     Raises:
-        LakeError: Spark does not start here, or ``spark.conf`` changes a setting that results need.
+        LakeError: A local Spark does not start, or ``spark.conf`` changes a setting on which the
+            written data depends.
         ClusterError: The cluster does not answer, or refuses the application.
         ConfigError: ``spark.conf`` holds a secret that is not a setting of Hadoop.
         JavaError: There is no Java 17.
@@ -136,7 +137,7 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
 
 
 def _started(builder: SparkSession.Builder, config: Config) -> SparkSession:
-    """Start the session; on a cluster within ``spark.start_timeout_s``."""
+    """Start and return the session; on a cluster, give up after ``spark.start_timeout_s``."""
     master, limit_s = config.spark.master, config.spark.start_timeout_s
     late = threading.Event()
 
@@ -174,7 +175,13 @@ def _started(builder: SparkSession.Builder, config: Config) -> SparkSession:
 
 @contextmanager
 def _py4j_quiet_once(killed: threading.Event) -> Iterator[None]:
-    """Drop what py4j logs, with a stack trace, of a JVM that this process has killed."""
+    """Drop py4j's log records in the block from the moment at which ``killed`` is set.
+
+    These records have stack traces of calls to a JVM that this process has killed.
+
+    Args:
+        killed: Is set when this process kills the JVM.
+    """
 
     def is_news(record: logging.LogRecord) -> bool:
         return not (killed.is_set() and record.module == "java_gateway")
@@ -189,7 +196,10 @@ def _py4j_quiet_once(killed: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Keep the handler of SIGINT: pyspark's handler would cancel all jobs, so tables would fail."""
+    """Restore the handler of SIGINT after the block, which starts Spark.
+
+    pyspark's own handler would cancel all jobs, so that tables would fail.
+    """
     kept = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -200,9 +210,10 @@ def _interrupts_kept() -> Iterator[None]:
 
 @contextmanager
 def _stdout_kept() -> Iterator[None]:
-    """Redirect the output of a started JVM to standard error, since libraries in it print.
+    """Redirect standard output to standard error in the block, which starts the JVM.
 
-    This process's own output can be a JSON document, which other lines would damage.
+    Java libraries print to standard output. This process can write a JSON document there, and other
+    lines would damage the document.
     """
     sys.stdout.flush()
     kept = os.dup(1)
@@ -217,10 +228,11 @@ def _stdout_kept() -> Iterator[None]:
 def session_settings(config: Config) -> dict[str, str]:
     """Return all Spark settings of the session except master and name; none is a secret.
 
-    pyspark puts them all on the JVM's command line, which every user of the machine can read.
+    pyspark puts all these settings on the JVM's command line, which every user of the machine can
+    read.
 
     Raises:
-        LakeError: ``spark.conf`` changes a setting that results need.
+        LakeError: ``spark.conf`` changes a setting on which the written data depends.
         ConfigError: ``spark.conf`` holds a secret that is not a setting of Hadoop.
     """
     clashes = sorted(
@@ -270,10 +282,11 @@ def session_settings(config: Config) -> dict[str, str]:
 
 
 def hadoop_settings(config: Config) -> dict[str, str]:
-    """Return the settings of Hadoop that Spark gets once it runs, by Hadoop's names.
+    """Return Hadoop's settings that Spark gets after its start, by Hadoop's names.
 
-    These are the settings that are secrets or can be secrets: all of ``lake.hadoop``, since their
-    names alone do not show the secrets, and those of ``spark.conf`` whose names mark secrets.
+    These settings are secrets or can be secrets. All settings of ``lake.hadoop`` are included,
+    since their names do not show which of them are secrets. Settings of ``spark.conf`` are included
+    if their names mark secrets.
     """
     given = {
         key.removeprefix(HADOOP_PREFIX): value
@@ -287,12 +300,12 @@ def hadoop_settings(config: Config) -> dict[str, str]:
 def _give_hadoop(
     spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[str, str]
 ) -> None:
-    """Set Hadoop settings in the configuration from which Spark and Hudi take them for all work.
+    """Change the Hadoop configuration that Spark and Hudi use for all jobs of the session.
 
     Args:
         spark: The session.
-        settings: Settings that are set in any case.
-        defaults: Settings that are set unless the cluster's own files have another value.
+        settings: Values that replace any earlier values.
+        defaults: Values for settings that the cluster's own configuration files do not have.
     """
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     for key, value in defaults.items():
@@ -306,30 +319,34 @@ def _give_hadoop(
 def in_this_thread(spark: SparkSession) -> SparkSession:
     """Make the Spark session the current session of this thread, and return the session.
 
-    Spark takes settings from the thread's current session, and a new thread has none. Without a
-    session, a cast would return NULL instead of an error. A persisted frame would be computed
-    again, since its plan would differ from the persisted plan.
+    Spark takes settings from the thread's current session, and a new thread has no current session.
+    Without a session, a cast would return NULL instead of an error. A persisted frame would be
+    computed again, since its plan would differ from the persisted plan.
     """
     java_class(spark, "org.apache.spark.sql.SparkSession").setActiveSession(spark._jsparkSession)
     return spark
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """Return a class of the Spark session's JVM, for calls that have no Python API.
+    """Return a class of the Spark session's JVM, for calls to methods without a Python API.
 
-    With py4j's dotted names, each dot is a call to the JVM that looks for a class. Such calls took
-    a twentieth of a commit's time.
+    If code names a class with dots, as in ``jvm.org.apache``, py4j asks the JVM once for each dot.
+    Such calls took a twentieth of a commit's time.
 
     Args:
         spark: The session.
-        name: Full name of the class; that of a nested class or a Scala object has a ``$``.
+        name: Full name of the class. The names of nested classes and of Scala objects contain a
+            ``$``.
     """
     gateway: Any = spark.sparkContext._gateway
     return JavaClass(name, gateway._gateway_client)
 
 
 def java_reason(error: Py4JError | PySparkException) -> str:
-    """Return the innermost Java exception as text; for a failed job, its failed task's."""
+    """Return the text of an error's innermost Java exception.
+
+    For a failed Spark job, the text has the exception of the failed task.
+    """
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if cause is None:
         return str(error)[:_REASON_CHARACTERS]
@@ -342,7 +359,7 @@ def java_reason(error: Py4JError | PySparkException) -> str:
 
 
 def has_ended() -> bool:
-    """Return whether this process's Spark has ended by itself: its JVM, or its application."""
+    """Return whether the JVM or the application of this process's Spark has ended by itself."""
     active = SparkSession._instantiatedSession
     if active is None or active.sparkContext._jsc is None or jvm_guard.was_killed():
         return False
@@ -359,7 +376,7 @@ def cancel_jobs(spark: SparkSession) -> None:
 
 
 def stop() -> None:
-    """End the Spark session and its context in the JVM, if one runs."""
+    """End the Spark session and its context in the JVM; do nothing without a session."""
     with _START:
         active = SparkSession._instantiatedSession
         if active is None:

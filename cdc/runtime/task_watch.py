@@ -1,14 +1,15 @@
 """Cancels the jobs of Spark tasks that make no progress, so that only their tables fail.
 
-Progress is any change of what Spark counts for a stage while its tasks run: ended tasks, and rows
-and bytes that were read, shuffled, spilled and written. A file that Hudi is writing is in no count.
-CPU time does not count, since a thread in an endless loop also uses it.
+Spark counts, for each stage, the ended tasks, and the rows and bytes that tasks read, shuffled,
+spilled and wrote. A stage makes progress if one of these counts changes. No count includes a file
+that Hudi is still writing. CPU time is not compared, since a thread in an endless loop also uses
+it.
 
-Stages that wait while a cluster gives no executor at all make no progress, either.
+While a cluster gives this application no executor at all, waiting stages make no progress, either.
 
-If a task does not end after its job is cancelled, it holds its core until the process ends. `run
---continuous` reads the number of such cores, and ends. If no core is left, the stages that wait for
-a core could never begin, so they are cancelled, too.
+A task that does not end after its job is cancelled holds its core until the process ends. So `run
+--continuous` ends if there are such tasks. If these tasks hold all cores, the stages that wait for
+a core could never begin. So those stages are cancelled, too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 10.0
-"""Pause between two looks, in seconds. Executors report their counts as often."""
+"""Pause between two checks, in seconds. Executors report their counts at the same interval."""
 
 _SETTLE_S = 15.0
 """How long tasks may take to end once their job is cancelled, in seconds.
@@ -70,11 +71,11 @@ class StageProgress:
         self._seen: dict[Stage, tuple[tuple[int, ...], float]] = {}
 
     def stuck(self, stages: Mapping[Stage, tuple[int, ...]], at: float) -> list[Stage]:
-        """Return the Spark stages that have made no progress for too long.
+        """Return the Spark stages whose counts have not changed for ``timeout_s``.
 
         Args:
-            stages: The counts of all stages with running tasks.
-            at: Now, in seconds of a clock that never goes back.
+            stages: The counts of each stage to watch.
+            at: The current time in seconds, on a clock that never goes back.
         """
         before = self._seen
         self._seen = {
@@ -90,7 +91,7 @@ class CancelledStages:
     """Spark stages that were cancelled and still have running tasks.
 
     Args:
-        settle_s: How long those tasks may take to end, in seconds.
+        settle_s: How long tasks may run after their stage is cancelled, in seconds.
     """
 
     def __init__(self, settle_s: float) -> None:
@@ -98,17 +99,22 @@ class CancelledStages:
         self._stages: dict[Stage, float] = {}
 
     def add(self, stage: Stage, at: float) -> None:
-        """Remember a Spark stage that is cancelled now, at a time in seconds."""
+        """Remember a Spark stage that is cancelled now.
+
+        Args:
+            stage: The stage.
+            at: The current time in seconds, on a clock that never goes back.
+        """
         self._stages.setdefault(stage, at)
 
     def held(self, running: Callable[[Stage], int], at: float) -> int:
-        """Return the number of cancelled Spark tasks that still run after the time to settle.
+        """Return how many tasks of cancelled Spark stages still run after ``settle_s``.
 
-        Each of them holds a core.
+        Each of these tasks holds a core.
 
         Args:
             running: Returns the number of running tasks of a stage.
-            at: Now, on the clock of the earlier calls, in seconds.
+            at: The current time in seconds, on the clock of `add`.
         """
         counts = {stage: running(stage) for stage in self._stages}
         self._stages = {stage: since for stage, since in self._stages.items() if counts[stage]}
@@ -117,19 +123,19 @@ class CancelledStages:
 
 
 _held = 0
-"""The number of held cores at the last look at this process's session."""
+"""The number of cores that cancelled tasks held at the last check."""
 
 
 def held_cores() -> int:
-    """Return the number of cores that hanging Spark tasks hold until this process ends.
+    """Return the number of cores that cancelled Spark tasks hold, since they do not end.
 
-    Their tasks were cancelled and still run.
+    Only the end of this process frees these cores.
     """
     return _held
 
 
 def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
-    """Cancel Spark's stages without progress, in a thread, as long as the session lives.
+    """Start a thread that cancels Spark stages without progress until the session ends.
 
     Args:
         spark: The session.
@@ -142,7 +148,7 @@ def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
 def _watch(spark: SparkSession, timeout_s: float) -> None:
     """Cancel Spark's stages without progress until the session ends.
 
-    An error of a look is only logged.
+    If a check of the stages fails, the error is only logged.
     """
     progress, pause = StageProgress(timeout_s), threading.Event()
     cancelled = CancelledStages(min(_SETTLE_S, timeout_s))
@@ -156,7 +162,10 @@ def _watch(spark: SparkSession, timeout_s: float) -> None:
 def _cancel_stuck_stages(
     context: Any, progress: StageProgress, cancelled: CancelledStages, timeout_s: float
 ) -> None:
-    """Cancel Spark's stages without progress, all if no core is left; count held cores."""
+    """Cancel Spark's stages without progress, and count the cores that cancelled tasks hold.
+
+    If cancelled tasks hold all cores, cancel all stages.
+    """
     global _held
     now, status = time.monotonic(), context.statusStore()
     stages = _stages(status)
@@ -202,12 +211,15 @@ def _stages(status: Any) -> dict[Stage, tuple[int, ...]]:
 
 
 def _running(status: Any, stage: Stage) -> int:
-    """Return the number of running tasks of a cancelled stage, which Spark does not start again."""
+    """Return the number of running tasks of a cancelled Spark stage.
+
+    Spark does not start a cancelled stage again.
+    """
     try:
         return int(status.lastStageAttempt(stage[0]).numActiveTasks())
     except Py4JJavaError:
-        # Spark has forgotten the stage, since it keeps only the newest thousand. The last look
-        # still found a running task of it.
+        # Spark has forgotten the stage, since it keeps only the newest thousand. The last
+        # check still found a running task of the stage.
         return 1
 
 

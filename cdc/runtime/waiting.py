@@ -16,11 +16,11 @@ class Clock:
     """The clock of waits, which only moves forward."""
 
     def now(self) -> float:
-        """Seconds since some moment, for waits."""
+        """Return seconds since some moment, for waits."""
         return time.monotonic()
 
     def sleep(self, seconds: float, stop: threading.Event | None) -> None:
-        """Let a wait's time pass; at most until ``stop`` is set."""
+        """Sleep for a number of seconds, or until ``stop`` is set if that happens earlier."""
         if stop is None:
             time.sleep(seconds)
         else:
@@ -42,21 +42,21 @@ def wait_while(
     """Wait until nothing is lacking; at the end of the time, return what is still lacking.
 
     A false value means that the wait has succeeded. Otherwise the caller raises its own error with
-    the returned value. The last look is at the end of the time, so that a change in the last pause
+    the returned value. The last check is at the end of the time, so that a change in the last pause
     is seen.
 
     This loop does not use stamina, which repeats refused requests elsewhere: stamina repeats only
-    calls that raise an exception, logs each look as a retry, cannot be cancelled, and does not
+    calls that raise an exception, logs each check as a retry, cannot be cancelled, and does not
     report what it waits for.
 
     Args:
-        lacking: Looks once; returns what is lacking, or a false value if nothing is. Its exceptions
-            end the wait.
-        timeout_s: Bound of the wait, in seconds. The first look takes place in any case.
-        poll_s: Pause between two looks, in seconds; two values are the first pause, which doubles,
-            and the longest one.
-        task: Counts the looks and notes what is lacking. Interrupts the wait, if its progress is
-            interruptible.
+        lacking: Checks once; returns what is lacking, or a false value if nothing is lacking. If it
+            raises an exception, the wait ends.
+        timeout_s: Bound of the wait, in seconds. The first check takes place in any case.
+        poll_s: Pause between two checks, in seconds. Two values are the first and the longest
+            pause; the pause doubles until it is the longest.
+        task: Counts the checks and notes what is lacking. A task of an interruptible progress can
+            interrupt the wait.
         stop: Ends the wait early once it is set, as if time had run out.
         clock: The clock that measures the time.
     """

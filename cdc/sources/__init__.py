@@ -13,7 +13,7 @@ from schemas.catalog import SourceKind
 
 
 def open_source(name: str, config: SourceConfig) -> Source:
-    """Return the source with this configuration; it connects to its servers on first use.
+    """Return the source with this configuration; the source connects to its servers on first use.
 
     Args:
         name: Key of the source in the configuration.

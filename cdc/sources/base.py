@@ -95,14 +95,14 @@ class TableReader(Protocol):
         """
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the bytes of a source table's largest row in a sample; None if that is empty.
+        """Return the bytes of a source table's largest row in a sample; None if no row exists.
 
         Raises:
             SourceError: The sample takes too long, or the table cannot be read.
         """
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why the source's key does not find some rows in the lake, and the remedy, or None.
+        """Return why a source's key cannot identify some rows in the lake, and the remedy, or None.
 
         Raises:
             SourceError: The check takes too long, or the table cannot be read.
@@ -110,7 +110,7 @@ class TableReader(Protocol):
 
     @property
     def partition_files(self) -> PartitionFiles | None:
-        """The files of the source's partitions; None if the log contains the DDL on partitions."""
+        """The files of the source's partitions; None if the source logs the DDL on partitions."""
 
 
 class SourceLog(Protocol):
@@ -147,7 +147,7 @@ class SourceLog(Protocol):
         """Write a new marker row on the source's primary."""
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Wait until each transaction of the source that a capture may have in part has ended.
+        """Wait for the end of each source transaction that a capture can contain only in part.
 
         A capture can lack the changes that a transaction made before a table joined the capture. A
         copy that begins after the transaction has ended contains all its changes.
@@ -157,7 +157,7 @@ class SourceLog(Protocol):
         """
 
     def nudge(self) -> None:
-        """Write a marker, on a source where Connect stores a position only after a later change."""
+        """Write a marker if Connect stores the source's position only with a later transaction."""
 
     def cascades_unseen(self) -> bool:
         """Whether a foreign key's action can change rows of the source without an event."""
@@ -218,7 +218,7 @@ class RowLookup(Protocol):
             The ids of other transactions whose changes queries may not see yet, in the same form.
 
         Raises:
-            SourceError: The wait reached its bound; the error names the sessions that delay it.
+            SourceError: The wait reached its bound; the error names the sessions that block.
         """
 
 
@@ -258,13 +258,13 @@ class SnapshotReader(Protocol):
     def shares_views(self) -> bool:
         """Whether a session of the source can import the view of another session.
 
-        If not, all sessions of an exact view open together, within `open_exact_view`.
+        If not, all sessions open their exact views together, within `open_exact_view`.
         """
 
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> None:
-        """Wait until the source's replica shows the marker, and check that it follows the primary.
+        """Wait for the marker on the source's replica; check that the replica follows the primary.
 
         Without a replica, return at once.
 
@@ -276,10 +276,10 @@ class SnapshotReader(Protocol):
     def open_view(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> AbstractContextManager[View]:
-        """Open a view of the source with the marker: on the replica, if there is one.
+        """Open a view that contains the marker; on the replica if the source has a replica.
 
-        The view is open until the context ends. A primary can log a commit before queries see it.
-        On such a primary, the method first waits for older transactions.
+        The view is open until the context ends. A primary can log a commit before queries see the
+        commit. On such a primary, the method first waits until older transactions have ended.
 
         Raises:
             ReplicaError: The session is on an unexpected server, or the server has the wrong role.
@@ -296,7 +296,7 @@ class SnapshotReader(Protocol):
         timeout_s: float,
         progress: Progress,
     ) -> AbstractContextManager[View]:
-        """Open an exact view of the source: one with the marker and a known position.
+        """Open an exact view of the source, which contains the marker and has a known position.
 
         Args:
             marker: The marker that the view must contain.
@@ -325,9 +325,10 @@ class SnapshotReader(Protocol):
         """
 
     def assert_rows_of_primary(self, view: View) -> None:
-        """Check that the source's server of the view has executed no change that the primary lacks.
+        """Check that the view's server has executed no change that the source's primary lacks.
 
-        Call this after the sessions have read: then they have read rows of the primary alone.
+        The caller calls this after the sessions have read. If the check passes, the sessions have
+        read only rows that the primary had, too.
 
         Raises:
             ReplicaError: The replica may have other rows than the primary.
@@ -344,10 +345,10 @@ class SnapshotReader(Protocol):
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Return keys that cut the source table into up to ``chunks`` ranges of equal size.
+        """Return keys that cut the source table into up to ``chunks`` ranges of about equal size.
 
-        Ranges between any keys are disjoint and cover the table. So the keys need not be read under
-        the view. They are read from the replica if there is one.
+        Any keys give disjoint ranges that cover the table. So the keys need not be read under the
+        view. They are read from the replica if the source has one.
         """
 
     def snapshot_query(
@@ -381,17 +382,17 @@ class SentTables(Protocol):
         """Add the tables that the source's list lacks; return the added tables."""
 
     def remove(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove the given tables from the source's list; return those that it contained."""
+        """Remove the given tables that the source's list contains; return the removed tables."""
 
     def tables(self) -> list[TableId]:
-        """Return the application's tables in the source's list; empty without a list."""
+        """Return the tables in the source's list, without Tributary's own; empty without a list."""
 
     def drop(self) -> None:
         """Drop the source's list if it exists."""
 
 
 class KeptLog(Protocol):
-    """The part of the log that a source's server retains for one capture until it is read."""
+    """The part of a source's log that the server retains until one capture has read it."""
 
     @property
     def title(self) -> str:
@@ -408,10 +409,10 @@ class KeptLog(Protocol):
         """
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Let the source drop the log once no session reads it; return whether it was retained."""
+        """Drop the source's retained log once no session reads it; return whether a log existed."""
 
     def reader(self) -> int | None:
-        """Return the number of the source's session that reads the log; None without one."""
+        """Return the id of the source's session that reads the log; None if no session reads it."""
 
 
 class SourceCapture(Protocol):
@@ -423,7 +424,7 @@ class SourceCapture(Protocol):
 
     @property
     def kept_log(self) -> KeptLog | None:
-        """The log that the source retains for the capture; None if it retains it in any case."""
+        """The log retained for the capture; None if the source retains its log in any case."""
 
     def prepare(self) -> None:
         """Create the missing parts of schema ``tributary`` and of `sent_tables` on the source."""
@@ -443,10 +444,10 @@ class SourceCapture(Protocol):
         """Return why the connector can no longer read the source's retained log, or None."""
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare the source's log with an earlier mark; None if impossible or needless.
+        """Compare the source's log with an earlier mark; None if that is impossible or needless.
 
         Args:
-            earlier: The mark of the earlier look; None if there was none.
+            earlier: The mark that an earlier call returned; None without an earlier call.
             sent: Reads the transactions that the connector has sent.
         """
 
@@ -457,10 +458,10 @@ class SourceCapture(Protocol):
         """Return the problems of the source due to which a whole capture lacks changes."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return why the source does not capture changes of this table alone in full."""
+        """Return the problems of one source table due to which its changes are not all captured."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the source's rights that logins lack for the table, with GRANTs, or None."""
+        """Return which rights on a source table the logins lack, with the GRANTs, or None."""
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """Return the table and its fingerprint, read at one moment on the source's primary.
@@ -480,9 +481,10 @@ class SourceCapture(Protocol):
 
 
 class Source(TableReader, SourceLog, RowLookup, MissedChanges, Replay, SnapshotReader, Protocol):
-    """A configured source; a function takes the narrowest of its protocols that it needs.
+    """A configured source, with all protocols of this module.
 
-    Methods are thread-safe, and raise `cdc.errors.SourceError` if the server cannot be reached.
+    A function takes the narrowest protocol that has the methods it calls. Methods are thread-safe,
+    and raise `cdc.errors.SourceError` if the server cannot be reached.
     """
 
     def checks(self) -> list[Check]:

@@ -1,4 +1,4 @@
-"""The protocol for questions about changes that a connector can have left out."""
+"""The protocol for questions about changes that a connector can leave out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cdc.sources.source_facts import NextInserted, SourceTable
 
 
 class MissedChanges(Protocol):
-    """What a transaction has changed, as the source itself shows it."""
+    """What a transaction has changed, read from the source's tables and not from events."""
 
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
@@ -20,5 +20,5 @@ class MissedChanges(Protocol):
             table: The table.
             key: The key of the given row, as its event has it.
             transaction: The transaction's id, as an event has it; None stands for the transaction
-                that the source names for the given row.
+                that inserted the given row, as the source's table shows it.
         """

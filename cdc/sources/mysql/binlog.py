@@ -19,8 +19,8 @@ class BinlogHealth:
     Args:
         source: Key of the source.
         purged: The position up to which the server has deleted the binlog.
-        executed: Reads the server's current position. It is called late, since Connect can store a
-            newer position after the rest of this health was read.
+        executed: Reads the server's current position. `problem` calls this function, since Connect
+            can store a newer position after the other values were read.
         retained_bytes: Size of all files of the binlog; None if it is not known.
     """
 
@@ -39,7 +39,7 @@ class BinlogHealth:
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """Return why uncaptured changes are gone from the binlog; None if none are."""
+        """Return why the binlog has lost changes that are not captured; None if none are lost."""
         try:
             if recorded is not None:
                 recorded.reaches(self.purged)  # raises if the two are not of one kind
@@ -48,7 +48,7 @@ class BinlogHealth:
             return f"has positions that cannot be compared with the captured ones: {error.message}"
 
     def _why_lost(self, stored: LogPosition, recorded: LogPosition | None) -> str | None:
-        """Return why the binlog lacks changes after Connect's stored position, or None."""
+        """Return why the binlog does not continue Connect's stored position; None if it does."""
         if isinstance(stored, StoredPosition):
             stored = stored.like(self.purged)
         executed = self.executed()

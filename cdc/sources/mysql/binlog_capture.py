@@ -53,7 +53,7 @@ class BinlogCapture:
         return None
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare the binlog with an earlier look; None if the server has no GTIDs."""
+        """Compare the binlog with an earlier mark; None if the server has no GTIDs or no binlog."""
         return binlog_continuity.continuity(self._connections, earlier, sent)
 
     def log_health(self) -> LogHealth:
@@ -66,19 +66,19 @@ class BinlogCapture:
         return BinlogHealth(source, purged, self._executed, size)
 
     def _executed(self) -> LogPosition:
-        """Return the GTID set or binlog position up to which the primary has executed all."""
+        """Return the GTID set or binlog position of everything that the primary has executed."""
         with self._connections.open("admin") as session:
             return primary.executed_position(session, self._kind)
 
     def audit(self) -> list[str]:
-        """Return the server's problems that make changes missing or unusable in the binlog."""
+        """Return the server's problems that make changes in the binlog missing or unusable."""
         with self._connections.open("admin") as session:
             return preparation.audit_server(session, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return the problems of this table alone that make its changes in the binlog unusable.
+        """Return the problems of one table due to which its changes in the binlog are unusable.
 
-        Changes that are missing in the binlog are such a problem, too.
+        A problem can also be that the binlog lacks changes of the table.
         """
         with self._connections.open("admin") as session:
             return preparation.audit_table(session, table, append=self._names.append)
@@ -86,7 +86,7 @@ class BinlogCapture:
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
         """Return the MySQL or MariaDB logins that may not read the whole table, and the GRANTs.
 
-        None if all may read it.
+        The result is None if all logins may read the whole table.
         """
         return rights.missing(self._connections, table.table)
 
@@ -104,8 +104,8 @@ class BinlogCapture:
         """Return the facts of the table in MySQL's or MariaDB's catalog, read in a new transaction.
 
         For a replica, the definitions are the replica's, but the facts of files and log are the
-        primary's. The primary is read last. So its facts include each statement that the replica
-        has executed.
+        primary's. The primary is read last. So the primary's facts include each statement that the
+        replica has executed.
         """
         if not on_replica:
             return self._on_primary(table)

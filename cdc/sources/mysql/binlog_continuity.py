@@ -1,8 +1,9 @@
 """Finds commits that a server has lost, even if it gave their GTIDs to later commits.
 
-After a crash of its machine, a server can lack the last commits of its binlog, and its binlog goes
-on in a new file. The new file begins with the GTIDs of all files before it, and this list never
-changes. So the list shows the loss for as long as the file exists, also after the GTIDs are reused.
+After a crash of its machine, a server can lack the last commits of its binlog. The binlog then
+continues in a new file. Each file begins with a list of the GTIDs in all files before it, and this
+list never changes. So the list shows the loss for as long as the new file exists, also after the
+server has given the same GTIDs to later commits.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _START = 4
 
 
 def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-    """Compare the primary's binlog with an earlier look, and with what its connector has sent.
+    """Compare the primary's binlog with an earlier mark, and with the sent transactions.
 
     Args:
         connections: Opens sessions.
-        earlier: The mark of the earlier look; None if there was none.
-        sent: Reads the transactions that the connector has sent. It is called only after the server
-            has begun a new file.
+        earlier: The mark that an earlier call returned; None without an earlier call.
+        sent: Reads the transactions that the connector has sent. This function is called only if
+            the server has begun a new file since the mark.
 
     Returns:
         The comparison; None if the server has no GTIDs, or no binlog.
@@ -70,13 +71,14 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 def known_by_file(
     kind: str, earlier: LogMark, sent: Iterable[SentTransaction], files: Sequence[str]
 ) -> Mapping[str, GtidSet]:
-    """Return, for each file, transactions that the binlog had while this file was the newest.
+    """Return, for each binlog file, transactions that were logged before the next file began.
 
-    A file without a later file is left out: only the beginning of a later file shows what is lost.
+    A file is left out if the server has no later file, since only the beginning of a later file
+    shows which transactions are lost.
 
     Args:
         kind: ``mysql`` or ``mariadb``.
-        earlier: The mark of an earlier look.
+        earlier: The mark that an earlier comparison returned.
         sent: The transactions that the connector has sent, from any server and file.
         files: The files that the server has, in ascending order.
     """
@@ -97,11 +99,11 @@ def known_by_file(
 
 
 def begins_again(earlier: str, newest: str) -> bool:
-    """Return whether the newest binlog file has a smaller number than that of an earlier look.
+    """Return whether the newest binlog file has a smaller number than an earlier newest file.
 
     Args:
-        earlier: The newest file of an earlier look.
-        newest: The newest file now. A file with another base name cannot be compared.
+        earlier: The file that was the newest at an earlier time.
+        newest: The newest file now. If its base name is another one, the result is False.
     """
     known, found = BinlogPosition(earlier, 0), BinlogPosition(newest, 0)
     return found.base == known.base and found.number < known.number
@@ -138,7 +140,7 @@ def _executed(session: Session, kind: str) -> GtidSet | None:
 
 
 def _unlogged(session: Session, kind: str) -> GtidSet:
-    """Return the GTIDs that MySQL has executed and its binlog lacks; none for MariaDB.
+    """Return MySQL's executed GTIDs that the binlog lacks; for MariaDB, the empty set.
 
     InnoDB can keep a commit that the binlog has lost. MySQL then gives the GTID of that commit to
     no other commit.
@@ -147,7 +149,10 @@ def _unlogged(session: Session, kind: str) -> GtidSet:
 
 
 def _beginning(connections: Connections, file: str) -> GtidSet:
-    """Return the GTIDs in all files before the given file; the given file begins with this list."""
+    """Return the GTIDs in all binlog files before the given file.
+
+    The given file begins with the list of these GTIDs.
+    """
     kind = connections.config.kind
     if kind == "mariadb":
         with connections.open("admin") as session:

@@ -20,7 +20,7 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Return the table's rows by statistics, and the bytes of its clustered index in InnoDB."""
+    """Return a table's estimated number of rows, and the bytes of its clustered index in InnoDB."""
     if session.kind == "mysql":
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))
@@ -36,13 +36,14 @@ def table_size(session: Session, table: SourceTable) -> TableSize:
 def sample_boundaries(
     session: Session, table: SourceTable, key: Sequence[str], chunks: int, size: TableSize
 ) -> Boundaries:
-    """Return about ``chunks - 1`` keys of a MySQL or MariaDB table that cut it evenly.
+    """Return about ``chunks - 1`` keys that cut a MySQL or MariaDB table into equal ranges.
 
-    They are in the server's order.
+    The keys are in the server's order.
 
-    The function reads the key's index once, and no rows. It takes a boundary after each step of a
-    certain number of rows. If the estimate of the table's rows is too low, the step is too small.
-    So at twice the wanted number of boundaries, it drops every second one and doubles the step.
+    The function reads the key's index once, and does not read rows. After each step of a fixed
+    number of rows, it takes the key as a boundary. If the estimated number of rows is too low, the
+    step is too small. So when there are ``2 * chunks`` boundaries, the function drops every second
+    boundary and doubles the step.
 
     Args:
         session: A session.
@@ -95,11 +96,12 @@ def _next(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the bytes of a MySQL or MariaDB table's largest row in a sample, as text.
+    """Return the bytes of a MySQL or MariaDB table's largest row in a sample.
 
-    None if the table is empty.
+    The result counts the bytes of the values as text. The result is None if the table is empty.
 
-    The sample is the first and the last rows by the primary key; without one, any rows.
+    The sample has the first and the last rows by the primary key. For a table without a primary
+    key, the sample has any rows.
     """
     names = [quoted(column.name) for column in table.columns]
     total = " + ".join(f"coalesce(length({name}), 0)" for name in names)
@@ -117,7 +119,7 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def zero_dates(session: Session, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-    """Return the problem of a MySQL or MariaDB key with dates that no calendar has, and the remedy.
+    """Return the problem and the remedy if dates in a MySQL or MariaDB key are in no calendar.
 
     A copy has NULL for such a date, but the connectors send another date in its place. So the date
     cannot identify a row of the lake. The result is None if no key column has such a date.

@@ -98,7 +98,7 @@ def read_described(session: Session, table: TableId) -> tuple[SourceTable, Finge
 
 
 def as_values(session: Session, found: Described) -> tuple[SourceTable, Fingerprint]:
-    """Return a MySQL or MariaDB table and its fingerprint, both made from its facts."""
+    """Convert the facts of a MySQL or MariaDB table to a `SourceTable` and a `Fingerprint`."""
     return _source_table(found), found.fingerprint(on_replica=False)
 
 
@@ -108,8 +108,8 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
     Args:
         session: A session on the primary or the replica.
         table: The table.
-        on_replica: Whether the session is on the replica. The facts of a server's own files and log
-            (`PHYSICAL`) are then left out; see :func:`with_files`.
+        on_replica: Whether the session is on the replica. If so, the facts of the server's own
+            files and log (`PHYSICAL`) are left out; see :func:`with_files`.
 
     Raises:
         MissingTableError: There is no such table.
@@ -129,9 +129,9 @@ def read_fingerprints(session: Session, tables: Collection[TableId]) -> dict[Tab
 
 
 def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
-    """Return the facts of a MySQL or MariaDB replica with the primary's `PHYSICAL` facts.
+    """Return a MySQL or MariaDB replica's fingerprint with the primary's `PHYSICAL` facts.
 
-    The result is for a comparison.
+    The result can be compared with a fingerprint of the primary.
 
     The replica's current state is a state that the primary had between the fence and now. If the
     primary's files are the same now as before the fence, no statement has replaced the replica's
@@ -142,10 +142,7 @@ def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
 
 
 def _source_table(found: Described) -> SourceTable:
-    """Return the facts of a MySQL or MariaDB table as a `SourceTable`.
-
-    All kinds of sources share that class.
-    """
+    """Convert the facts of a MySQL or MariaDB table to a `SourceTable`."""
     table, columns = found.table, found.source_columns()
     return SourceTable(
         table=table,
@@ -162,7 +159,7 @@ def _source_table(found: Described) -> SourceTable:
 
 
 def _hazards(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Return a sentence for each column that can stop the MySQL or MariaDB connector as a whole."""
+    """Return a sentence for each column that can stop MySQL's or MariaDB's connector."""
     return tuple(
         f"column {column.name} ({column.type}) stops the connector, or arrives garbled"
         for column in columns

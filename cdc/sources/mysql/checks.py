@@ -134,9 +134,9 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
 def _set_meanwhile(session: Session, kind: str) -> set[str]:
     """Return the settings whose former value a MySQL or MariaDB session can still use.
 
-    These are all settings that were changed since the server started, since a session from before
-    the change keeps the former value. The servers do not report when a session began. MySQL reports
-    the values of each session, but only to logins with further rights.
+    The result has all settings that were changed after the server started: a session that began
+    before the change keeps the former value. The servers do not report when a session began. MySQL
+    reports the values of each session, but only to logins with further rights.
     """
     return {str(row[0]).lower() for row in session.rows(_SET_MEANWHILE[kind])}
 
@@ -156,7 +156,11 @@ def _gtid_mode(mode: str) -> Check:
 
 
 def _retention(seconds: int) -> Check:
-    """Check that the binlog outlasts an outage and a copy; 0 seconds means for ever."""
+    """Return the line of ``check`` that compares the binlog's retention with an outage and a copy.
+
+    Args:
+        seconds: The server's retention of the binlog, in seconds; 0 means that it purges nothing.
+    """
     name = "binlog_expire_logs_seconds"
     if seconds == 0 or seconds >= _SHORT_S:
         shown = "never purged" if seconds == 0 else f"kept for {seconds / _DAY_S:.1f} days"
@@ -302,7 +306,7 @@ def _errant_check(where: str, errant: str) -> Iterator[Check]:
 
 
 def follows_another(status: dict[str, Any], primary: str) -> str | None:
-    """Return why a MySQL replica does not follow the primary itself; None if it does.
+    """Return why a MySQL replica does not follow the primary directly; None if it does.
 
     Args:
         status: The result of :func:`replication_status`.

@@ -1,8 +1,8 @@
 """Finds columns of MariaDB that stop Debezium 3.5, even in tables that are not captured.
 
 Before the connector selects tables, it reads the head of each event, which has the columns' types.
-It does not know the types of compressed columns, so it stops at an event with such a type. It also
-stops at a statement with COMPRESSED.
+The connector does not know the types of compressed columns, so it stops at an event with such a
+type. It also stops at a DDL statement with COMPRESSED.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED = 10
 
 
 def obstacle(session: Session) -> tuple[str, str] | None:
-    """Return why a MySQL or MariaDB connector would stop here, and the remedy, or None.
+    """Return which columns would stop a MySQL or MariaDB connector, and the remedy, or None.
 
     Args:
         session: A session of the admin login on the primary.

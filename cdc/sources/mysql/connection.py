@@ -66,7 +66,7 @@ class Session:
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
         """Run a statement in MySQL or MariaDB, and return its rows.
 
-        Values take the place of each ``%s``.
+        The values replace the ``%s`` of the statement, in order.
         """
         with self._connection.cursor() as cursor:
             # Without values the driver leaves percent signs alone.
@@ -158,7 +158,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
     def _apply_settings(
         self, session: Session, on_replica: bool, statement_timeout_s: float, lock_timeout_s: float
     ) -> None:
-        """Refuse MySQL for a MariaDB source and vice versa; then override the server's defaults."""
+        """Refuse a server of the other kind; replace MySQL's or MariaDB's defaults in a session."""
         version = str(session.value("SELECT version()"))
         found = "mariadb" if "mariadb" in version.lower() else "mysql"
         if found != session.kind:
@@ -207,12 +207,12 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
 
 
 def quoted(name: str) -> str:
-    """Return a name, of any characters, quoted for MySQL."""
+    """Return a name as MySQL quotes it; the name may have any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _tls(endpoint: MysqlEndpoint) -> dict[str, Any]:
-    """Return the PyMySQL's arguments for the endpoint's ``ssl_mode``."""
+    """Return the arguments of PyMySQL for the endpoint's ``ssl_mode``."""
     if endpoint.ssl_mode == "disabled":
         return {"ssl_disabled": True}
     if endpoint.ssl_mode == "preferred" and not (endpoint.ssl_ca or endpoint.ssl_cert):
@@ -229,12 +229,12 @@ def _tls(endpoint: MysqlEndpoint) -> dict[str, Any]:
 
 
 def _code(error: BaseException) -> int | None:
-    """Return the number of a MySQL or MariaDB error; None if PyMySQL gave none."""
+    """Return the number of a MySQL or MariaDB error; None if PyMySQL's error has no number."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else None
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether a failed attempt to connect to MySQL or MariaDB can soon succeed."""
+    """Whether a new attempt to connect to MySQL or MariaDB can soon succeed."""
     return isinstance(error, pymysql.OperationalError) and _code(error) in _PASSING
 
 

@@ -61,7 +61,7 @@ _TURN = threading.Lock()
 def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
     """Return why MySQL or MariaDB cannot open a view at a known position, and the remedy.
 
-    None if it can.
+    The result is None if it can open such a view.
     """
     kind = connections.config.kind
     if not on_replica:
@@ -174,7 +174,10 @@ def _turn(timeout_s: float) -> Iterator[None]:
 
 
 class _Opening(threading.Thread):
-    """A thread that opens all MySQL or MariaDB sessions' views at one position, and its `Split`."""
+    """A thread that opens the views of all MySQL or MariaDB sessions at one position, S.
+
+    The object is the `Split` of these views.
+    """
 
     def __init__(
         self,
@@ -199,7 +202,7 @@ class _Opening(threading.Thread):
     def start(self) -> None:
         """Start the thread that opens MySQL or MariaDB views.
 
-        Return once the gate is closed or the thread has failed.
+        The method returns once the gate is closed or the thread has failed.
         """
         super().start()
         self._closed.wait()
@@ -216,7 +219,7 @@ class _Opening(threading.Thread):
         raise self.failure() or self._sessions_missing(0)
 
     def failure(self) -> TributaryError | None:
-        """Return the error of the opened MySQL or MariaDB views; None if there is none so far."""
+        """Return why MySQL or MariaDB views could not be opened; None while there is no error."""
         if isinstance(self._error, TributaryError):
             return self._error
         if self._error is not None:
@@ -234,7 +237,7 @@ class _Opening(threading.Thread):
     def run(self) -> None:
         """Run the thread that opens MySQL or MariaDB views.
 
-        It keeps S, or the error that `known` then raises.
+        The thread keeps S, or the error that `known` raises.
         """
         try:
             with _turn(self._turn_timeout_s):
