@@ -27,7 +27,7 @@ Answer: TypeAlias = T | TributaryError
 
 
 def known(answer: Answer[T]) -> T:
-    """Return the answer of a server that a capture's evidence needs.
+    """Return a server's answer to a query for a capture's evidence, or raise the server's error.
 
     Raises:
         TributaryError: The server did not answer.
@@ -94,9 +94,9 @@ class SignsOfLife:
         topic: The topic of the connector's heartbeats.
         beat_age_s: Age of the newest heartbeat in seconds; None if the topic has no heartbeat.
             Negative if the heartbeat's time is ahead of this machine's clock.
-        sends: Whether a heartbeat or another record was sent recently. Other records count, since a
-            heartbeat is itself a change in the source's log. The connector sends it only after all
-            earlier changes, which can be a long transaction or a backlog.
+        sends: Whether a heartbeat or another record was sent recently. A heartbeat is a change in
+            the source's log, so the connector sends the heartbeat only after all earlier changes.
+            If the earlier changes are many, only their records show that the connector sends.
         remedy: What to do if the connector sends nothing.
     """
 
@@ -108,15 +108,15 @@ class SignsOfLife:
 
 @dataclass(frozen=True)
 class ConnectorFacts:
-    """What a capture's evidence has of its connector in Kafka Connect.
+    """The facts about a capture's connector, as Kafka Connect reports them.
 
     Args:
         effective: The connector's configuration, with references in place of secrets.
         wrong: The settings by which the connector could lose or alter changes.
         listed: The tables in the connector's include list; None if a publication selects the
             tables.
-        health: The state of the connector and its tasks; None if the connector was
-            deleted meanwhile.
+        health: The state of the connector and its tasks; None if the connector was deleted right
+            after its configuration was read.
     """
 
     effective: Mapping[str, str]
@@ -138,22 +138,26 @@ class CaptureEvidence:
         names: The capture's publication, slot and connector.
         log: The health of the source's log for this capture.
         lost: Why uncaptured changes are gone from the source's log; None if no change is gone.
-        continuity: The log compared with the last look's mark; None if it was not compared.
-        unreadable: Why the connector cannot read the retained log any further; None if it can.
+        continuity: The result of comparing the end of the source's log with the end that was
+            recorded before (`LogLooks`); None if they were not compared.
+        unreadable: Why the connector cannot read on in the log that the source retains; None if the
+            connector can.
         obstacles: Reasons why the changes of every table of the capture may be incomplete, one
             sentence each.
         server: The identity of the primary.
-        topics: By topic, the cleanup policies of the capture's `evidence_topics`. A record that is
-            deleted from these topics cannot be read elsewhere.
-        connector: The connector; None if there is none.
-        stored: The position that Connect has stored, read after ``log``; None if there is none.
-        statements: The DDL statements that the connector has reported; None if its kind reports
-            none, or if the caller did not request them.
-        starts: Offsets in the topic of DDL statements at which the connector started without a
-            stored position.
-        life: Whether the connector sends changes; None if the caller did not request this.
-        strays: By table, topics with the table's name and another schema's name, to which the
-            connector sent the table's changes (`cdc.capture.strays`). Only runs look for them.
+        topics: The cleanup policy of each of the capture's `evidence_topics`, by topic. A record
+            that is deleted from these topics cannot be read elsewhere.
+        connector: The facts about the connector; None if the connector does not exist.
+        stored: The position that Connect has stored for the connector; None if Connect has stored
+            none. It is read after ``log``.
+        statements: The DDL statements that the connector has reported; None if this kind of
+            connector reports no statements, or if the caller did not request them.
+        starts: For each start of the connector without a stored position, an offset in the topic
+            of DDL statements.
+        life: Whether the connector sends changes; None if the caller did not request this fact.
+        strays: By table, the topics to which the connector sent the table's changes while the
+            table's schema had another name (`cdc.capture.strays`). Only runs search for such
+            topics.
     """
 
     names: CaptureNames
@@ -173,7 +177,7 @@ class CaptureEvidence:
 
     @property
     def errors(self) -> list[TributaryError]:
-        """The errors of the servers that gave a capture no evidence, without repetitions."""
+        """The errors of the servers that did not answer for a capture's evidence, each once."""
         answers: tuple[Answer[object], ...] = (
             *(self.log, self.lost, self.unreadable, self.obstacles, self.server),
             *(
@@ -199,12 +203,12 @@ class CaptureEvidence:
 
     @property
     def connector_facts(self) -> ConnectorFacts | None:
-        """The capture's connector; None if there is none or Connect does not answer."""
+        """The facts about the connector; None if it does not exist or Connect does not answer."""
         return None if isinstance(self.connector, TributaryError) else self.connector
 
     @property
     def health(self) -> Answer[ConnectorHealth | None]:
-        """The state of the capture's connector; None if there is none."""
+        """The state of the capture's connector, or Connect's error; None without a connector."""
         facts = self.connector
         return facts.health if isinstance(facts, ConnectorFacts) else facts
 

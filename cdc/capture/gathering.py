@@ -56,9 +56,10 @@ T = TypeVar("T")
 
 
 class _ServerQueries(Generic[S]):
-    """Queries one server for captures until its first error, which further queries get, too.
+    """Sends one server the queries for captures' evidence, until the server's first error.
 
-    Otherwise, a server that is down would cost one time-out for each query.
+    After this error, each further query gets the same error without a request. So a server that is
+    down costs one time-out, and not one for each query.
 
     Args:
         opened: Opens the server's client.
@@ -102,7 +103,7 @@ def gather(
     life: Callable[[KafkaAdmin], SignsOfLife] | None = None,
     looks: LogLooks | None = None,
 ) -> CaptureEvidence:
-    """Return the evidence of one capture; query each server until its first error.
+    """Return the evidence of one capture; query no server again after the server's first error.
 
     Args:
         names: The capture.
@@ -110,8 +111,10 @@ def gather(
         exactly_once: Whether the connector must write to Kafka in transactions.
         definitions: Returns this process's reader of the DDL statements that connectors report;
             None leaves the statements out of the evidence.
-        life: Finds out whether the connector sends changes; None leaves this out of the evidence.
-        looks: Compares the log with the last look at it; None leaves the comparison out.
+        life: Finds out whether the connector sends changes; None leaves this fact out of the
+            evidence.
+        looks: Compares the end of the source's log with the end that was recorded before; None
+            leaves the comparison out of the evidence.
     """
     database, workers = _ServerQueries(servers.source), _ServerQueries(servers.connect)
     topics = _ServerQueries(servers.kafka)
@@ -160,14 +163,17 @@ class Captures:
         self._lock = threading.Lock()
 
     def evidence(self, record: TableRecord) -> CaptureEvidence:
-        """Return the evidence of a table's capture, and count a loss that the evidence shows.
+        """Return the evidence of a table's capture.
+
+        The first call for a capture gathers the evidence. If the evidence shows a loss, that call
+        also counts the loss in the state store.
 
         An error of Connect is not raised. While Connect is down or the connector is deleted, the
         records in Kafka are correct, and the source retains the later changes.
 
         Raises:
             TributaryError: The primary, Kafka or the registry does not answer. Later calls raise
-                the same error without another query, so that a thousand tables do not wait for a
+                the same error without another query. So a thousand tables do not wait for a
                 thousand time-outs.
         """
         context, key = self._context, (record.table.source, record.tier)
@@ -204,7 +210,9 @@ class Captures:
         return found
 
     def gather_again(self, record: TableRecord) -> CaptureEvidence:
-        """Return the evidence of a table's capture, gathered again in place of the former.
+        """Gather the evidence of a table's capture again, and return the new evidence.
+
+        Later calls of `evidence` also return the new evidence.
 
         Raises:
             TributaryError: As for `evidence`.
@@ -221,7 +229,10 @@ class Captures:
         return [one for one in self._plan if (one.table.source, one.tier) == of]
 
     def _follow_tasks(self, names: CaptureNames, records: Sequence[TableRecord]) -> None:
-        """Count losses at the ends of the connector's tasks; a silent server delays this."""
+        """Count the changes that the connector lost when a task of it ended.
+
+        If a server does not answer, a later run searches the same ends of tasks again.
+        """
         context = self._context
         try:
             looks = TaskLooks(
@@ -242,7 +253,7 @@ class Captures:
     def _strays(
         self, names: CaptureNames, records: Sequence[TableRecord]
     ) -> dict[TableId, list[str]]:
-        """Return, by table, topics that got the table's changes under its schema's other name.
+        """Return, by table, the topics that got the table's changes while its schema was renamed.
 
         `cdc.capture.strays` explains such topics. The result is empty if a server does not answer.
         """
@@ -265,7 +276,7 @@ class Captures:
         return written_since(found, sent, began)
 
     def statements(self, record: TableRecord) -> list[DefinitionChange]:
-        """Return the DDL statements on a table that its connector has reported.
+        """Return the DDL statements that the capture's connector has reported for a table.
 
         Raises:
             TributaryError: A server did not answer.
@@ -274,12 +285,18 @@ class Captures:
         return [] if reported is None else reported.by_table.of(record.table)
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return what a table can have lost at the end of a task; None if nothing is in doubt."""
+        """Return which rows a table can lack because a task of the connector ended, as text.
+
+        The result is None if nothing is in doubt.
+        """
         look = self._tasks.get(self.evidence(record).names.connector)
         return None if look is None else look.doubt(record)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
-        """Return the counted losses, by scope, as of the time when the evidence was gathered."""
+        """Return the losses that were counted when the evidence was gathered.
+
+        The keys are the name of the capture's resource and the names of the capture's tables.
+        """
         return self._losses[record.table.source, record.tier]
 
 
@@ -294,7 +311,7 @@ def _warn_of_unknown(evidence: CaptureEvidence) -> None:
 
 
 def cleanup_policy(settings: Mapping[str, str]) -> CleanupPolicy:
-    """Return the cleanup policy that a captured topic's effective settings have."""
+    """Return the cleanup policy of a captured topic with these effective settings."""
     return CleanupPolicy(settings.get("cleanup.policy", "delete"), never_compacted(settings))
 
 
@@ -315,7 +332,7 @@ def _reported_statements(
 def _definition_changes(
     statements: Answer[ReportedStatements | None],
 ) -> tuple[DefinitionChange, ...]:
-    """Return the statements that a capture has reported; none if they are not known."""
+    """Return the DDL statements that a capture has reported; none if they are not known."""
     return statements.changes if isinstance(statements, ReportedStatements) else ()
 
 
@@ -335,7 +352,9 @@ def _connector_facts(
 
 
 def health(status: ConnectorStatus | None) -> ConnectorHealth | None:
-    """Return the capture's connector's state with a failure's reason and remedy, no secrets.
+    """Return the state of a capture's connector, and the reason and remedy if it has failed.
+
+    The result has no secrets. It is None if there is no connector.
 
     Args:
         status: The connector's state; None if there is no connector.

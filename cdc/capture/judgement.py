@@ -75,7 +75,9 @@ def of_capture(evidence: CaptureEvidence) -> list[Finding]:
 def of_table(
     evidence: CaptureEvidence, table: TableId, obstacles: Sequence[str] = ()
 ) -> list[Finding]:
-    """Return the findings that concern one table; `of_capture` returns the shared ones.
+    """Return the findings that concern only one table of a capture.
+
+    `of_capture` returns the findings that concern all tables.
 
     Args:
         evidence: The evidence of the table's capture.
@@ -102,18 +104,20 @@ def of_table(
 
 
 def follows(record: TableRecord) -> bool:
-    """Return whether the lake table follows the stream, now or as soon as it is resumed."""
+    """Return whether runs apply the stream to the table now, or will as soon as it is resumed."""
     return (record.resume_to or record.state) in (State.CATCHING_UP, State.INCREMENTAL)
 
 
 def of_stream(
     record: TableRecord, evidence: CaptureEvidence, source: SourceLog
 ) -> Iterator[Finding]:
-    """Yield a finding if a table's stream does not continue from its lake table; query nothing.
+    """Yield a finding if a table's stream does not continue from its lake table.
+
+    Only the evidence is used; no server is queried.
 
     Args:
         record: The table.
-        evidence: The evidence of its capture.
+        evidence: The evidence of the table's capture.
         source: The table's source, which parses positions.
     """
     answers = (evidence.server, evidence.log)
@@ -128,7 +132,7 @@ def of_stream(
 
 
 def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:
-    """Yield a finding if a captured topic is compacted, which can drop unread changes."""
+    """Yield a finding if a captured topic is compacted: compaction can drop unread changes."""
     if policy.compacted:
         spared = policy.lagging
         yield Finding(
@@ -143,15 +147,15 @@ def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:
 def why_silent(
     names: CaptureNames, health: Answer[ConnectorHealth | None], life: SignsOfLife | None
 ) -> Finding | None:
-    """Return the reason why a capture sends no changes; None if it sends changes.
+    """Return a finding with the reason why a capture sends no changes; None if it sends changes.
 
-    The tables' topics alone do not show this, since they also get no records while the tables have
-    no changes.
+    A table's topic without new records does not show that a capture is silent: the table can be
+    without changes.
 
     Args:
         names: The capture.
         health: The state of the capture's connector; None if there is none.
-        life: Whether the connector sends changes; None if the caller does not know this.
+        life: Whether the connector sends changes; None if the caller does not know.
     """
     name = f"connector {names.connector}"
     if isinstance(health, TributaryError):
@@ -170,7 +174,14 @@ def why_silent(
 
 
 def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> Finding | None:
-    """Return a finding if a capture's connector is silent although its state is sound."""
+    """Return a finding if a capture's connector sends nothing although it has not failed.
+
+    Args:
+        name: The connector, for the finding.
+        what: The connector's state in words, which begin the finding's message.
+        life: Whether the connector sends changes; None if the caller does not know.
+        remedy: The remedy; empty for the remedy in ``life``.
+    """
     if life is None or life.sends:
         return None
     if life.beat_age_s is None:
@@ -183,7 +194,7 @@ def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> 
 
 
 def stopping(findings: Sequence[Finding]) -> list[str]:
-    """Return the messages of a capture's findings for which a run stops a table."""
+    """Return the messages of the findings that are grave enough for a run to stop a table."""
     grave = (Severity.LOST, Severity.INCOMPLETE)
     return [finding.message for finding in findings if finding.severity in grave]
 

@@ -1,4 +1,4 @@
-"""Checks that a binlog's connector has the same definition of a table as the catalog.
+"""Checks that a connector of MySQL or MariaDB has the same definition of a table as the catalog.
 
 In the binlog, a row's values have no names, and its text is bytes. The connector takes the name,
 type and character set of each value from its own definition of the table. It derives this
@@ -75,10 +75,10 @@ class _Form:
 
 
 def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -> list[str]:
-    """Return the differences of a connector's definition of a table from the catalog's.
+    """Return how a connector's definition of a table differs from the catalog's definition.
 
-    Only differences that change how values are read count. The width of an integer and the length
-    of a text do not count.
+    The result has only differences that change how the connector reads values. The width of an
+    integer and the length of a text are no such differences.
 
     Args:
         known: The connector's columns, in order.
@@ -102,7 +102,7 @@ def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -
 
 
 def newest(changes: Iterable[DefinitionChange]) -> dict[TableId, tuple[KnownColumn, ...]]:
-    """Return the connector's columns of each table after the last statement on it."""
+    """Return each table's columns in the connector's definition after the newest statement."""
     return {change.table: change.columns for change in changes if change.table is not None}
 
 

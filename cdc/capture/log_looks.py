@@ -1,4 +1,7 @@
-"""Compares a capture's log with the last look at it, and leaves a mark for the next look."""
+"""Compares the end of a source's log with the end that was recorded before, and records it again.
+
+A look is one such comparison for a capture. The recorded end is the mark of the look.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class LogLooks:
-    """The looks at the logs of captures, by all processes that share a state store.
+    """Compares the logs of captures with the marks of earlier looks.
+
+    All processes that use the same state store share the marks.
 
     Args:
         store: The state store.
@@ -39,7 +44,9 @@ class LogLooks:
         self._registry = registry
 
     def compare(self, names: CaptureNames, capture: SourceCapture) -> Continuity | None:
-        """Return the comparison of a capture's log with the last look; None if not compared.
+        """Compare the log of a capture's source with the mark of the last look.
+
+        The result is None if this kind of source has no such comparison.
 
         Raises:
             TributaryError: The source, Kafka or the registry does not answer, or the state store
@@ -51,7 +58,9 @@ class LogLooks:
         )
 
     def leave(self, names: CaptureNames, found: Continuity) -> None:
-        """Leave the mark of a look at a capture's log; the caller has counted a loss before.
+        """Record the mark of a look at the log of a capture's source.
+
+        If the look has found a loss, the caller must count the loss before this call.
 
         Raises:
             StateError: The state store cannot be used.
@@ -59,7 +68,9 @@ class LogLooks:
         self._marks.move(str(names.resource), found.earlier, found.mark)
 
     def follow(self, names: CaptureNames, source: Source) -> None:
-        """Compare a capture's log with the last look, count a loss, and leave a new mark.
+        """Compare the log of a capture's source with the last mark, and record a new mark.
+
+        If the comparison shows a loss, the loss is counted in the state store.
 
         Raises:
             TributaryError: As for `compare`.

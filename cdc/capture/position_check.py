@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """The facts by which a capture check judges a topic now.
+    """The present facts about a topic, by which this module judges the topic.
 
     Args:
         id: The topic's UUID; None if there is no such topic.
@@ -60,7 +60,7 @@ class TopicFacts:
 def check_topic(
     table: TableId, topic: str, *, topic_id: str | None, start: Mapping[int, int], now: TopicFacts
 ) -> None:
-    """Check that the lake was read from this topic, and that the topic has all unread records.
+    """Check that the lake's changes came from this topic, and that it has all unread records.
 
     Args:
         table: The table.
@@ -153,17 +153,17 @@ def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
 
 
 def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity | None) -> None:
-    """Check that the source is the same cluster on the same timeline as at the handoff.
+    """Check that the primary is the server, and on the timeline, from which the copy was made.
 
     Args:
         table: The table.
-        known: The view that was copied. It names its server.
-        now: The primary; None if it was not read.
+        known: The view that was copied, with the identity of the server; None without a copy.
+        now: The identity of the present primary; None if it was not read.
 
     Raises:
-        CaptureError: The server lacks the row that identifies it.
-        LostHistoryError: The server or its timeline is another one. A new primary lacks the slot,
-            so changes around the switch could be in no topic.
+        CaptureError: The server lacks the row that identifies the server.
+        LostHistoryError: The primary is another server, or has another timeline. A new primary
+            lacks the slot, so changes around the switch of primaries could be in no topic.
     """
     if known is None or now is None:
         return
@@ -199,7 +199,8 @@ class Rests:
         committed: The position of the newest commit, as text.
         statements_upto: End offset of the connector's topic of DDL statements, recorded before O;
             None if the connector has no such topic.
-        statements_topic_id: UUID of that topic when O was recorded.
+        statements_topic_id: UUID of the topic of DDL statements when O was recorded; None without
+            such a topic.
     """
 
     view: CopyView | None
@@ -210,7 +211,7 @@ class Rests:
 
     @classmethod
     def of(cls, record: TableRecord) -> Rests:
-        """Return a stream's positions from the state store's record, without a look at the lake."""
+        """Return the positions that the state store has recorded; do not read the lake."""
         attempt, commit = record.attempt, record.last_commit
         return cls(
             view=attempt.view if attempt is not None else None,
@@ -249,12 +250,13 @@ def rests_on(
 ) -> LogPosition | None:
     """Return the position up to which a lake table has the changes; None if it is not known.
 
+    R alone is not enough, since R is as old as the copy. The log of a server that was restored to
+    an earlier state can end before the newest commit's position, and still after R.
+
     Args:
         source: The source, which parses positions.
-        reads_upto: R of the copy, as text.
-        committed: The position of the newest commit, as text. R alone is not enough, since it is as
-            old as the copy. A server that was restored to an earlier state can be behind the newest
-            commit although it is not behind R.
+        reads_upto: R of the copy, as text; None if it is not recorded.
+        committed: The position of the newest commit, as text; None if it is not recorded.
     """
     known = [source.position(text) for text in (reads_upto, committed) if text]
     return known[0].joined(known[-1]) if known else None
@@ -283,17 +285,18 @@ def check_log(
 
 
 def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | None) -> None:
-    """Check that the connector has always continued from its stored position since O.
+    """Check that each start of the connector since O has continued from the stored position.
 
     Args:
         table: The table.
-        starts: Offsets in the topic of DDL statements at which the connector started without a
-            stored position.
-        statements_upto: End offset of that topic, recorded before O; None without such a topic.
+        starts: For each start of the connector without a stored position, an offset in the topic
+            of DDL statements.
+        statements_upto: End offset of the topic of DDL statements, recorded before O; None without
+            such a topic.
 
     Raises:
-        LostHistoryError: The connector has started without its stored position. The changes before
-            that start are in no topic, and no other fact shows the loss.
+        LostHistoryError: The connector has started without a stored position. Changes from right
+            before this start are in no topic, and no other fact shows the loss.
     """
     later = [
         offset for offset in starts if statements_upto is not None and offset >= statements_upto
@@ -310,7 +313,7 @@ def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | N
 def check_statements(table: TableId, rests: Rests, evidence: CaptureEvidence) -> None:
     """Check that the connector's topic of DDL statements has every statement since O.
 
-    Some changes of a table have no event, so only their DDL statement shows them.
+    Some changes of a table have no event, so only a DDL statement shows these changes.
 
     Args:
         table: The table.

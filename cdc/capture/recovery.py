@@ -38,7 +38,8 @@ class FailedConnector:
         reason: The failure, its cause, and the number of restarts so far.
         remedy: What to do.
         given_up: Whether no process restarts the connector any more.
-        runs: Whether the connector and its tasks run, without a connection.
+        runs: Whether the connector has only lost its connection to the source: Connect reports the
+            connector and its tasks as running.
     """
 
     reason: str
@@ -50,15 +51,16 @@ class FailedConnector:
 def restart_connector(
     connect: ConnectClient, restarts: Restarts, name: str, failed: FailedConnector
 ) -> FailedConnector:
-    """Restart a capture's connector if a restart is due and unclaimed.
-
-    Return its failure with the restarts.
+    """Restart a capture's connector if a restart is due, and if no other process has begun it.
 
     Args:
         connect: Kafka Connect.
-        restarts: The restarts so far.
-        name: The connector.
+        restarts: The record of restarts in the state store.
+        name: The connector's name.
         failed: The connector's failure.
+
+    Returns:
+        The failure. Its reason also names the number of restarts so far.
     """
     tried = restarts.claim(name)
     tries, refused = _restarts_text(tried), ""
@@ -85,17 +87,17 @@ def disconnected(names: CaptureNames) -> FailedConnector:
 
 
 class Recovery:
-    """Restarts a capture's failed or disconnected connector while a command waits for its changes.
+    """Restarts a failed or disconnected connector while a command waits for its changes.
 
-    No run checks the connector during such a wait. Without restarts, the command would wait until
-    its bound after one transient failure, such as a broken connection or a Kafka transaction that
-    timed out.
+    No run checks the connector during such a wait. Without a restart, one transient failure would
+    end the command with a time-out. Such a failure is, for example, a broken connection or a Kafka
+    transaction that timed out.
 
     Args:
         connect: Kafka Connect.
-        leases: Leases of captures. A process that changes a capture holds the capture's lease.
-            Such a process can have stopped the connector for a moment.
-        store: The state store, which has the restarts so far.
+        leases: Leases of captures. A process that changes a capture holds the capture's lease, and
+            can have stopped the connector for a moment. So a restart needs the lease.
+        store: The state store, which records the restarts.
         kafka: The cluster, whose records show whether a running connector has a connection.
         config: The configuration of the captures' sources.
     """
@@ -138,7 +140,10 @@ class Recovery:
             raise CaptureError(failed.reason, remedy=failed.remedy, connector=names.connector)
 
     def _restarted(self, names: CaptureNames) -> FailedConnector | None:
-        """Restart the connector under its capture's lease; return None if it has not failed."""
+        """Restart the connector under its capture's lease if it has failed; return the failure.
+
+        The result is None if the connector has not failed.
+        """
         if self._failure(names) is None:
             return None
         with self._leases.hold(names.resource):
@@ -159,7 +164,7 @@ class Recovery:
 
 
 def _restarts_text(tried: Restarted) -> str:
-    """Return as text how often a capture's connector was restarted, and when it is next."""
+    """Return, as text, the number of a connector's restarts and the earliest time of the next."""
     if tried.next_at is None and tried.times >= LIMIT:
         return f"restarted {tried.times} times in a row, and not again by itself"
     again = (

@@ -1,7 +1,8 @@
-"""Counts losses of changes, so that a table also stops for a loss that its own runs did not see.
+"""Counts losses of changes. So a run also stops a table for a loss that another process has seen.
 
-No run checks a table while it is copied, PAUSED or FAILED. So every process that sees a loss counts
-it in the state store. Later, the run of each table compares the count with the count before its O.
+No run checks a table while the table is copied, PAUSED or FAILED. So every process that sees a loss
+counts the loss in the state store. Later, each table's run compares the count with the count that
+was recorded before the table's O.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RememberedLossError(LostHistoryError):
-    """A loss since the table's O that the run of another table, or a command, has seen."""
+    """Changes of a table were lost after its O, as any process has recorded in the state store."""
 
 
 def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None:

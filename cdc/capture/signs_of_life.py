@@ -45,7 +45,7 @@ def signs(
         names: The capture.
         interval_ms: Interval between two heartbeats, in milliseconds.
         beat: Time of the newest heartbeat; None if there is none.
-        flows: Returns whether any record was sent within a number of seconds, which is its
+        flows: Returns whether any record was sent within the last seconds, whose number is the
             argument. It is called only if no heartbeat was sent within this time.
     """
     bound_s = silence_bound_s(interval_ms)
@@ -57,8 +57,10 @@ def signs(
 def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> bool:
     """Return whether a running connector has silently lost its connection to the source.
 
-    A connector that reads sends heartbeats of its own, even if it is far behind or reads a large
-    transaction. An idle server sends messages that keep these heartbeats going.
+    A connector that reads from the source also sends records to the capture's `look_topic`, even
+    while it reads a backlog or a large transaction. If the source has no changes, the server's
+    keep-alive messages cause such records. So a connector without recent records in this topic and
+    in the topic of heartbeats has lost its connection.
 
     Args:
         kafka: The cluster.
@@ -77,7 +79,7 @@ def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> b
 
 
 def any_lately(kafka: KafkaAdmin, topics: Sequence[str], bound_s: float) -> bool:
-    """Return whether a capture's topic got a record in the last ``bound_s`` seconds.
+    """Return whether any of a capture's topics got a record in the last ``bound_s`` seconds.
 
     Raises:
         KafkaError: The cluster does not answer.

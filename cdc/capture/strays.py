@@ -1,10 +1,10 @@
-"""Finds topics to which a connector sent a table's changes while its schema had another name.
+"""Finds stray topics: topics that got a table's changes because the table's schema was renamed.
 
-If a connector starts while a schema has another name (ALTER SCHEMA ... RENAME), it sends a table's
-changes to the topic of the table's name at that time. The connector goes on doing so after the
-schema has got its first name back, until the connector starts again or the table is altered. The
-catalog does not show that the schema had another name. The rename changes the schema's row in the
-catalog, but so does a repeated GRANT.
+If a connector starts while a schema has another name (ALTER SCHEMA ... RENAME), the connector sends
+a table's changes to a topic that contains this other name. After the schema has got its first name
+back, the connector still sends the changes there, until it starts again or the table is altered.
+The catalog cannot show that the schema had another name: the rename changes the schema's row in the
+catalog, but a repeated GRANT changes this row in the same way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def stray_topics(
     topics: Iterable[str],
     known: Collection[str],
 ) -> dict[TableId, list[str]]:
-    """Return, by table, unknown topics with the capture's prefix and the table's name.
+    """Return, by table, the unknown topics with the capture's prefix and the table's name.
 
     Args:
         names: The capture.
@@ -53,14 +53,14 @@ def written_since(
     sent: Mapping[str, datetime],
     began: Mapping[TableId, datetime],
 ) -> dict[TableId, list[str]]:
-    """Return the capture's stray topics with a record from after the start of a table's attempt.
+    """Return, by table, the stray topics with a record from after the start of its attempt.
 
-    The other stray topics have only older changes, and the table's copy contains these.
+    The other stray topics have only older changes, and the table's copy contains these changes.
 
     Args:
         strays: The stray topics of each table.
         sent: The send time of each topic's newest record, by the sender's clock.
-        began: Start time of each table's attempt.
+        began: The time at which each table's attempt began.
     """
     found = {
         table: [

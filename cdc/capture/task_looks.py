@@ -1,19 +1,22 @@
-"""Finds changes that a connector has left out, or sent twice, because its task ended.
+"""Finds changes that a connector has left out, or sent twice, because a task of it ended.
 
-A connector stores a position and how much it has sent of what is there: on PostgreSQL the number of
-events at a record of the WAL, on MySQL and MariaDB the number of rows of an event of the binlog. A
-later task skips what an earlier one has sent. It skips too much in these cases:
+A connector stores a position in the log, and how much of the log's record there it has sent. On
+PostgreSQL it counts the events of a record of the WAL. On MySQL and MariaDB it counts the rows of
+an event of the binlog. The next task skips what the earlier task has sent. In two cases the next
+task skips too much:
 
-- The earlier task has sent the delete of a changed key, but not its insert. Both have one position,
-  and in a binlog they are one row.
-- On PostgreSQL, the earlier task has sent one row of several that COPY inserted by one record of
-  the log. The later task takes them all for sent.
+- The earlier task has sent the delete for an UPDATE of a key, but not the insert. The delete and
+  the insert have the same position, and in a binlog they are one row.
+- On PostgreSQL, COPY inserted several rows by one record of the WAL, and the earlier task has sent
+  only the first of these rows. The next task skips all of them.
 
-In an append table of PostgreSQL, it can also skip too little: the first record of a transaction
-also counts the transaction's begin. So the last row before the end is sent again.
+In an append table of PostgreSQL, the next task can also skip too little, since the count of a
+transaction's first record includes the transaction's begin. Then the next task sends the last row
+of the earlier task again.
 
-An end of a task is visible in a topic, since each event names its task. So each look searches the
-offsets since the last look, and compares what is there with the table itself.
+Each event names its task, so a topic shows where a task ended. A look is one search of the topics
+for ends of tasks. Each look searches the offsets since the look before, and compares the events
+around an end with the rows of the source table.
 """
 
 from __future__ import annotations
@@ -44,23 +47,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BEHIND = 5_000
-"""Number of offsets behind the last row of a task in which the next row is looked for."""
+"""Number of offsets after the last row of a task in which the next row is searched for."""
 _AT_ONCE = 100
 """Number of topics whose newest records are read at once."""
 _RENEWED_AFTER = timedelta(minutes=5)
-"""Age at which a look is replaced although the task is the same. An old look is as good as a new
-one, but the next task's end is then searched for among more offsets.
+"""Age at which a look is replaced although the task is the same. An old look gives the same result
+as a new one, but the search for the end of the task then reads more offsets.
 """
 
 
 def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
-    """Return a look at tasks without ends of topics that a later task can have moved.
+    """Return a look whose end offsets exclude every record that a later task can have sent.
+
+    If a topic has a record that is newer than the look's heartbeat, a later task can have sent this
+    record. For such a topic, the result has the end offset of the look before.
 
     Args:
         look: The look.
         sent: The time of each topic's newest record, read after the look.
-        earlier: The ends of the look before. They stay for topics with a newer record than the
-            heartbeat, since its task can be a later one.
+        earlier: The end offsets of the topics in the look before.
     """
     kept = {topic: end for topic, end in earlier.items() if topic in look.ends}
     certain = {
@@ -72,10 +77,10 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
 
 
 def is_worth_keeping(look: TaskLook, earlier: TaskLook | None) -> bool:
-    """Return whether a look is to replace the look before in the state store.
+    """Return whether a look must replace the look before in the state store.
 
     Args:
-        look: The look.
+        look: The new look.
         earlier: The look before; None if there was none.
     """
     if earlier is None or earlier.task != look.task:
@@ -86,7 +91,9 @@ def is_worth_keeping(look: TaskLook, earlier: TaskLook | None) -> bool:
 
 
 class TaskLooks:
-    """The looks at the events of connectors, by all processes that share a state store.
+    """Searches the topics of captures for ends of tasks, and stores each look.
+
+    All processes that use the same state store share the looks.
 
     Args:
         store: The state store.
@@ -105,7 +112,9 @@ class TaskLooks:
     def follow(
         self, names: CaptureNames, records: Iterable[TableRecord], source: Callable[[], Source]
     ) -> TaskLook | None:
-        """Search a connector's events since the last look; count each table's loss at a task's end.
+        """Search a capture's topics since the last look for ends of the connector's tasks.
+
+        Each table's loss at such an end is counted in the state store.
 
         Args:
             names: The capture.
@@ -113,7 +122,8 @@ class TaskLooks:
             source: Opens the source.
 
         Returns:
-            The newest look, with the doubts that remain; None if there was no look.
+            The newest look in the state store; None if there is none. Its doubts are the ends of
+            tasks for which it is unknown whether the table has lost rows.
 
         Raises:
             TributaryError: A server does not answer, or the state store cannot be used.
@@ -146,7 +156,7 @@ class TaskLooks:
         return now
 
     def _look(self, beat: KafkaRecord | None, topics: Iterable[str]) -> TaskLook | None:
-        """Return a look at a connector's tasks; None without a heartbeat that names one."""
+        """Return a new look; None if the newest heartbeat names no task or has no time."""
         task = None if beat is None else task_of(beat)
         if beat is None or task is None or beat.timestamp is None:
             return None
@@ -160,7 +170,10 @@ class TaskLooks:
         looks: tuple[TaskLook, TaskLook],
         beat: KafkaRecord | None,
     ) -> _Found | None:
-        """Return what the ends of tasks between two looks have lost; None if it is too early."""
+        """Return what the ends of tasks between two looks have lost.
+
+        The result is None if the next task has not sent enough yet to judge an end.
+        """
         starts = self._kafka.start_offsets_many(one.topic for one in capture.following)
         with self._kafka.reader() as reader:
             ends = TaskEnds(reader, self._events, {topic: of[0] for topic, of in starts.items()})
@@ -175,28 +188,28 @@ class TaskLooks:
 
 @dataclass
 class _Found:
-    """What a look has found, by table.
+    """What a look at the ends of tasks has found.
 
     Args:
-        losses: What the tables have lost.
-        doubts: The newest end of a task that could not be judged.
+        losses: By table, what the table has lost, as text.
+        doubts: By table, the newest end of a task that could not be judged.
     """
 
     losses: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, Doubt] = field(default_factory=dict)
 
     def lose(self, table: TableId, what: str) -> None:
-        """Add a loss."""
+        """Add a table's loss."""
         known = self.losses.get(str(table))
         self.losses[str(table)] = what if known is None else f"{known}; {what}"
 
     def doubt(self, table: TableId, offset: int, what: str) -> None:
-        """Add an end of a task that could not be judged."""
+        """Add an end of a task at which a table can have lost rows."""
         advice = f"rows of table {table} can be missing; run `tributary verify {table}`"
         self.doubts[str(table)] = Doubt(offset, f"{what}: {advice}")
 
     def log(self) -> None:
-        """Log what was found."""
+        """Log the losses and the doubts."""
         for table, lost in self.losses.items():
             _log.warning("table %s: %s", table, lost)
         for one in self.doubts.values():
@@ -205,12 +218,12 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Capture:
-    """A capture whose tasks are looked at.
+    """A capture whose topics are searched for ends of tasks.
 
     Args:
-        names: Its names.
-        following: Its tables that follow their topics.
-        source: Opens its source.
+        names: The capture's names.
+        following: The capture's tables that have an attempt with O.
+        source: Opens the capture's source.
     """
 
     names: CaptureNames
@@ -225,11 +238,11 @@ class _Search:
     Args:
         capture: The capture.
         ends: Reads the topics.
-        known: The last look.
-        now: The look.
+        known: The look before.
+        now: The new look.
         exactly_once: Whether the connector writes to Kafka in transactions.
-        beat: The newest heartbeat; None with Kafka transactions, which do not need it.
-        found: Takes what is found.
+        beat: The newest heartbeat; None if the connector writes in transactions.
+        found: Collects the losses and the doubts.
     """
 
     capture: _Capture
@@ -241,10 +254,10 @@ class _Search:
     found: _Found = field(default_factory=_Found)
 
     def search(self, lively: Sequence[TableRecord]) -> None:
-        """Judge the ends of tasks since the last look.
+        """Judge the ends of tasks since the look before.
 
         Args:
-            lively: Tables that have got events since that look.
+            lively: Tables that have got events since the look before.
 
         Raises:
             _EarlyError: The next task has not sent enough yet.
@@ -282,7 +295,7 @@ class _Search:
                 self.found.lose(table, lost)
 
     def _lost(self, table: TableId, ended: TaskEnd, end: int) -> str | None:
-        """Return what the end of a task has lost or doubled; None if it was nothing."""
+        """Return which rows the end of a task has lost or doubled, as text; None if no row."""
         where = f"connector {self.capture.names.connector} restarted after {_place(ended)}"
         last = self.ends.before(ended.last) if ended.last.value is None else ended.last
         if last is None or last.value is None:
@@ -321,17 +334,17 @@ class _Search:
         return f"{where}, and left out rows that COPY inserted after that one, as key {shown}"
 
     def _is_sent_again(self, change: SentChange, after: SentChange | None) -> bool:
-        """Return whether the next task sends the last change of a task again.
+        """Return whether the next task sends the last change of the ended task again.
 
-        This happens only without Kafka transactions. Then the next task begins at a position that
-        was stored before the last events.
+        This happens only without Kafka transactions. Then the stored position, at which the next
+        task begins, can be from before the ended task's last events.
 
         Args:
-            change: The last change of the task.
+            change: The last change of the ended task.
             after: The next task's first change in the topic; None if there is none.
 
         Raises:
-            _EarlyError: The next task can still be before that change.
+            _EarlyError: The next task has perhaps not reached ``change`` yet.
         """
         reached = self.beat if after is None else after
         if reached is None or reached.order is None or change.order is None:
@@ -345,7 +358,10 @@ class _Search:
     def _behind(
         self, table: TableId, last: KafkaRecord, change: SentChange, end: int
     ) -> NextInserted | None:
-        """Return the row that the transaction inserted next; None if that is not known."""
+        """Return the row that a change's transaction inserted after the change's row.
+
+        The result is None if it is not known whether there is such a row.
+        """
         source = self.capture.source()
         described = source.table(table)
         columns = {field_name(one.name): one.name for one in described.columns}
@@ -369,9 +385,10 @@ class _EarlyError(Exception):
 
 
 def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
-    """Return whether a task after that of the newest heartbeat has sent a topic's last record.
+    """Return whether a later task than the newest heartbeat's has sent a topic's last record.
 
-    Only after its first heartbeat, a task has sent the transaction within which it began.
+    The ends before such a task cannot be judged yet: a new task can begin within a transaction, and
+    has certainly sent the rest of this transaction only when it sends its first heartbeat.
     """
     last = ends.last(topic, now.ends.get(topic, 0))
     if last is None or last.timestamp is None or task_of(last) == now.task:
@@ -380,7 +397,7 @@ def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
 
 
 def _remaining(known: TaskLook | None, records: Iterable[TableRecord]) -> dict[str, Doubt]:
-    """Return the doubts of the look before, without those that a later copy has settled."""
+    """Return the doubts of the look before for tables that were not copied again since."""
     if known is None:
         return {}
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
@@ -388,18 +405,18 @@ def _remaining(known: TaskLook | None, records: Iterable[TableRecord]) -> dict[s
 
 
 def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
-    """Return the offsets of a table's topic that no look has searched."""
+    """Return the range of offsets in a table's topic that no look has searched."""
     searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
     # The topic of a table that was onboarded again has begun again.
     return max(first_offset(record) or 0, searched if searched <= end else 0), end
 
 
 def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
-    """Return whether a task ended after the first of several rows of one change event.
+    """Return whether a task can have ended after the first of several rows of one log record.
 
     Args:
         change: The last change of the task.
-        before: The task's change before it in the topic; None if there is none.
+        before: The task's change before ``change`` in the topic; None if there is none.
         after: The next task's first change in the topic; None if there is none.
     """
     around = {one.position for one in (before, after) if one is not None}

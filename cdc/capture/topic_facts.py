@@ -24,10 +24,11 @@ _LEADERS_S = 10.0
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts | KafkaError]:
-    """Return each captured topic's current facts, without settings, by three calls to Kafka.
+    """Return the current facts of captured topics, by topic, by three calls to Kafka.
 
-    A topic that cannot be read, for lack of a leader or an ACL, has an error in place of its facts.
-    Only the run of the topic's table raises this error.
+    The facts lack the topics' settings. If a topic cannot be read, for lack of a leader or an ACL,
+    the result has an error in place of the topic's facts. Only the run of the topic's table raises
+    this error.
 
     Raises:
         KafkaError: The cluster does not answer.
@@ -57,7 +58,7 @@ def _facts(
 def one_topic(context: RunContext, topic: str) -> TopicFacts:
     """Return the current facts of one captured topic, with its settings.
 
-    It waits until the topic's leaders answer.
+    The call waits until the topic's leaders answer.
 
     Raises:
         KafkaError: The cluster does not answer, or the topic cannot be read.
@@ -75,11 +76,11 @@ def one_topic(context: RunContext, topic: str) -> TopicFacts:
 def still_in_topic(
     context: RunContext, record: TableRecord, latest: Committed, now: TopicFacts
 ) -> Committed:
-    """Check that a captured topic continues from the offsets that the lake has read.
+    """Check that a captured topic continues from the offsets of the lake's newest commit.
 
-    A leader keeps every record that it has shown as committed. So only partitions with a new leader
-    are checked for lost records. The new leader could have lacked records, or could have an older
-    disk.
+    A leader keeps every record that readers could read from it. So only partitions with a new
+    leader are checked for lost records. The new leader could lack records that the former leader
+    had, for example because its disk was restored.
 
     Args:
         context: The runs' context.
@@ -122,16 +123,18 @@ def cut_off(
     idle: Iterable[TableRecord],
     topics: Mapping[str, TopicFacts | KafkaError],
 ) -> set[TableId]:
-    """Find idle tables whose topic was truncated below the lake's offset and refilled up to it.
+    """Return the idle tables whose topics lost records and then got as many others.
+
+    Such a topic was truncated below the lake's offset, and ends at the lake's offset again.
 
     The new leaders of all topics are checked in one call, since a rolling restart of the brokers
     elects all leaders again. If a leader has all records, its epoch is stored with the cached
-    offsets, and no process checks this leader again. A leader that does not answer is checked at
-    the next look. The table's run decides how to handle a truncated topic.
+    offsets, and no process checks this leader again. If a leader does not answer, the next call
+    checks it. The table's run decides how to handle a truncated topic.
 
     Args:
         context: The runs' context.
-        idle: Tables whose topics end where their last commits did.
+        idle: Tables whose topics end at the offset of the table's last commit.
         topics: By topic, its current facts, or the error if it could not be read.
 
     Returns:
@@ -166,7 +169,7 @@ def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
 def _elsewhere_led(
     topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
 ) -> list[ReachedOffset]:
-    """Return the lake's offset and the former epoch, per captured partition with a new leader."""
+    """Return the lake's offset and the former leader's epoch, per partition with a new leader."""
     return [
         ReachedOffset(topic, partition, offsets[partition], was)
         for partition, was in epochs.items()
@@ -177,11 +180,10 @@ def _elsewhere_led(
 def with_settings(
     context: RunContext, topics: Mapping[str, TopicFacts | KafkaError]
 ) -> dict[str, TopicFacts | KafkaError]:
-    """Return captured topics' facts with their cleanup settings.
+    """Return the given facts of captured topics, completed by the topics' cleanup settings.
 
-    One call reads hundreds of topics.
-
-    A topic whose settings cannot be read has the error in place of its facts.
+    The settings of hundreds of topics are read in one call. If the settings of a topic cannot be
+    read, the result has the error in place of the topic's facts.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -29,12 +29,12 @@ class Expiring:
 
     @property
     def message(self) -> str:
-        """The retention problem and its captured topics, as a message."""
+        """The message that names the captured topics and the effect of the setting."""
         return f"{self._named}: {self.expiry.what}"
 
     @property
     def remedy(self) -> str:
-        """The next step for a person whose captured topics expire."""
+        """The instruction by which a person lets the captured topics keep unread changes."""
         return self.expiry.remedy(self._named)
 
     def to_json(self) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Silence:
 
     @property
     def message(self) -> str:
-        """A silent capture's problem and its tables, as a message."""
+        """The message with the reason for a capture's silence and the names of its tables."""
         return f"{self.reason}; until then no changes come for {listed(self.tables)}"
 
     def to_json(self) -> dict[str, Any]:
@@ -65,15 +65,15 @@ class Silence:
 
 
 def listed(names: Sequence[object]) -> str:
-    """Return the first names of silent tables and the number of the other names, as text."""
+    """Return, as text, the first names of a list and the number of the names that follow."""
     named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
     return f"{named} and {more} more" if more > 0 else named
 
 
 def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silence]:
-    """Return the tables' captures that send no changes now, and restart their connectors.
+    """Return the tables' captures that send no changes now.
 
-    Failed connectors are restarted, and connectors that have lost their connection.
+    The call also restarts connectors that have failed or have lost their connection.
 
     Args:
         context: The runs' context. If it has no client of Connect, only the records in Kafka are
@@ -93,7 +93,7 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
 
 
 class _Watch:
-    """One look at the captures of a run's tables.
+    """One check of the captures of a run's tables.
 
     Args:
         context: The runs' context.
@@ -131,11 +131,11 @@ class _Watch:
                 yield silent
 
     def _judged(self, capture: CaptureNames, *, restart: bool = False) -> Finding | None:
-        """Return why a capture sends no changes, or None if it sends changes.
+        """Return a finding that says why a capture sends no changes; None if it sends changes.
 
         Args:
             capture: The capture.
-            restart: Whether to restart its connector if it has failed or lost its connection.
+            restart: Whether to restart the connector if it has failed or lost its connection.
         """
         name, state = capture.connector, self._health(capture.connector)
         silences = why_silent(capture, state, self._signs_of_life(capture))
@@ -151,7 +151,10 @@ class _Watch:
         return Finding(Severity.WAITING, f"connector {name}", failed.reason, failed.remedy)
 
     def _failure(self, capture: CaptureNames, state: ConnectorHealth) -> FailedConnector | None:
-        """Return a connector's failure that a restart can end, for the watch; else None."""
+        """Return the failure or the lost connection of a capture's connector; None if it has none.
+
+        A restart can end both.
+        """
         trace, context = state.status.failure, self._context
         if trace is not None:
             return explained(capture.connector, trace)
@@ -159,9 +162,9 @@ class _Watch:
         return disconnected(capture) if lost else None
 
     def _health(self, name: str) -> ConnectorHealth | ConnectError | None:
-        """Return a watched connector's state, or Connect's error.
+        """Return the state of a capture's connector, or Connect's error; None without a connector.
 
-        The first error ends the queries.
+        After Connect's first error, later calls return this error without a query.
         """
         if self._away is not None:
             return self._away
@@ -179,9 +182,10 @@ class _Watch:
         return signs(capture, interval_ms, beat, lambda bound_s: self._flows(capture, bound_s))
 
     def _flows(self, capture: CaptureNames, bound_s: float) -> bool:
-        """Return whether a capture's records were sent recently, or since the last look.
+        """Return whether a capture's topics got a record recently, or since the last check.
 
-        The ends are compared with those of the last look, since the senders' clocks can be slow.
+        The times of records are by the senders' clocks, which can be slow. So the end offsets of
+        the topics are compared, too, with the end offsets at the last check.
         """
         context, kafka = self._context, self._context.kafka
         topics = [*capture.own_topics, *context.store.topics(capture.source, capture.tier)]
