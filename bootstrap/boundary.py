@@ -78,7 +78,7 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return the attempt with the UUIDs and end offsets that its copy's topics have now.
+    """Return the attempt with the present UUIDs and end offsets of the topics that it needs.
 
     The end offsets of the table's topic are O.
     """
@@ -102,7 +102,7 @@ def recorded(attempt: Attempt, capture: Capture) -> Attempt:
 def boundary_of(
     attempt: Attempt, capture: Capture, registry: SchemaRegistry, *, timeout_s: float
 ) -> dict[int, int]:
-    """Return the boundary of an attempt's copy, an offset per partition (`find_boundary`)."""
+    """Return, per partition, the first offset in the table's topic that an attempt's copy lacks."""
     origin = Origin(
         attempt.start_offsets or {},
         transactions=attempt.transaction_offsets,
@@ -121,7 +121,7 @@ def find_boundary(
     *,
     timeout_s: float,
 ) -> dict[int, int]:
-    """Return, per partition, the first offset whose transaction ends after a copy's S.
+    """Return, per partition, the offset of the first event whose transaction ends after a copy's S.
 
     Before the call, everything up to S and one later transaction must be captured. On a server with
     a binlog, S is a set of transactions, and each event names its transaction.

@@ -120,8 +120,8 @@ class Capture:
         Only a connector of a binlog is checked.
 
         Args:
-            table: The table on the server. The connector must have captured all changes from before
-                the time at which this was read.
+            table: The table as read from the server. Before that read, the connector must have
+                captured all changes.
 
         Raises:
             CaptureError: The connector has another definition, derived from the statements in the
@@ -215,7 +215,7 @@ class Capture:
     def wait_until_readable(
         self, offsets: Mapping[int, int], *, timeout_s: float, topic: str | None = None
     ) -> None:
-        """Wait, in a handoff, until ``read_committed`` consumers can read a topic up to offsets.
+        """Wait, in a handoff, until a topic can be read up to ``offsets`` with ``read_committed``.
 
         Args:
             offsets: The offsets per partition, such as H.

@@ -42,8 +42,8 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
         chunk_rows: Maximum number of rows of a chunk.
         chunk_bytes: Maximum size of a chunk in bytes.
         parallel: Number of chunks that are read at the same time. A table of at least `SMALL_ROWS`
-            rows has at least this number of chunks. A table of several commits has at least this
-            number for each commit.
+            rows has at least this number of chunks. A table that is copied in several commits has
+            at least this number of chunks for each commit.
     """
     needed = max(_ceil(size.rows, chunk_rows), _ceil(size.heap_bytes, chunk_bytes), 1)
     single = size.heap_bytes <= SINGLE_WAVE_BYTES
@@ -53,7 +53,7 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
 
 
 def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
-    """Return an even selection of the boundaries, for at most ``chunks`` chunks of a copy."""
+    """Return evenly selected boundaries that cut a copy into at most ``chunks`` chunks."""
     points = boundaries.points
     if len(points) < chunks:
         return boundaries
@@ -94,11 +94,12 @@ def waves(
 ) -> tuple[tuple[Chunk, ...], ...]:
     """Return the copy's remaining chunks in waves, in order.
 
-    A wave is as large as ``share`` allows, and has at least one chunk. A crash repeats at most one
-    wave. If ``share`` allows, a wave's number of chunks is a multiple of ``parallel``.
+    A wave is as large as ``share`` allows, and has at least one chunk. After a crash, at most one
+    wave is copied again. If ``share`` allows, a wave's number of chunks is a multiple of
+    ``parallel``.
 
     Args:
-        chunks: The whole plan.
+        chunks: All planned chunks.
         parallel: Number of chunks that are read at the same time.
         done: Ids of the chunks that are already committed.
         share: The largest share of the table's bytes in one wave. A chunk that has a larger share

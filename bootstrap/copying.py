@@ -123,7 +123,7 @@ class Copying:
         crash("bootstrap.after_copy")
 
     def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
-        """Copy the remaining chunks, or one wave, under a view; return whether none is left.
+        """Copy the remaining chunks, or one wave, under a view; return whether no chunk is left.
 
         After a view was lost, each wave gets a view of its own, which is open for a shorter time.
         The copy is exact nevertheless, since the stream is applied from O on. An append table has
@@ -193,7 +193,7 @@ class Copying:
     def _at_once(self) -> bool:
         """Whether all sessions of the copy open at the same time.
 
-        They must if the table needs one view, and a later session could not share that view.
+        This is necessary if the table needs one view that a later session cannot share.
         """
         return self._one_view and not self.source.shares_views
 
@@ -260,8 +260,9 @@ class Copying:
     def _planned(self, copy: SnapshotCopy) -> tuple[Chunk, ...]:
         """Return the attempt's chunks to copy.
 
-        They are planned once and recorded, so that a resumed copy has the same chunks. An exception
-        is a copy under a single view. It is never resumed, so its chunks are planned for each view.
+        The chunks are planned once and recorded, so that a resumed copy has the same chunks. An
+        exception is a copy under a single view. Such a copy is never resumed, so its chunks are
+        planned for each view.
         """
         if self._attempt.chunks and not self._one_view:
             return self._attempt.chunks

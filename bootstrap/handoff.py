@@ -181,7 +181,7 @@ class _Bootstrap:
         return BootstrapResult(self._record, self._rows, self._attempts, took, self._warnings)
 
     def _advance(self) -> Step:
-        """Take the bootstrap's steps until CATCH_UP or DONE is the next step; return that step."""
+        """Take steps under the lease until CATCH_UP or DONE is the next step; return that step."""
         wait_s = self._limits.lease_s
         with self._context.leases.hold(self._record.resource, wait_s=wait_s) as lease:
             self._held = lease
@@ -344,7 +344,7 @@ class _Bootstrap:
             self._rows += copying.rows
 
     def _find_handoff(self) -> None:
-        """Find R, wait until it is captured, and record the end offsets of the topic (H)."""
+        """Find R, wait until all up to R is captured, and record H, the topic's end offsets."""
         self._require_start()
         self._capture.prove(self._source.table(self._table), self._losses)
         self._require_unspoiled(self._fingerprint())  # of the primary

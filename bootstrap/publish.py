@@ -49,7 +49,7 @@ def publish(
 
     Raises:
         SchemaError: The columns or the key of the shard do not fit those of the other shards.
-        ReplacedGenerationError: Another generation has replaced this one.
+        ReplacedGenerationError: Another generation has replaced the attempt's generation.
         MissingFolderError: The folder of the shared table is missing, although other shards have
             rows in it.
         LakeError: The lake cannot be written.
@@ -80,7 +80,7 @@ def after_publication(
 
     The first step forgets the quarantined records of former copies. If it fails, the next
     publication repeats it. The second step sets the table's name in the catalog. If it fails, the
-    next run repeats it. Neither step is needed by readers of the pointer or by runs.
+    next run repeats it. Runs, and readers that follow the pointer, need neither step.
 
     Args:
         context: The runs' context.

@@ -1,10 +1,10 @@
 """Builds the next generation of a table while its serving generation is still updated.
 
 Each of the two generations has its own record, lease and path. So runs continue to apply changes to
-the serving generation while the next one is copied. After the next generation has caught up, the
-resync takes the table's own lease, so that no run writes to the serving generation. The next
-generation then catches up again. When it replaces the former generation, it has all changes that
-the former generation has.
+the serving generation while the next generation is copied. After the next generation has caught up,
+the resync takes the table's own lease, so that no run writes to the serving generation. The next
+generation then catches up again. So it has all changes that the serving generation has, and
+replaces the serving generation.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def resync_table(
         limits: Bounds of waits and retries.
 
     Raises:
-        TributaryError: The resync cannot continue. The former generation serves, and the same
+        TributaryError: The resync cannot continue. The former generation still serves, and the same
             command continues the resync.
     """
     limits = limits or Limits()

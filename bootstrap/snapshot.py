@@ -109,7 +109,7 @@ class SnapshotCopy:
             CopyError: The rows cannot be read.
             FencedError: The guard refused, or another writer has taken the table over.
             LakeError: The rows cannot be written, or a task failed to read them.
-            ReplicaError: The rows may not be the primary's.
+            ReplicaError: The view's rows can differ from the primary's rows.
         """
 
         def guard(timeline: Timeline) -> None:
@@ -158,7 +158,7 @@ class SnapshotCopy:
     def _meta_columns(self) -> list[Column]:
         """Return the meta columns of a copied row.
 
-        By their values, the row sorts before every change.
+        With their values, the row sorts before every change of its key.
         """
         values = {
             OP: F.lit("r"),

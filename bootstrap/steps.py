@@ -133,5 +133,5 @@ def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
 
 
 def reaches(position: Mapping[int, int], target: Mapping[int, int]) -> bool:
-    """Whether a handoff's next offsets are at or past the target in every partition."""
+    """Whether the next offsets to read are at or after a handoff's target in every partition."""
     return all(position.get(partition, 0) >= offset for partition, offset in target.items())

@@ -1,8 +1,8 @@
 """Resyncs tables without an operator after a change at the source that the lake cannot follow.
 
-A table is copied again if its settings request this and their limits allow it now. If the limits do
-not allow it now, the table waits, and the command shows the reason. An interrupted copy is
-continued.
+A table is copied again if its settings request automatic resyncs and the limits in the settings
+allow a copy now. If the limits do not allow a copy now, the table waits, and the command shows the
+reason. An interrupted copy is continued.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Unattended:
         """Resync the tables whose settings request a resync and allow it now, several at a time.
 
         Returns:
-            One outcome per resynced table. Tables that another process already copies have none.
+            One outcome per resynced table. A table that another process already copies has no
+            outcome.
         """
         now = datetime.now(timezone.utc)
         due = []
@@ -78,7 +79,7 @@ class Unattended:
         self._services.published_settings.check(record, digest)
 
     def _needs_copy(self, record: TableRecord) -> bool:
-        """Whether the table is still a candidate of an automatic resync, by its record."""
+        """Whether a table, by its record and settings, is still to be copied automatically."""
         return is_candidate(record, self._services.config.table_settings(record.table))
 
     def repeat(

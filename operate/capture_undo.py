@@ -1,8 +1,8 @@
 """Removes the parts of a capture that an onboarding created and that no table needs.
 
 A slot without a reader would retain the source's WAL for ever. A part that existed before the
-onboarding is not removed, since another installation could use the same names, and its slot must
-not be dropped.
+onboarding is not removed: another installation could use the same names, and the slot of that
+installation must not be dropped.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ class Found:
 
     Args:
         connector: Whether the capture's connector existed.
-        kept_log: Whether the capture's slot existed. True as well if the kind of source has no
-            slots.
+        kept_log: Whether the capture's slot existed. Also True if the kind of source has no slots.
         tables: The tables that the capture had.
     """
 

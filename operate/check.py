@@ -43,7 +43,7 @@ OLDEST_CONNECT = (3, 3)
 
 
 def check(services: Services) -> Iterator[Check]:
-    """Run all checks of ``check``; yield the lines of each as soon as it is done."""
+    """Run all checks of ``check``; yield the lines of each check as soon as the check is done."""
     yield from _checks_or_error("state store", partial(state_store, services))
     yield from unprotected(services.config)
     records: list[TableRecord] = []
@@ -77,7 +77,7 @@ def check(services: Services) -> Iterator[Check]:
 def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
     """Return the lines of one check of ``check``.
 
-    If the check raises an error, this error becomes its only line.
+    If the check raises an error, the error becomes the check's only line.
     """
     try:
         return look()
@@ -129,7 +129,7 @@ def _tables(
 def _planned_table(
     services: Services, record: TableRecord, found: TableStats | None, evidence: Gather
 ) -> list[Check]:
-    """Check one table on the plan for ``check``; ``found`` is None if the source lacks it."""
+    """Check one table on the plan for ``check``; if the source lacks it, ``found`` is None."""
     table = record.table
     name = f"table {table}"
     if found is None:
@@ -246,7 +246,7 @@ def _exactly_once(services: Services, enabled: bool | None) -> Check:
 
 
 def _at_least(name: str, version: str, oldest: tuple[int, int]) -> Check:
-    """Return the line of ``check`` about a version; an error if it is too old."""
+    """Return the line of ``check`` about a version; it is an error if the version is too old."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if len(numbers) == len(oldest) and numbers < oldest:
         return Check(

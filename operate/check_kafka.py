@@ -20,7 +20,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 def cluster(services: Services) -> list[Check]:
-    """Check for ``check`` that Kafka answers, and that the settings of new topics fit it.
+    """Check for ``check`` that Kafka answers, and that the settings of new topics fit the cluster.
 
     These settings are the replication factor and the retention in ``kafka.topic``.
     """

@@ -151,7 +151,7 @@ def _state(config: Config) -> Iterator[Check]:
 
 
 def _state_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str]:
-    """Return for ``check`` the problem of a state store's connection, and the remedy."""
+    """Return for ``check`` the problem of a state store's connection, or None, and the remedy."""
     if kind == "postgresql":
         remedy = "Add sslmode=verify-full and sslrootcert=/path/of/ca.pem to the URL's parameters."
         return _POSTGRES.get(given.get("sslmode", "prefer")), remedy

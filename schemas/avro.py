@@ -106,7 +106,7 @@ class DebeziumField:
             name and type of the source column.
         nullable: Whether the writer allows null.
         has_default: Whether the writer's schema has a default value.
-        default: The default as JSON; None if there is none, or if it is null.
+        default: The default as JSON; None if there is no default, or if the default is null.
         element: Type of the elements of an array, or of the values of a map.
         fields: Fields of a record, such as a geometry or a variable-scale decimal.
     """
@@ -189,7 +189,7 @@ class DebeziumSchema:
 
     @cached_property
     def marked_writer_json(self) -> str:
-        """The Avro schema of an event with :data:`END_MARK` behind it, as JSON text."""
+        """The Avro schema of an event that is followed by :data:`END_MARK`, as JSON text."""
         return _marked(json.loads(self.avro_json))
 
     @cached_property

@@ -36,7 +36,7 @@ class CatalogColumn:
         generated: Whether the column is generated.
         written: A text that identifies the last write of the column's definition.
         parts: The parts of the column's type: the labels of an enum or the fields of a composite.
-        parts_written: For each label, a text that identifies its last write.
+        parts_written: For each label, a text that identifies the last write of the label.
         granted: Privileges on the column; None if none was ever granted.
         options: The rest of the column's definition.
         default_made: Identifies the default among all defaults that the table's columns have had;
@@ -213,11 +213,11 @@ class Catalog:
         indexes: By object id, the indexes that PostgreSQL accepts as a replica identity in place of
             the primary key.
         row_written: A text that identifies the last write of the table's row in the catalog; empty
-            if the server does not show it.
+            if the server does not show this write.
         children: Tables that inherit from the table and are not its partitions. Each has a text
             that identifies the start of the inheritance.
-        publication: The table's publication; None if it does not exist, or the kind of server has
-            none.
+        publication: The publication of the table's capture; None if there is no such publication,
+            or if the kind of server has no publications.
         number: The table's number in the catalog; None if the server does not number tables.
         rest: Facts whose change always loses events.
         stored: For MySQL and MariaDB: the id of the rows' storage, and a text that changes with the

@@ -193,7 +193,7 @@ class RewriteColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeParts(Change):
-    """A schema change of a label of a column's enum, or of a field of its composite."""
+    """A schema change: a label of a column's enum, or a field of a column's composite, differs."""
 
     name: str
     old: str | None
@@ -311,7 +311,7 @@ class ChangeIdentity(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class LoseEvents(Change):
-    """A schema change that changes rows without an event, or can lose later events."""
+    """A schema change that changes rows without an event, or after which events can be lost."""
 
     fact: str
 

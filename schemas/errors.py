@@ -22,9 +22,9 @@ class TributaryError(Exception):
     The message often quotes a server or a driver. So every secret that this process has read is
     replaced in the message.
 
-    The remedy and the context do not quote anybody. A secret that is also a plain word, such as the
-    password ``orders``, would spoil these texts. So they keep such a word, and every other secret
-    is replaced.
+    The remedy and the context do not quote a server or a driver. A secret that is also a plain
+    word, such as the password ``orders``, is not replaced in them, since the gaps would spoil the
+    texts. Every other secret is replaced.
 
     An error keeps its message, remedy and context when another process sends it, for example a
     Spark worker.

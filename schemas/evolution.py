@@ -1,4 +1,4 @@
-"""Lists the changes of a table, each with a verdict on whether the lake can follow, and why.
+"""Lists the schema changes of a table, each with its verdict and the reason for the verdict.
 
 One function compares the catalog that the lake follows with the current one. Runs, `tributary
 schema diff` and `tributary schema check` all call it, so they cannot disagree.
@@ -98,11 +98,11 @@ class Evidence:
 def diff(
     before: Catalog, now: Catalog, lake: LakeColumns, rules: Rules, evidence: Evidence
 ) -> tuple[Change, ...]:
-    """List every schema change from the catalog that the lake follows to the current one.
+    """List every schema change from the catalog that the lake follows to the current catalog.
 
     On PostgreSQL, the value of a new column in old rows is known if the table has the same file as
-    before. It is then the value that the catalog stores for old rows, or NULL if the catalog stores
-    none. In a new file, old rows can have any value.
+    before: the catalog stores this value for old rows, or the value is NULL. In a new file, old
+    rows can have any value.
 
     Args:
         before: The catalog that the lake follows.
@@ -341,7 +341,7 @@ class _Diff:
           because a domain was changed. A run then reads the row from the source by key.
 
         So a wrong value stays only in a row that the source no longer has and the lake keeps, or in
-        a row of an append table. After a TRUNCATE, the table has a new file.
+        a row of an append table. A new file of the table can be the result of a TRUNCATE.
         """
         kept = self._rules.keeps_deleted or (self._rules.keeps_truncated and self._new_file)
         return self._on_postgres and (kept or not self._rules.keyed)

@@ -41,7 +41,9 @@ The fact is derived from the last write of the table's row, so a GRANT on the ta
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The catalog's facts about a table; a copy in progress or the next run judges their changes.
+    """The catalog's facts about a table.
+
+    A copy in progress, or the next run, judges each change of these facts.
 
     Args:
         facts: The facts by name, as plain values: strings, integers, lists and dictionaries with

@@ -140,7 +140,7 @@ def _significant(number: str) -> str:
 def _is_double(s: str) -> str:
     """Return Spark SQL that is true if a JSON number's fraction is a double.
 
-    It is then m / 2^k with m < 2^53.
+    Such a fraction is m / 2^k with m < 2^53.
     """
     power = (
         f"aggregate(sequence(1, length({s}) - instr({s}, '.')), CAST(1 AS DECIMAL(38,0)),"

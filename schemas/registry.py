@@ -131,7 +131,7 @@ class ConfluentRegistry:
         """Check that the schema registry answers, with a query for its subjects.
 
         Raises:
-            RegistryError: The registry does not answer, or another service does.
+            RegistryError: The registry does not answer, or another service answers at its address.
         """
         answer = self._get_with_retries("subjects")
         if answer.status_code != httpx.codes.OK:

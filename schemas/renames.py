@@ -30,7 +30,7 @@ class Renames:
     placing: frozenset[str] = frozenset()
 
     def between(self, old: str, new: str) -> tuple[str, ...]:
-        """Return a renamed column's names from the last before ``new`` back to ``old``.
+        """Return the names of a renamed column before ``new``, newest first; the last is ``old``.
 
         The result is empty if the settings do not allow the rename.
 

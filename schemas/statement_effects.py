@@ -1,7 +1,7 @@
 """The effects of DDL statements on a table of MySQL or MariaDB.
 
 MySQL and MariaDB do not number columns. So their catalog does not show whether a column or a table
-was replaced by another one of the same name. The statements in their binlog show it.
+was replaced by another one of the same name. The statements in their binlog show a replacement.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StatementEffects:
         count: Number of statements.
         added: The columns that were added, each with the value of older rows.
         gone: Columns that were dropped or renamed.
-        defined: By column, how often MODIFY or CHANGE defined it.
+        defined: By column, how often MODIFY or CHANGE defined the column.
         numbered: Columns that MODIFY or CHANGE defined with AUTO_INCREMENT.
         defaulted: Columns whose default was changed or dropped.
         dropped_indexes: The statements that dropped an index other than the primary key.
@@ -135,7 +135,7 @@ class StatementEffects:
                 yield index.statement
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether MODIFY or CHANGE could have changed a column's values, although its type stays.
+        """Whether MODIFY or CHANGE could have changed values in a way that the types do not show.
 
         If a column becomes AUTO_INCREMENT, the server gives new numbers to the rows that have 0.
         """

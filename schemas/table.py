@@ -79,7 +79,7 @@ class TableId:
 def quote_name(name: str) -> str:
     """Return a name for display, quoted as in SQL if necessary.
 
-    It is not for SQL statements.
+    The result is not for SQL statements.
     """
     plain = name.replace("_", "").replace("$", "")
     if plain.isascii() and plain.isalnum() and not name[0].isdigit() and name == name.lower():
@@ -88,11 +88,10 @@ def quote_name(name: str) -> str:
 
 
 def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
-    """Split a table's name, as ``a:"b.c".d``, into its names and its separators.
+    """Split a table's full name, as ``a:"b.c".d``, into single names and separators.
 
-    Each name comes with whether it is quoted.
-
-    Both lists are empty if the text is not of that form.
+    Each name comes with a bool: whether the name is quoted. Both lists are empty if the text is not
+    of that form.
     """
     names: list[tuple[str, bool]] = []
     separators: list[str] = []
@@ -142,7 +141,7 @@ class Shard:
 
     Args:
         of: Name of the lake table.
-        name: Name of this part. Each of its rows has this name in the shard column.
+        name: Name of the shard. Each row of the shard has this name in the shard column.
         column: Name of the shard column.
         base_path: Folder of the lake table.
     """
@@ -168,8 +167,8 @@ class Column:
         nullable: Whether the source allows NULL.
         read_by_key: Whether the column's values are read from the source by key, as text, because
             events do not have them exactly.
-        hide: ``hash`` or ``mask`` if the lake column has hashes or masks in place of the values. It
-            is then a string column. Empty if the lake has the values.
+        hide: ``hash`` or ``mask`` if the lake column has hashes or masks, as strings, in place of
+            the values. Empty if the lake column has the values.
         plain: If the lake hides the column's values, the Spark SQL type of the original values.
         decimal: Whether the settings choose a decimal type for the column's values.
         secret: Whether output for people must not show the column's values.

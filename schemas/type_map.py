@@ -92,7 +92,7 @@ def _refused() -> Iterator[TypeEntry]:
 
 
 def _why_refused(kind: PostgresType) -> str:
-    """Return why ``docs/types.md`` says that a type is refused, from the error of its rule."""
+    """Return the reason in ``docs/types.md`` why a type is refused, from the error for its rule."""
     try:
         kind.rule(table="t", column="c")
     except UnsupportedTypeError as error:

@@ -59,7 +59,7 @@ class TypeRule:
         return replace(self, lake_type=IN_UTC, jdbc_cast=f"timestamp_micros({COLUMN})")
 
     def read(self, column: str) -> str:
-        """Return the type's ``read_sql`` for a column; the caller has quoted its name."""
+        """Return the type's ``read_sql`` for a column, whose name the caller has quoted."""
         return self.read_sql.replace(COLUMN, column)
 
     def from_jdbc(self, column: str) -> str:
@@ -120,7 +120,7 @@ def remedy_for_unfit_value(column: str) -> str:
 class SourceType(Protocol):
     """The type of a source column, of any kind of source.
 
-    ``str()`` of it is the type's name as the source prints it.
+    ``str()`` of a type returns the type's name as the source prints it.
     """
 
     def rule(

@@ -117,7 +117,7 @@ class MysqlType:
 
 
 def _rule(kind: MysqlType) -> TypeRule | None:
-    """Return the rule of a MySQL or MariaDB type; None if it has none."""
+    """Return the rule of a MySQL or MariaDB type; None if the type has no rule."""
     if kind.name in _BY_SHAPE:
         return _BY_SHAPE[kind.name](kind)
     return _PLAIN.get(kind.name)
@@ -130,7 +130,7 @@ def _integer(kind: MysqlType) -> TypeRule:
 
 
 def _decimal(kind: MysqlType) -> TypeRule:
-    """Return MySQL's or MariaDB's rule of a decimal; digits that do not fit come as text."""
+    """Return MySQL's or MariaDB's rule of a decimal: text if it has too many digits for Spark."""
     precision, scale = (*kind.sizes, 10, 0)[:2] if len(kind.sizes) != 1 else (kind.sizes[0], 0)
     if precision > MAX_DIGITS:
         return _unconverted("string", _PRINTED)
@@ -191,8 +191,8 @@ FORMER_FORMAT = "/* mariadb-5.3 */"
 def on_calendar(column: str) -> str:
     """Return SQL that is true if the column's date exists in a calendar, and otherwise false.
 
-    With ALLOW_INVALID_DATES, the servers take any day up to 31. They count the days of 2024-02-31
-    as those of 2024-03-02.
+    With ALLOW_INVALID_DATES, the servers accept any day up to 31. They count as many days up to
+    2024-02-31 as up to 2024-03-02.
     """
     parts = [f"{part}({column}) > 0" for part in ("YEAR", "MONTH", "DAYOFMONTH")]
     counted = f"DAYOFMONTH(FROM_DAYS(TO_DAYS({column})))"
@@ -200,7 +200,7 @@ def on_calendar(column: str) -> str:
 
 
 def _real(moment: str) -> str:
-    """Return MySQL's SQL for an expression that is NULL if the date is in no calendar."""
+    """Return MySQL's SQL that is ``moment`` if the date exists in a calendar, and NULL if not."""
     return f"CASE WHEN {on_calendar(COLUMN)} THEN {moment} END"
 
 

@@ -17,8 +17,8 @@ These types have no rule, because of what Debezium 3.7 does to their values:
   value, stops the connector, and with it every table;
 - ``numeric`` of negative scale arrives with other digits, and floating point in geometric types
   arrives in another form than the source prints;
-- ``tstzrange`` and ``hstore``: their text depends on the zone of the connector's worker or on hash
-  order;
+- the text of ``tstzrange`` depends on the zone of the connector's worker, and the text of
+  ``hstore`` on the order of hashes;
 - multiranges, composites, ``tsquery``, ``pg_lsn``, ``reg*`` and arrays of domains, ``interval``,
   ``money`` and ``xml`` are not sent at all.
 
@@ -77,7 +77,7 @@ class PostgresType:
         base: The type under a domain, with the domain's modifier; None for other types.
         display: As ``format_type`` prints it, for example ``numeric(10,2)``.
         infinite: Whether a value can be infinite although its event does not show this: intervals
-            of version 17 and later.
+            of PostgreSQL 17 and later.
     """
 
     name: str
@@ -148,7 +148,7 @@ class _Place(NamedTuple):
 
 
 def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
-    """Return the rule of a PostgreSQL type; None if it has none."""
+    """Return the rule of a PostgreSQL type; None if the type has no rule."""
     if kind.kind == "d":
         return _rule(kind.base, place) if kind.base is not None else None
     if kind.element is not None:

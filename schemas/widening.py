@@ -152,7 +152,7 @@ session.
 
 
 def widens(old: str, new: str) -> bool:
-    """Whether Hudi can change a column from ``old`` to ``new``, and ``new`` holds all values."""
+    """Whether ``new`` holds all values of ``old``, and Hudi can change a column to ``new``."""
     if new in _WIDER.get(old, ()):
         return True
     wider = _DECIMAL.fullmatch(new)

@@ -55,13 +55,14 @@ class View:
         snapshot_id: The id by which sessions share the view, or open their views at the same time.
             Empty if each session opens a view of its own at its own time. The stream, which is
             applied from O on, then makes the copy exact.
-        upper_bound: PostgreSQL: a position after which the view has no commit. MySQL and MariaDB:
-            the marker's position, although the sessions can see later commits.
+        upper_bound: A position of the source's log. On PostgreSQL, the view has no commit after
+            this position. On MySQL and MariaDB, the position is the marker's, and the sessions can
+            see later commits.
         opened_at: Time at which the view was opened, UTC.
         on_replica: Whether the sessions read the replica.
         marker: The marker that every session must see inside the view.
-        identity: The server of the view.
-        warnings: Checks that the server does not permit, one sentence each.
+        identity: Identity of the server on which the view is open.
+        warnings: Warnings about checks that the server does not permit, one sentence each.
         split: S; None if the view's exact position is not known.
     """
 

@@ -33,7 +33,7 @@ class Restarted:
     """The restarts of a failed connector, as the state store has them.
 
     Args:
-        times: Restarts in a row.
+        times: Number of restarts in a row.
         next_at: When the next restart is due, by the state store's clock; None if none is planned.
         now: Whether the caller must restart the connector now.
     """
@@ -54,7 +54,7 @@ class Restarts:
         self._store = store
 
     def claim(self, connector: str) -> Restarted:
-        """Return a connector's stored restarts; claim the next one if it is due and unclaimed."""
+        """Claim a connector's next restart if it is due; return the connector's stored restarts."""
         try:
             with self._store.transaction() as connection:
                 at = float(connection.execute(sa.select(self._store.clock)).scalar_one())

@@ -31,8 +31,8 @@ NOT_STORED: Mapping[str, bool] = {"not_stored": True}
 class Part:
     """Base of the frozen dataclasses that are stored documents, or parts of them.
 
-    Every field is a key of the document. A field's default applies only to new values in code: a
-    stored document without the key is refused.
+    Every field is a key of the document, unless its metadata is `NOT_STORED`. A field's default
+    applies only to new values in code: a stored document without the key is refused.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -59,7 +59,7 @@ class Codec(Generic[Document]):
         kind: The type of the document, with a field ``format`` whose default is the format's
             version.
         error: The error for a text that is not such a document.
-        remedy: What to do about such a text.
+        remedy: The remedy of this error.
     """
 
     def __init__(

@@ -30,8 +30,8 @@ def open_engine(url: str) -> Engine:
     The engine does not connect yet.
 
     Raises:
-        StateError: The text is not a URL, its driver is missing, or the file or its folder cannot
-            be created.
+        StateError: The text is not a URL, the URL's driver is missing, or SQLite's file or the
+            file's folder cannot be created.
     """
     try:
         parsed = _parsed(url)

@@ -35,7 +35,7 @@ class RunEntry(Part):
         counts: Number of records by operation, including tombstones.
         offsets: Next offset to read per partition after the run.
         watermark: Event time up to which the table is complete.
-        error: The error that ended the part; None if it succeeded.
+        error: The error that ended the table's part; None if the part succeeded.
         format: Version of this document.
     """
 
@@ -80,11 +80,11 @@ class SchemaEntry(Part):
     Args:
         table: The table.
         generation: The table's generation.
-        version: Version of the schema after the change. The columns as copied are version 1 of
-            their generation. If the table stopped at the change, the lake has an earlier version.
-        at: When the lake followed the change, or the table stopped.
+        version: Version of the schema after the change. In each generation, the copied columns are
+            version 1. If the table stopped at the change, the lake has an earlier version.
+        at: When the lake followed the change, or when the table stopped at the change.
         schema_ids: Registry ids of the schemas of the events before the change.
-        changes: The differences from the version before.
+        changes: The differences from the previous version.
         outcome: ``followed``, or the table's new state: ``needs_bootstrap``, ``paused``.
         key: Identifies the entry, so that a second write of it has no effect.
         format: Version of this document.
@@ -138,7 +138,7 @@ class SchemaEntry(Part):
 
         Args:
             record: The table.
-            schema: The version that the lake would have reached.
+            schema: The schema version that the lake would have after the change.
             outcome: The table's new state.
             catalog: Digest of the catalog at which the table stopped. A table that stops several
                 times at the same catalog has one entry.

@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 class KeptSchemas:
     """A registry's schemas by id; a schema that was ever read is available without the registry.
 
-    Each process reads each id from the registry once. It uses the kept schema only if the registry
-    does not answer. A registry that has lost its store can give an id to another schema. The read
-    from the registry detects that. Safe to share among threads.
+    Each process reads the schema of each id from the registry once, and compares it with the kept
+    schema: a registry that has lost its store can give the id to another schema. The kept schema is
+    used only if the registry does not answer. Safe to share among threads.
 
     Args:
         registry: The registry.
@@ -43,11 +43,11 @@ class KeptSchemas:
         self._lock = threading.Lock()
 
     def schema(self, schema_id: int) -> str:
-        """Return the kept Avro schema of an id, as JSON text.
+        """Return the Avro schema of an id as JSON text, from the registry or from the state store.
 
         Raises:
-            UnknownSchemaError: The id has no schema, or another schema than before.
-            RegistryError: The registry does not answer, and the schema was never read before.
+            UnknownSchemaError: The registry has no schema of the id, or another schema than before.
+            RegistryError: The registry does not answer, and the state store lacks the schema.
             StateError: The state store is not usable.
         """
         with self._lock:

@@ -88,7 +88,7 @@ class Lease:
         return self.token
 
     def held_by_other(self) -> LeaseHeldError | None:
-        """Return the error that names another holder; None if the lease can be taken now."""
+        """Return the error that another process holds the lease; None if it can be taken now."""
         row = leases.c.resource == self.resource
         held = sa.and_(row, leases.c.owner.is_not(None), leases.c.expires_at > self._store.clock)
         with self._store.transaction() as connection:
@@ -104,7 +104,7 @@ class Lease:
         An expired lease can be renewed unless another process has taken it.
 
         Raises:
-            FencedError: Another process has taken the lease, or it was released.
+            FencedError: Another process has taken the lease, or this process has released it.
         """
         renewal = (
             sa.update(leases)
@@ -259,7 +259,7 @@ class Leases:
             lease.release()
 
     def held_by_other(self, resource: TableId | str) -> LeaseHeldError | None:
-        """Return the error that names another holder; None if the lease can be taken now."""
+        """Return the error that another process holds the lease; None if it can be taken now."""
         return Lease(self._store, resource, self.owner, ttl_s=self.ttl_s).held_by_other()
 
     def _acquire(self, lease: Lease, wait_s: float) -> None:

@@ -25,7 +25,7 @@ class Owner:
 
     Args:
         host: Name of the machine, for people.
-        pid: The process.
+        pid: The process id.
         place: Digest of the machine's boot and the process namespace. A host name is not enough:
             containers can share it, and process ids start again after a reboot.
         started: When the process began, as the function ``started`` returns it.

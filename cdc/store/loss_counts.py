@@ -39,7 +39,7 @@ class Loss:
 
 
 class Losses:
-    """The losses that all processes that share a state store have seen.
+    """The losses that were seen by any process with the same state store.
 
     Rows are never deleted, so a count never falls.
 

@@ -78,10 +78,10 @@ class Quarantine:
         self._store = store
 
     def keep(self, records: Sequence[Quarantined]) -> None:
-        """Store quarantined records; one that is already stored is not changed.
+        """Store quarantined records; a record that is already stored is not changed.
 
         Raises:
-            StateError: Another process stored one of them at the same moment.
+            StateError: Another process stored one of the records at the same moment.
         """
         try:
             with self._store.transaction() as connection:
@@ -139,7 +139,7 @@ class Quarantine:
         return {(row.partition_no, row.record_offset) for row in rows}
 
     def counts(self) -> dict[str, int]:
-        """Return the number of quarantined records by attempt; no number is 0."""
+        """Return the number of quarantined records by attempt, without attempts that have none."""
         query = sa.select(quarantine.c.attempt, sa.func.count().label("records"))
         with self._store.transaction() as connection:
             rows = connection.execute(query.group_by(quarantine.c.attempt)).all()
@@ -148,7 +148,7 @@ class Quarantine:
     def list(self, attempts: Iterable[str]) -> list[Quarantined]:
         """Return these attempts' quarantined records, without their bytes.
 
-        They are ordered by table, partition and offset.
+        The records are ordered by table, partition and offset.
         """
         columns = [column for column in quarantine.c if column not in _RAW]
         order = (

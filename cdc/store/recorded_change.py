@@ -14,7 +14,7 @@ _COMMON = ("verdict", "why")
 
 @dataclass(frozen=True)
 class RecordedChange(Part):
-    """A stored change that was followed, or at which a table stopped.
+    """The stored form of a schema change that the lake has followed, or at which a table stopped.
 
     Args:
         kind: The name of the change's class in `schemas.changes`.

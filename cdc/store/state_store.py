@@ -99,7 +99,7 @@ class Store:
         return None if row is None else _record(row)
 
     def newest(self, record: TableRecord) -> TableRecord:
-        """Return the state store's current version of a record; the given record without one."""
+        """Return the state store's version of a record; ``record`` itself if the store has none."""
         return self.get(record.table, beside=record.beside) or record
 
     def put(
@@ -393,7 +393,7 @@ class Store:
 
 
 def _lost_a_race(error: Exception) -> bool:
-    """Return whether another process is creating the state store's table right now."""
+    """Whether an error shows that another process is creating the state store's tables, too."""
     signs = ("already exists", "concurrent DDL", "pg_type_typname_nsp_index")
     return isinstance(error, SQLAlchemyError) and any(text in str(error) for text in signs)
 

@@ -15,8 +15,8 @@ from cdc.store.table_state import STORE_REMEDY
 class TableCost(Part):
     """Weighted sums over the runs of a table, in which newer runs have more weight.
 
-    `cdc.run.cost` updates the sums. From them, it computes by linear regression how many seconds a
-    run takes for each commit and for each event.
+    `cdc.run.cost` updates the sums. From the sums, a linear regression finds how many seconds a run
+    takes for each commit and for each event. Below, commits, events and seconds are those of a run.
 
     Args:
         runs: Number of runs that the sums contain.

@@ -28,7 +28,7 @@ STORE_REMEDY = (
 class State(str, Enum):
     """The state of a table in the state store.
 
-    Each member's docstring names the commands that set it. A resync sets the same states as a
+    The docstring of each state names the commands that set it. A resync sets the same states as a
     bootstrap. ``resume`` and ``retry`` return a PAUSED or FAILED table to its former state.
     """
 
@@ -143,8 +143,8 @@ class TableRecord(Part):
         retry_at: When a run retries a FAILED table; ``None`` if no run does.
         failures: Number of failures in a row.
         last_commit: The newest commit that the store has a summary of.
-        beside: Whether the record is of a next generation that a resync builds. The store has it
-            beside the record of the serving generation, which it later replaces.
+        beside: Whether this is a second record of the table, for the next generation that a resync
+            builds. The resync later replaces the table's first record by it.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
         named: The catalog's entry of the table, as last written by Tributary: metastore, name and
             path in one text. None if no entry was written.
@@ -223,7 +223,7 @@ def transition(
     attempt: Attempt | None = None,
     cause: Cause = _AS_PLANNED,
 ) -> TableRecord:
-    """Return a table's record after its move to another state, which `TRANSITIONS` must allow.
+    """Return a table's record after a move to another state; `TRANSITIONS` must allow this move.
 
     Args:
         record: The table's record before the move.

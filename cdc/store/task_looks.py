@@ -47,7 +47,7 @@ class TaskLook(Part):
         task: The task that sent the newest heartbeat.
         beat_at: Time of that heartbeat, by the clock of its sender.
         ends: By topic, the end offset that was read after the heartbeat.
-        doubts: The doubt about each table whose newest end of a task could not be judged.
+        doubts: By table, the doubt about the newest end of a task that could not be judged.
         format: Version of this document.
     """
 
@@ -58,7 +58,7 @@ class TaskLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return what the table could have lost at an end of a task since its copy, or None."""
+        """Return which changes a table could have lost since its copy, as text, or None."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         if found is None or first is None or found.offset < first:
             return None
@@ -66,7 +66,7 @@ class TaskLook(Part):
 
 
 def first_offset(record: TableRecord) -> int | None:
-    """Return O of a captured table, an offset; None if its attempt has not recorded O."""
+    """Return O of a captured table; None if the table's attempt has not recorded O."""
     attempt = record.attempt
     if attempt is None or attempt.start_offsets is None:
         return None
@@ -82,7 +82,7 @@ _TRIES = 5
 
 
 class KeptLook(NamedTuple):
-    """A stored look at a connector's tasks; its version rises with each look that replaces it."""
+    """The newest look at a connector's tasks; its version is the number of looks stored so far."""
 
     look: TaskLook
     version: int
@@ -90,7 +90,7 @@ class KeptLook(NamedTuple):
 
 @dataclass(frozen=True)
 class NextLook:
-    """A look at a connector's tasks, with the losses that the former look did not find.
+    """A new look at a connector's tasks, and the losses that no earlier look has found.
 
     Args:
         look: The look.

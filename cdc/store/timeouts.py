@@ -31,7 +31,7 @@ class Connection(psycopg.Connection[Any]):
     """The state store's PostgreSQL connection, which closes if the server is silent too long.
 
     The limits of libpq and of the server do not help if the server hangs while its machine, or a
-    proxy before it, is alive.
+    proxy between this process and the server, is alive.
     """
 
     def wait(self, gen: PQGen[Result], *more: Any, **named: Any) -> Result:
@@ -47,7 +47,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
-    """Run the steps of the state store's driver; fail if the server is silent for the limit."""
+    """Run the steps of the state store's driver; fail if the server is silent for ``limit_s``."""
     moved = time.monotonic()
     try:
         ready = yield next(waiting)

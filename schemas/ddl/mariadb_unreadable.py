@@ -1,8 +1,8 @@
 """Recognizes clauses of MariaDB that stop Debezium 3.5's connector, whatever table they are about.
 
-The connector parses each DDL statement in the binlog, also those on tables that it does not
-capture. It stops at a statement that its grammar lacks, and cannot read past it. A comment that
-only the server executes hides a clause from the connector.
+The connector parses each DDL statement in the binlog, also statements on tables that the connector
+does not capture. It stops at a statement that its grammar lacks, and cannot skip this statement. A
+comment that only the server executes hides a clause from the connector.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CLAUSE = re.compile(
 
 
 def unreadable_clause(text: str) -> str | None:
-    """Return the first clause in statements at which MariaDB's connector stops; None if none.
+    """Return the first clause at which MariaDB's connector stops; None if there is no such clause.
 
     Args:
         text: One or more statements. A text that is no SQL has no such clause.

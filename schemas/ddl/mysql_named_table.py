@@ -1,6 +1,6 @@
 """Finds the table of a DDL statement that the connectors of MySQL and MariaDB do not report.
 
-The binlog has the statement, but the connector's topic of DDL statements lacks it for this table.
+The binlog has such a statement, but the topic in which a connector reports DDL statements lacks it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ class NamedTable:
 
 
 def unreported_table(statement: str) -> NamedTable | None:
-    """Return the table that a statement changes, if no connector reports the statement for a table.
+    """Return the table of a statement that changes a table and that the connectors do not report.
 
     Such statements are:
 
-    - DROP INDEX and CREATE OR REPLACE INDEX, unlike ALTER TABLE;
+    - DROP INDEX and CREATE OR REPLACE INDEX, although the connectors report an ALTER TABLE with
+      the same effect;
     - CREATE TABLE and CREATE OR REPLACE TABLE of a table that the connector knows, since the
       connector skips them. If such a CREATE TABLE succeeds, the former table was dropped by a
       statement that the connector could not read;
@@ -84,8 +85,8 @@ def _index_table(tokens: Sequence[Token]) -> NamedTable | None:
 def _replaced_table(tokens: Sequence[Token]) -> NamedTable | None:
     """Return the table that CREATE TABLE or CREATE OR REPLACE TABLE creates, or None.
 
-    A temporary table hides a table only from the session. With IF NOT EXISTS, a CREATE TABLE can
-    have done nothing.
+    The result is also None for a temporary table, which hides a table only from its session, and
+    for CREATE TABLE IF NOT EXISTS, which can have done nothing.
     """
     words = _words(tokens[:4])
     if words[:2] == ["CREATE", "TABLE"] and words[2:3] != ["IF"]:
@@ -113,7 +114,8 @@ def _swapped_table(tokens: Sequence[Token]) -> NamedTable | None:
 def _hidden_table(tokens: Sequence[Token]) -> NamedTable | None:
     """Return the table that a statement alters, drops, renames or truncates, or None.
 
-    DISABLE KEYS and ENABLE KEYS, which dumps have in such comments, change no table of InnoDB.
+    DISABLE KEYS and ENABLE KEYS change no table of InnoDB. Dumps have these clauses in comments
+    that only the server executes.
     """
     words = _words(tokens)
     if words[:1] == ["RENAME"] or (words[:1] == ["DROP"] and "," in words):

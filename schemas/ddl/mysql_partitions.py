@@ -33,8 +33,8 @@ def keeps_rows(text: str) -> bool:
     """Whether a MySQL statement maintains partitions and changes no row of the table.
 
     A REORGANIZE of range partitions keeps all rows, since the server refuses new ranges that do not
-    cover the former ranges. A REORGANIZE of list partitions does not, since the server drops the
-    rows whose values no new list has.
+    cover the former ranges. A REORGANIZE of list partitions can lose rows, since the server drops
+    the rows whose values no new list has.
 
     Args:
         text: The statement. It must not have comments that the server executes (``/*! */``).

@@ -196,7 +196,7 @@ def _action(action: exp.Expr, effects: StatementEffects) -> bool:
 
 
 def _is_numbered(column: exp.ColumnDef) -> bool:
-    """Whether a column's MySQL definition has AUTO_INCREMENT. The type SERIAL implies it."""
+    """Whether a column's MySQL definition has AUTO_INCREMENT, which the type SERIAL implies."""
     kind = column.args.get("kind")
     return column.find(exp.AutoIncrementColumnConstraint) is not None or (
         isinstance(kind, exp.DataType) and kind.this is exp.DataType.Type.SERIAL

@@ -111,7 +111,7 @@ class AddKey:
 
 @dataclass(frozen=True)
 class DropConstraint:
-    """PostgreSQL's DROP CONSTRAINT. Only the catalog shows whether it drops the primary key."""
+    """PostgreSQL's DROP CONSTRAINT. Only the catalog shows if the constraint is the primary key."""
 
     name: str
 
