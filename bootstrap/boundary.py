@@ -37,8 +37,8 @@ _READ_S = 300.0
 class Origin:
     """The end offsets of two topics, read before a copy's view is opened.
 
-    One is the table's topic. The other is the transactions' topic, which has the start and the end
-    of each source transaction.
+    The topics are the table's topic and the transactions' topic. The latter has the start and the
+    end of each source transaction.
 
     Args:
         rows: End offsets of the table's topic (O).

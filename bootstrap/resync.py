@@ -127,9 +127,9 @@ def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> Tabl
 def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
     """Return the next generation's record, with ``continues`` set if readers can continue with it.
 
-    Readers of the former generation can continue with the next one in this case: runs have followed
-    the former generation until now, no loss of changes was counted between the two copies, and the
-    settings are the same. If changes are lost after the next generation's O, it is not published.
+    Readers of the former generation can continue with the next generation in this case: runs have
+    followed the former generation until now, no loss of changes was counted between the two copies,
+    and the settings are the same. A next generation that lost changes after O is not published.
     """
     made, by = build.attempt, former.attempt
     if made is None or by is None or former.state is not State.INCREMENTAL:

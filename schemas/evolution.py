@@ -1,7 +1,7 @@
 """Lists the schema changes of a table, each with its verdict and the reason for the verdict.
 
-One function compares the catalog that the lake follows with the current one. Runs, `tributary
-schema diff` and `tributary schema check` all call it, so they cannot disagree.
+One function compares the catalog that the lake follows with the current catalog. Runs, `tributary
+schema diff` and `tributary schema check` call this function, so they cannot disagree.
 """
 
 from __future__ import annotations

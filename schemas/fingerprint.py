@@ -75,10 +75,7 @@ class Fingerprint:
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def with_read_at(self, earlier: Fingerprint) -> Fingerprint:
-        """Return the fingerprint with the `READ_AT` of an earlier fingerprint that has this fact.
-
-        If the earlier fingerprint lacks it, return this fingerprint unchanged.
-        """
+        """Return the fingerprint with the `READ_AT` of ``earlier``; unchanged if it has none."""
         if READ_AT not in earlier.facts:
             return self
         return Fingerprint({**self.facts, READ_AT: earlier.facts[READ_AT]})

@@ -11,7 +11,7 @@ differ in the details below. For each detail, this module chooses one form (:fun
   integer has the fewest digits that identify it, as ``0.1``, ``1e-7`` or ``1.5e300``. A decimal has
   its digits without zeros at the end. ``-0.0`` stays;
 - dates with a time, and times: no zeros at the end of their microseconds. A JSON string of exactly
-  that form, ``2024-02-29 01:02:03.500000``, cannot be distinguished from them;
+  that form, ``2024-02-29 01:02:03.500000``, loses these zeros, too;
 - binary values: base64 alone, without the server's ``base64:type15:`` and line breaks;
 - control characters: ``\u001f`` with small letters.
 

@@ -62,7 +62,8 @@ class Lease:
             The fencing token.
 
         Raises:
-            LeaseHeldError: Another process holds the lease. The error names its owner and expiry.
+            LeaseHeldError: Another process holds the lease. The error names the holder and the
+                lease's expiry.
         """
         clock, row = self._store.clock, leases.c.resource == self.resource
         free = sa.or_(leases.c.owner.is_(None), leases.c.expires_at <= clock)
