@@ -42,7 +42,7 @@ def statement_effects(
     look: Look,
     changes: Iterable[DefinitionChange] = (),
 ) -> StatementEffects | None:
-    """Return the effects of a table's DDL statements since the catalog that the lake follows.
+    """Return the effects of the DDL statements on a table since the catalog of a handoff.
 
     Args:
         context: The runs' context.
@@ -85,7 +85,7 @@ def statement_effects(
 def _require_known(
     context: RunContext, record: TableRecord, capture: CaptureNames, connect: ConnectClient
 ) -> None:
-    """Check that the connector, once it is up to date, reads a table by the server's definition.
+    """Let the connector get up to date; check that it reads a table by the server's definition.
 
     Raises:
         CaptureError: The connector is not up to date in time, or the table changes meanwhile.

@@ -62,7 +62,7 @@ def follow(
 ) -> tuple[LakeShape, Committed]:
     """Apply a source's schema changes to the lake table, by a commit that records the new catalog.
 
-    There is no commit if the catalog is the one that the newest commit records. The commit does not
+    There is no commit if the catalog has not changed since the newest commit. The commit does not
     change the offsets. A run that dies before the commit has changed nothing, and the next run
     starts again.
 
@@ -72,8 +72,8 @@ def follow(
         latest: The table's newest commit with offsets.
         compared: The comparison of the lake with its source. None of its changes needs a bootstrap.
         guard: Called just before the commit completes. It raises an error to refuse the commit.
-        turn: The table's turn. Commits of a run with a turn wait briefly for another process that
-            commits to a shared lake table, since they leave the worker to other tables.
+        turn: The table's turn. A run with a turn waits only briefly for another process that
+            commits to a shared lake table, so that the worker is soon free for other tables.
 
     Returns:
         The lake table, and its newest commit with offsets: ``latest``, or this function's commit.
@@ -130,15 +130,15 @@ def _next_handoff(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """Return the newest commit with the snapshot of a newer look at the catalog.
+    """Return the newest commit, with the snapshot of a newer reading of the catalog in its record.
 
-    The newer look shows no change since the commit. Only the returned value has the new snapshot
-    (`SNAPSHOT`): the commit in the lake stays as it is, and the table's next commit records the
-    snapshot. A later comparison uses the snapshot to find out whether a partition lost rows.
+    The newer reading shows no change since the commit. The commit in the lake does not change; the
+    table's next commit records the new snapshot (`SNAPSHOT`). A later comparison uses the snapshot
+    to find out whether a partition lost rows.
 
     Args:
         latest: The table's newest commit.
-        fingerprint: The catalog's facts at the newer look.
+        fingerprint: The catalog's facts at the newer reading.
     """
     handoff, snapshot = latest.record.handoff, fingerprint.snapshot
     if handoff is None or not snapshot:
@@ -151,7 +151,7 @@ def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
 def _fills(
     source: RowLookup, table: SourceTable, schema: TableSchema, changes: Sequence[Change]
 ) -> dict[str, str]:
-    """Return, for each new column, Spark SQL of its value in old rows."""
+    """Return Spark SQL of each new column's value in old rows, by the column's name."""
     return {
         change.name: fill_value(
             *source.stored_value(table, schema.column(change.name), change.stored)
@@ -165,7 +165,7 @@ def _fills(
 
 
 def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
-    """Return the record of a run's commit with another handoff, at the newest commit's offsets."""
+    """Return the record for a run's commit that changes the handoff and repeats the offsets."""
     return CommitRecord(
         kind="run",
         table=record.table,
@@ -193,8 +193,8 @@ def _rewritten(
     """Return all rows of the lake table with the new and renamed columns that a run follows.
 
     A deleted row that the lake keeps does not get the default of a new column. A renamed column
-    keeps its values, also in deleted rows. Its values are not hidden again, since hidden values in
-    the lake are hidden already.
+    keeps its values, also in deleted rows. Hashed and masked values of a renamed column are not
+    hashed or masked again.
     """
     rows = lake.read()
     new = []

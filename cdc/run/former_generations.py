@@ -1,7 +1,7 @@
 """Removes former generations whose retention time is over, for INCREMENTAL tables.
 
-At its end, a copy removes the superfluous generations whose retention time is over at that time.
-This module removes the other superfluous generations later.
+A copy ends with the removal of former generations whose retention time is over at that time. This
+module removes the former generations whose retention time ends later.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ _log = logging.getLogger(__name__)
 def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
     """Remove former generations that readers no longer need.
 
-    A failure is logged and not raised. The lake is not read unless a table's pointer names more
-    former generations than the settings retain, and the retention time of one is over.
+    A failure is logged and not raised. The lake is read only for a table whose pointer names more
+    former generations than the settings retain, and only if the retention time of one of these
+    generations is over.
 
     Args:
-        context: The runs' context. Its ``served`` has the pointers that this process has read.
+        context: The runs' context. ``context.served`` has the pointers that this process has read.
         records: The tables.
     """
     for record in records:
@@ -65,7 +66,7 @@ def _remove_superfluous(context: RunContext, record: TableRecord, pointer: Point
 def _remove_under_lease(
     context: RunContext, record: TableRecord, settings: TableSettings, there: Collection[str]
 ) -> None:
-    """Take the table's lease, and remove those of the former attempts that are still removable."""
+    """Take the table's lease, and remove the former attempts that can still be removed then."""
     with context.leases.hold(record.resource):
         # The record and the pointer can be older than the lease.
         record = context.store.newest(record)

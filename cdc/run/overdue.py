@@ -1,4 +1,4 @@
-"""Which tables lack changes that are older than their freshness targets."""
+"""Finds the tables that lack changes from before a given time."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 def overdue(
     kafka: KafkaAdmin, tables: Mapping[TableId, tuple[TableRecord, datetime]]
 ) -> dict[TableId, int]:
-    """Return how many offsets each table lacks whose records were sent before a time.
+    """Return, by table, the number of missing offsets whose records were sent before a given time.
 
-    Tables that lack none are left out, as are tables without a commit or a topic: their runs report
-    that. The times of records are those of Connect's clock, unless the topic's settings choose the
-    broker's clock. So changes that Debezium has not sent yet do not count.
+    A table that lacks no such offset is left out. A table without a commit or without a topic is
+    left out, too: its run reports this. The time of a record is that of Connect's clock, unless the
+    topic's settings choose the broker's clock. So changes that Debezium has not sent yet do not
+    count.
 
     Args:
         kafka: The cluster. It is not asked if there are no tables.
-        tables: The tables' records, each with the time.
+        tables: By table, the table's record and the given time.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -71,21 +71,22 @@ class LateColumns:
         )
 
     def require(self, schema: TableSchema, written: Mapping[int, DebeziumSchema]) -> None:
-        """Let a run refuse events that lack a required column, or could have it twice.
+        """Let a run refuse events that lack a required column, or have it under two possible names.
 
         The catalog does not show these cases:
 
         - A column had another name for a while. Its values from that time would become NULL.
-        - A new column was added under another name, which a later column could have now.
+        - A new column had another name at first. A column that was added later can have this name
+          now.
         - Before a rename, another column had the new name and was dropped. Older events have both
-          names, and nothing shows which of them belongs to the renamed column.
+          names, and nothing shows which of the two names belongs to the renamed column.
 
         Args:
             schema: The lake's columns.
             written: The writers' schemas of a batch, by id.
 
         Raises:
-            SchemaChangeError: Such events were found. The error names their schema and the column.
+            SchemaChangeError: There is such an event. The error names its schema and the column.
         """
         for schema_id, writer in written.items():
             self._require_order(schema, schema_id, writer)
@@ -138,7 +139,10 @@ class LateColumns:
     def _require_new(
         self, name: str, schema: TableSchema, schema_id: int, writer: DebeziumSchema
     ) -> None:
-        """Let a run refuse events that lack a new column and have an unknown or newer one."""
+        """Let a run refuse events that lack a new column, but may have it under a former name.
+
+        The name of an unknown column, or of a column that was added later, may be a former name.
+        """
         former = {one for names in self.former.values() for one in names}
         known = {*self.known, *former, *(column.name for column in schema.columns)}
         expected = [writer.field(column) for column in known]

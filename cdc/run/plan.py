@@ -75,8 +75,8 @@ def due(
 def waits_for_later_run(record: TableRecord, settings: TableSettings, now: datetime) -> bool:
     """Whether a table with work waits for a later run, so that the table has fewer commits.
 
-    A late table never waits. A table is late if it is behind its freshness target, or if its last
-    commit has no watermark.
+    A late table never waits. A table is late if the age of its watermark exceeds its freshness
+    target, or if its last commit has no watermark.
     """
     last = record.last_commit
     if record.state is not State.INCREMENTAL or last is None or last.watermark is None:

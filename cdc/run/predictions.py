@@ -1,4 +1,4 @@
-"""What this process knows of the costs and the freshness of tables, for the order of their runs."""
+"""Predicts the cost and the freshness of tables, by which the schedule orders the tables' runs."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _PRIOR_EVERY = 100
 
 @dataclass(frozen=True)
 class Demand:
-    """What a table has to do, by prediction.
+    """The work of a table, by prediction.
 
     Args:
-        behind: Number of offsets that its lake lacks.
-        seconds: Predicted seconds of its next run.
-        rest: Predicted seconds of the work that the next run leaves.
+        behind: Number of the topic's offsets that the lake table lacks.
+        seconds: Predicted seconds of the table's next run.
+        rest: Predicted seconds of the work that the next run leaves to later runs.
     """
 
     behind: int
@@ -54,7 +54,7 @@ class Demand:
 
 
 class Predictions:
-    """The learned costs, and the times up to which tables are known to be whole.
+    """The learned costs of tables, and the times up to which lake tables have all events.
 
     Safe to share among threads.
 
@@ -77,12 +77,17 @@ class Predictions:
             return estimate(known, self._prior)
 
     def rate(self, table: TableId) -> float:
-        """Return the events of a table that arrive per second, as learned; 0 if not known."""
+        """Return the number of a table's events that arrive per second; 0 if it is not known."""
         with self._lock:
             return arrival_rate(self._known().get(table))
 
     def note_whole(self, table: TableId, at: float) -> None:
-        """Note that the lake has all events of a table that were in its topic at a time."""
+        """Note that the lake table has all events that were in the table's topic at a time.
+
+        Args:
+            table: The table.
+            at: The time, in seconds since 1970.
+        """
         with self._lock:
             self._whole_at[table] = max(at, self._whole_at.get(table, at))
 
@@ -94,7 +99,8 @@ class Predictions:
             result: The result of the run.
 
         Returns:
-            The table's new sums; None if the run shows nothing of the table's cost.
+            The new sums over the table's runs; None if the run shows no cost, for example since it
+            failed or made no commit.
         """
         last = record.last_commit
         with self._lock:
@@ -114,13 +120,14 @@ class Predictions:
     def demand(
         self, record: TableRecord, settings: TableSettings, ends: Mapping[int, int], turn_s: float
     ) -> Demand:
-        """Return what a table has to do, by prediction.
+        """Return the predicted work of a table.
 
         Args:
-            record: The table.
-            settings: Its settings.
-            ends: The end offsets of its topic, by partition.
-            turn_s: Seconds after which a run leaves the rest; infinite if it goes on to the end.
+            record: The table's record.
+            settings: The table's settings.
+            ends: The end offsets of the table's topic, by partition.
+            turn_s: Seconds after which a run leaves the remaining work to the next run; infinite if
+                each run continues to the end offsets.
         """
         done = record.last_commit.offsets if record.last_commit is not None else {}
         behind = sum(max(0, end - done.get(partition, 0)) for partition, end in ends.items())
@@ -139,13 +146,14 @@ class Predictions:
         topic: TopicFacts | KafkaError,
         turn_s: float,
     ) -> Entry:
-        """Return a table that has work, as the schedule needs it.
+        """Return the schedule's entry for a table that has work.
 
         Args:
-            record: The table.
-            settings: Its settings; None if they are invalid, which its run reports.
-            topic: The facts of its topic, or their error, which its run reports.
-            turn_s: Seconds after which its run leaves the rest of the work.
+            record: The table's record.
+            settings: The table's settings; None if they are invalid, which the table's run reports.
+            topic: The facts of the table's topic, or the error of reading them, which the table's
+                run reports.
+            turn_s: Seconds after which a run leaves the remaining work to the next run.
         """
         target = 900.0 if settings is None else float(settings.freshness_target_s)
         demand = Demand(0, self.estimate(record.table).seconds(0), 0.0)
@@ -170,8 +178,8 @@ class Predictions:
     def fresh_at(self, record: TableRecord) -> float:
         """Return the time up to which the lake has all events of a table, in seconds since 1970.
 
-        It is the watermark of the last commit. A table whose topic had no more events at a later
-        look has all events up to that look.
+        This time is the later one of the watermark of the last commit and the time that was last
+        given to `note_whole`.
         """
         last = record.last_commit
         watermark = 0.0 if last is None or last.watermark is None else _seconds(last.watermark)
@@ -179,7 +187,7 @@ class Predictions:
             return max(watermark, self._whole_at.get(record.table, 0.0))
 
     def _known(self) -> dict[TableId, TableCost]:
-        """Return the costs by table, which are read once."""
+        """Return the learned costs by table, which are read from the state store only once."""
         if self._costs is None:
             self._costs = self._store.costs()
             self._prior = prior_of(self._costs.values())

@@ -37,12 +37,13 @@ _LOOK_S = 60.0
 
 
 class Served:
-    """What this process's runs saw of pointers and newest commits in the lake.
+    """What this process's runs have read of pointers and newest commits in the lake.
 
-    A record that agreed with the lake is not looked at again until the record changes. The results
-    are kept in memory: a look detects a state store that was restored from a backup, so the state
-    store cannot keep them. On a local disk, a look at 3,000 tables took 4 s. In an object store, a
-    look at one table is two reads of 0.1 s each, so a look at 3,000 tables takes 20 s.
+    If a table's record agrees with the lake, the table is not checked again until the record
+    changes. The results of checks are kept in memory. The state store cannot keep these results,
+    since the checks detect a state store that was restored from a backup. On a local disk, a check
+    of 3,000 tables took 4 s. In an object store, a check of one table is two reads of 0.1 s each,
+    so a check of 3,000 tables takes 20 s.
     """
 
     def __init__(self) -> None:
@@ -53,10 +54,10 @@ class Served:
         """By table, a pointer with former generations, some of which can be removable."""
 
     def note_pointer(self, record: TableRecord, pointer: Pointer | None) -> None:
-        """Remember for later runs a pointer that may name a removable generation.
+        """Note a table's pointer for later runs if it may name a former generation to remove.
 
-        Any other pointer is not remembered: None, a pointer without former generations, or the
-        pointer of the last `note_nothing_to_remove`.
+        A pointer without former generations is not noted, nor is the pointer that was given to the
+        last `note_nothing_to_remove`. In both cases, the pointer that was noted before is dropped.
         """
         with self._lock:
             self.with_former.pop(record.table, None)
@@ -72,8 +73,8 @@ class Served:
 
         Args:
             table: The table.
-            pointer: The pointer by which this was found. A newer one that a run of the table has
-                noted meanwhile stays in ``with_former``.
+            pointer: The pointer whose former generations were checked. If a run of the table has
+                noted a newer pointer meanwhile, the newer pointer stays in ``with_former``.
         """
         with self._lock:
             self._nothing_to_remove[table] = pointer
@@ -87,12 +88,12 @@ class Served:
     def differing_from_lake(
         self, spark: Callable[[], SparkSession], records: Sequence[TableRecord]
     ) -> set[TableId]:
-        """Return the tables whose lake, as a run sees it, differs from their record.
+        """Return the tables whose record differs from the lake's pointer or newest commit.
 
-        A commit is missing if the lake was restored from a backup or lost its last writes. The
-        table's next run then continues from the lake's newest commit. A table whose folder is
-        missing is returned, too, so that its run reports it. An unreachable lake does not stop a
-        table that has nothing to write.
+        The lake lacks a recorded commit if the lake was restored from a backup or lost its last
+        writes. The table's next run then continues from the lake's newest commit. A table whose
+        folder is missing is returned, too, so that the table's run reports this. If the lake is
+        unreachable, no table is returned: idle tables have nothing to write.
 
         Args:
             spark: Returns the calling thread's session, whose file systems are used.
@@ -137,19 +138,19 @@ def _version(record: TableRecord) -> tuple[int, str]:
 
 
 def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
-    """Let a run refuse a generation that the pointer does not name as the current one.
+    """Let a run refuse a table whose pointer names another generation than the table's record.
 
     A state store that was restored from a backup can name a former generation. Readers would not
     see changes that are applied to a former generation.
 
     Args:
         spark: The session whose file systems are used.
-        record: The table's record. The pointer is not read unless the record's state is
-            INCREMENTAL, or was INCREMENTAL before PAUSED or FAILED.
+        record: The table's record. The pointer is read only if the record's state is INCREMENTAL,
+            or was INCREMENTAL before PAUSED or FAILED.
 
     Returns:
-        The pointer in the table's own folder; None if it was not read, or if shards share the
-        folder.
+        The pointer in the table's own folder; None if the pointer was not read, or if shards share
+        the folder.
 
     Raises:
         LostHistoryError: The record and the pointer name different attempts, or the table's folder
@@ -207,7 +208,7 @@ def require_folder(spark: SparkSession, record: TableRecord) -> None:
 
 
 def require_no_shards(store: Store, shard: Shard) -> None:
-    """Let a run refuse to create a shared table that has rows of other shards on record.
+    """Let a run refuse to create a shared table if the state store has other shards of the table.
 
     Args:
         store: The state store.
@@ -246,12 +247,15 @@ def _folder(record: TableRecord) -> str:
 
 
 def _joined(record: TableRecord) -> Shard | None:
-    """Return a run's shard of a table whose rows are in the shared table, else None."""
+    """Return the shard of a run's table if its rows are in the shared table, else None."""
     return record.shard if record.attempt is not None and record.attempt.shard is not None else None
 
 
 def _has_newest(spark: SparkSession, record: TableRecord) -> bool:
-    """Whether a run finds in the lake the newest commit that the state store knows."""
+    """Whether a run finds in the lake the newest commit that the table's record names.
+
+    True if the record names no commit.
+    """
     attempt, known = record.attempt, record.last_commit
     return attempt is None or known is None or has_commit(spark, attempt.path, known.instant)
 
@@ -262,8 +266,8 @@ def no_offsets(record: TableRecord, reason: str, *, gone: bool = False) -> LostH
     Args:
         record: The table.
         reason: What was found instead of the offsets.
-        gone: Whether the lake table is gone. The remedy of a shard is then another one, since a
-            copy of one shard cannot restore the rows of other shards.
+        gone: Whether the lake table is gone. If so, a shard has another remedy than a new copy,
+            since a copy of one shard cannot restore the rows of other shards.
     """
     remedy = f"To copy the table again, {copy_lost(record.table)}."
     if gone and record.shard is not None:

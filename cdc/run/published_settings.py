@@ -1,11 +1,12 @@
-"""Recognizes tables that another process has copied with other settings than those of this process.
+"""Recognizes tables that another process has copied with newer settings than this process has.
 
-A process reads its configuration once, at its start. If somebody changes a table's settings later
-and copies the table in another process, this process must not copy it back: columns that are hashed
-now would be published as they are again. Clocks of two machines do not show which settings are
-newer. So the process notes at its start with which settings each attempt was made. A table whose
-attempt is another one now, or has other settings, was changed since by somebody with a later
-configuration.
+A process reads its configuration once, at its start. Another process can read a later configuration
+and copy a table with it. This process must not copy the table again with older settings: a column
+that is hashed now would be published without a hash.
+
+The clocks of two machines do not show which settings are newer. So each process notes at its start
+with which settings each attempt was made. If a table has another attempt later, or if its attempt
+has other settings later, a process with a later configuration has changed the table.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class PublishedSettings:
-    """The attempts that were there at this process's start, and those that have its own settings.
+    """The attempts whose settings are those of this process or older settings.
 
     Safe to share among threads.
 
     Args:
         at_start: The records of all tables and of next generations, as read when this process had
-            just read its configuration. None accepts each attempt as it is first seen.
+            just read its configuration. If None, each attempt is accepted at its first check.
     """
 
     def __init__(self, at_start: Iterable[TableRecord] | None = None) -> None:
@@ -43,20 +44,20 @@ class PublishedSettings:
                 self.note(record.attempt)
 
     def note(self, attempt: Attempt) -> None:
-        """Note an attempt whose settings are no newer than those of this process."""
+        """Note an attempt whose settings are those of this process or older settings."""
         with self._lock:
             self._known[attempt.id] = attempt.settings_digest
 
     def check(self, record: TableRecord, digest: str) -> None:
-        """Refuse to go on with a table if another process has made it with newer settings.
+        """Refuse a table whose attempt another process has made with newer settings.
 
         Args:
             record: The table's current record.
             digest: Digest of the table's settings in this process.
 
         Raises:
-            OlderSettingsError: The settings of the table's attempt differ, and the attempt is
-                neither from before this process's start nor its own.
+            OlderSettingsError: The attempt has other settings than the table has in this process,
+                and has got these settings after this process's start.
         """
         attempt = record.attempt
         if attempt is None:
@@ -81,7 +82,7 @@ class PublishedSettings:
         raise error
 
     def refusal(self, record: TableRecord) -> OlderSettingsError | None:
-        """Return the error by which `check` has refused a table's attempt; None if it has not."""
+        """Return the error with which `check` has refused a table's attempt, or None."""
         attempt = record.attempt
         if attempt is None:
             return None

@@ -71,13 +71,13 @@ class LeftOut:
         self._kept = self._quarantine.offsets(previous.attempt)
 
     def outside(self, piece: Range) -> set[Place]:
-        """Return the quarantined records outside of a range."""
+        """Return the places of the quarantined records outside of a range."""
         return self._kept - self.within(piece)
 
     def within(self, piece: Range) -> set[Place]:
-        """Return the quarantined records of a range.
+        """Return the places of the quarantined records in a range.
 
-        A run that died before its commit could have quarantined some of them.
+        A run that died before its commit could have quarantined some of these records.
         """
         return {
             (partition, at)
@@ -90,13 +90,13 @@ class LeftOut:
         return bool(self.outside(batch.piece) or batch.left_out)
 
     def lacking(self, batch: Batch) -> int:
-        """Return how many records below the batch's end the table lacks after its commit."""
+        """Return how many records before a batch's end the table lacks after the batch's commit."""
         end = batch.piece.end
         passed = [at for partition, at in self.outside(batch.piece) if at < end.get(partition, 0)]
         return len(passed) + len(batch.left_out)
 
     def tolerated(self, piece: Range) -> int:
-        """Return how many records of a range may be left out."""
+        """Return the number of records of a range that may be left out."""
         if self._settings.on_bad_message != "quarantine":
             return 0
         return max(0, self._settings.max_quarantined - len(self.outside(piece)))
@@ -142,7 +142,7 @@ class LeftOut:
         crash("quarantine.after_keep")
 
     def drop_applied(self, batch: Batch) -> None:
-        """Remove the records that the batch has applied.
+        """Remove from quarantine the records that the batch has applied.
 
         The caller calls this method after the batch's commit.
         """

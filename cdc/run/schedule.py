@@ -1,27 +1,29 @@
-"""Decides which waiting table a free worker runs next. It reads no clock and has no side effects.
+"""Decides which waiting table a free worker runs next, without a clock and without side effects.
 
 The rules, in this order:
 
-1. **Shares.** Each tier with a share, and all other tiers together, have a lane. The lane that had
-   the least work in relation to its share is first. A lane without work that may start leaves its
-   workers to the others, and earns no claim for later.
-2. **Long runs leave room.** Runs of more than `LONG_S`, and runs of failing tables, never hold all
-   workers, so that a worker is always free for short ones soon. The exception is a long run that
-   would miss its deadline otherwise.
-3. **Deadlines.** A table has to commit before its deadline, when its freshness target is exceeded.
-   If all can wait, with `MARGIN`, the table comes first that is oldest in relation to its target.
-   So all tables commit equally early, and short targets leave workers to others. If not all can
-   wait, the table with the least slack is first: the time until the deadline less the predicted
-   seconds.
-4. **Late tables** have missed their deadline by prediction. They run whenever the others can wait
-   for them, with at most `LATE_SHARE_OF_SLACK` of the lane's work, and have `LATE_SHARE` of it in
-   any case. So they make no other table late beyond that share, and they never starve. Among them,
-   the order is by the deadline, or the end of the last run if that is later, plus the target. So a
-   table with a short target comes first, until another one has waited for longer by the difference
-   of the targets. A backlog that needs many runs goes behind the others after each.
+1. **Shares.** Each tier with a share has a lane, and all other tiers together have one lane. The
+   lane whose work is least in relation to its share comes first. If no table of a lane may start,
+   other lanes use the lane's workers. The lane gets no more than its share later in return.
+2. **Long runs.** Runs of more than `LONG_S`, and runs of failing tables, never hold all workers, so
+   that a worker is soon free for short runs. The exception is a long run that would otherwise miss
+   its deadline.
+3. **Deadlines.** A table's deadline is the time at which its freshness target is exceeded, unless
+   the table commits before. A table's slack is the time until the deadline, less the predicted
+   seconds of the run. If the run of the table that is oldest in relation to its target makes no
+   other table late, this table comes first. So all tables commit equally early in relation to their
+   targets. Otherwise, the table with the least slack comes first.
+4. **Late tables.** A table is late if its run would miss the deadline, by prediction. Late tables
+   have `LATE_SHARE` of the lane's work in any case, so that they always make progress. They have up
+   to `LATE_SHARE_OF_SLACK` of the lane's work as long as this makes no other table late, with
+   `MARGIN`. A late table's rank is its target plus the later one of two times: its deadline and the
+   end of its last run. The table with the lowest rank comes first. So a short target comes before a
+   long target, unless the table with the long target has waited for longer by the difference of the
+   targets. A table with a backlog of many runs takes turns with the other late tables.
 
-A command that ends (`Rules.ends`) prefers long runs while all other tables are kept without the
-worker that such a run holds. So it does not end with one worker in a long run and the rest idle.
+If the command ends with these tables (`Rules.ends`), a long run comes before all other runs, if the
+other tables keep their deadlines without the worker that the long run holds. So the command does
+not end with a long run on one worker while all other workers are idle.
 """
 
 from __future__ import annotations
@@ -57,19 +59,22 @@ _FORGET = 0.98
 
 @dataclass(frozen=True)
 class Entry:
-    """A table with work, as the schedule of runs sees it.
+    """A table with work, and what the schedule needs to know of the table.
+
+    All times are in seconds on one clock, for example since 1970.
 
     Args:
         table: The table.
-        tier: Its tier, as the configuration names it.
-        deadline: When its freshness target is exceeded, in seconds on the clock of `Schedule`.
+        tier: The table's tier, as the configuration names it.
+        deadline: Time at which the table's freshness target is exceeded.
         target_s: The freshness target, in seconds.
-        seconds: The predicted seconds of its next run.
-        lake: The lake table that it shares with other source tables; None if it shares none.
-        failing: Whether its last run failed.
-        ran_at: When its last run ended.
-        rest: The predicted seconds of work that its next run leaves to later runs.
-        behind: Number of offsets that its lake lacks, as far as they are known.
+        seconds: Predicted seconds of the table's next run.
+        lake: Path of the lake table that the table shares with other source tables; None if the
+            table shares none.
+        failing: Whether the table's last run failed.
+        ran_at: Time of the end of the table's last run.
+        rest: Predicted seconds of the work that the next run leaves to later runs.
+        behind: Number of the topic's offsets that the lake table lacks; 0 if it is not known.
     """
 
     table: TableId
@@ -85,16 +90,20 @@ class Entry:
 
     @property
     def starts_by(self) -> float:
-        """The latest start with which the deadline is kept, by prediction."""
+        """The latest time at which the run can start and keep the deadline, by prediction."""
         return self.deadline - self.seconds - self.rest
 
     def age(self, now: float) -> float:
-        """The time since all events were applied, in relation to the target; 1 at the deadline."""
+        """Return the time since all events were applied, divided by the target; 1 at the deadline.
+
+        Args:
+            now: The time.
+        """
         return 1.0 - (self.deadline - now) / self.target_s
 
     @property
     def long(self) -> bool:
-        """Whether the run may hold a worker for long."""
+        """Whether the run is long by prediction, or may be long since the table is failing."""
         return self.failing or self.seconds > LONG_S
 
 
@@ -104,9 +113,9 @@ class Rules:
 
     Args:
         workers: Number of tables that run at a time.
-        shares: Share of each tier that has one, between 0 and 1.
-        ends: Whether the tables are given once, and the command ends with the last of them.
-        turn_s: Seconds after which a run leaves the rest of its work to the next one.
+        shares: By tier that has a share of the workers, this share, between 0 and 1.
+        ends: Whether the tables are offered only once, and the command ends with their last run.
+        turn_s: Seconds after which a run leaves its remaining work to the table's next run.
     """
 
     workers: int
@@ -126,7 +135,10 @@ class Rules:
 
     @property
     def long_places(self) -> int:
-        """Number of workers that long runs may hold: all but a quarter, and all but one at most."""
+        """The maximum number of long runs at a time.
+
+        A quarter of the workers, and at least one of several workers, is left to short runs.
+        """
         return max(1, self.workers - max(1, self.workers // 4))
 
 
@@ -144,16 +156,16 @@ def _late_rank(entry: Entry) -> float:
 
 @dataclass
 class _Lane:
-    """The tables that wait in a lane of the schedule, in their orders, and the lane's work.
+    """The tables that wait in a lane of the schedule, in three orders, and the lane's work.
 
     Args:
-        share: The lane's share.
-        by_start: The waiting tables by latest start.
-        by_rank: The waiting tables by their rank among late tables.
-        by_age: The waiting tables by deadline, for each target: so the oldest is first.
-        used: Seconds of work divided by the share.
-        late_s: Seconds of work for late tables.
-        all_s: Seconds of work.
+        share: The lane's share of the workers.
+        by_start: The waiting tables, ordered by `starts_by`.
+        by_rank: The waiting tables, ordered by their rank among late tables.
+        by_age: By target, the waiting tables with this target, the oldest first.
+        used: Seconds of the lane's work, divided by the share.
+        late_s: Seconds of the lane's work for late tables. Older work counts less.
+        all_s: Seconds of the lane's work. Older work counts less.
     """
 
     share: float
@@ -177,21 +189,21 @@ class _Lane:
         self.by_age[entry.target_s].remove(entry)
 
     def kept(self, now: float) -> Iterator[Entry]:
-        """Yield the lane's tables that can be kept, those with the least slack first."""
+        """Yield the lane's tables that are not late by prediction, the least slack first."""
         return islice(self.by_start, bisect_left(self.by_start, now, key=_start), None)
 
     def late(self, now: float) -> Iterator[Entry]:
-        """Yield the lane's tables that are late by prediction, in their order."""
+        """Yield the lane's tables that are late by prediction, by their rank."""
         return (entry for entry in self.by_rank if entry.starts_by < now)
 
     def can_wait(self, now: float, seconds: float, workers: float, margin: float = MARGIN) -> bool:
-        """Whether the lane's tables that can be kept are kept by prediction after a delay.
+        """Whether the lane's tables that are not late stay so after a delay, by prediction.
 
         Args:
             now: The time.
-            seconds: The delay.
-            workers: Number of workers that the tables have.
-            margin: Part of its target by which each table has to be early.
+            seconds: The delay until the tables start, in seconds.
+            workers: Number of workers that run the lane's tables.
+            margin: Part of its target by which each table must be able to commit early.
         """
         work, at = 0.0, now + seconds
         everything = sum(entry.seconds for entry in self.by_start)
@@ -208,8 +220,8 @@ class _Lane:
 class Schedule:
     """The schedule of runs: the tables that wait and those that run.
 
-    A caller offers the waiting tables, takes one for each free worker, and reports its end. This
-    class is not safe to share among threads.
+    A caller offers the waiting tables, takes a table for each free worker, and reports the end of
+    each run. This class is not safe to share among threads.
 
     Args:
         rules: The settings.
@@ -233,7 +245,7 @@ class Schedule:
         return frozenset(self._running)
 
     def offer(self, entries: Iterable[Entry]) -> None:
-        """Replace the tables that wait for a run, without those that run."""
+        """Replace the tables that wait for a run. Tables that run now are left out."""
         sorted_out: dict[str, list[Entry]] = {lane: [] for lane in self._lanes}
         for entry in entries:
             if entry.table not in self._running:
@@ -263,7 +275,7 @@ class Schedule:
 
         Args:
             table: The table.
-            seconds: How long the run took.
+            seconds: Duration of the run, in seconds.
         """
         entry = self._running.pop(table)
         lane = self._lanes[self._rules.lane(entry.tier)]
@@ -293,11 +305,11 @@ class Schedule:
         return late if lane.late_s <= share * lane.all_s else self._oldest(lane, least, now)
 
     def _oldest(self, lane: _Lane, least: Entry, now: float) -> Entry:
-        """Return the lane's oldest table in relation to its target, if the others can wait.
+        """Return the lane's table that is oldest in relation to its target, if the others can wait.
 
         Args:
             lane: The lane.
-            least: The lane's table with the least slack, which is returned otherwise.
+            least: The lane's table with the least slack. It is returned if the others cannot wait.
             now: The time.
         """
         heads = (
@@ -309,7 +321,10 @@ class Schedule:
         return oldest if lane.can_wait(now, oldest.seconds, workers, SMALL_MARGIN) else least
 
     def _long_first(self, lane: _Lane, now: float) -> Entry | None:
-        """Return the lane's longest run, if all other tables are kept without its worker."""
+        """Return the lane's table with the longest run, if this run makes no other table late.
+
+        The other tables must keep their deadlines without the worker that the run holds.
+        """
         allowed = [one for one in lane.by_start if one.long and self._may_start(one, now)]
         if not allowed:
             return None
@@ -319,12 +334,15 @@ class Schedule:
         return max(allowed, key=lambda one: one.seconds)
 
     def _workers(self, lane: _Lane) -> float:
-        """Return the least number of workers that a lane has, by its share."""
+        """Return the number of workers that a lane has by its share.
+
+        Lanes without waiting tables leave their shares to the other lanes.
+        """
         busy = [one.share for one in self._lanes.values() if one.by_start]
         return max(0.5, self._rules.workers * lane.share / sum(busy))
 
     def _may_start(self, entry: Entry, now: float) -> bool:
-        """Whether a table may start, by the workers that it would leave to others."""
+        """Whether a table's run may start, since it leaves enough workers to other tables' runs."""
         rules = self._rules
         if entry.lake is not None and rules.workers > 1:
             # Another process can keep the shards of a lake table waiting.

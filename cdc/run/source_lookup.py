@@ -45,7 +45,7 @@ class Asked:
         source_schema: The lake schema that follows from the source's catalog.
         kept: The lake table's columns.
         lake: The lake's settings, with the secret key of hashes.
-        progress: Shows the wait.
+        progress: Shows the wait for the source.
     """
 
     spark: SparkSession
@@ -96,9 +96,9 @@ class Asked:
         return known.withColumns(gone) if gone else known
 
     def _wait(self, lacking: DataFrame) -> None:
-        """Wait until the source shows a batch's changes with missing values.
+        """Wait until queries of the source see those changes of a batch that lack values.
 
-        A commit is in the log before it is visible. A query at that time would return the row
+        A commit is in the log before it is visible. In between, a query would return the row
         without the change that the batch applies.
         """
         found = lacking.agg(F.collect_set(TRANSACTION)).first()
@@ -119,7 +119,7 @@ class Asked:
 
 
 def _aware(value: Any, kind: str) -> Any:
-    """Return a looked-up row's key value; a timestamp becomes aware UTC.
+    """Return a key's value for the query of the source; a timestamp becomes aware UTC.
 
     Spark returns a timestamp in local time, without a time zone.
     """

@@ -26,7 +26,7 @@ def stopped(record: TableRecord, error: TributaryError, *, at: datetime) -> Tabl
     """Return the record of a table after an error has stopped its run.
 
     Args:
-        record: The table's record. It does not change if its state no longer allows a run.
+        record: The table's record. It is returned unchanged if its state no longer allows a run.
         error: The error.
         at: Now, in UTC.
     """

@@ -311,7 +311,7 @@ class _TableRun:
         return True
 
     def _compared(self, newest: CommitRecord, handoff: Handoff) -> Comparison:
-        """Return the lake compared with the source's catalog; check source and capture first."""
+        """Check source and capture; then return the comparison of the lake with the catalog."""
         evidence = self._captures.evidence(self._record)
         source = self._context.sources[self._table.source]
         rests = position_check.Rests(
@@ -372,7 +372,7 @@ class _TableRun:
         return compared
 
     def _accept(self, compared: Comparison) -> None:
-        """Store the catalog that the lake follows, and the digest of the settings.
+        """Store the compared fingerprint and the digest of the settings in the table's record.
 
         By these two, a later command finds out whether an idle table needs a run.
         """

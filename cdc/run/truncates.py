@@ -45,7 +45,7 @@ class Truncates:
         self._applied = applied
 
     def has(self, transaction: int) -> bool:
-        """Whether the part that no run has applied has a TRUNCATE event of a transaction.
+        """Whether the topic has a TRUNCATE event of a transaction after the applied offsets.
 
         Raises:
             CaptureError: The connector does not capture the transaction in time.
@@ -71,7 +71,10 @@ class Truncates:
         )
 
     def _captured(self) -> dict[int, int]:
-        """Let a run wait until the topic has all present commits; return the topic's end."""
+        """Wait until a run's topic has all commits that the source has now.
+
+        Return the topic's end offsets by partition.
+        """
         context, record = self._context, self._record
         source, kafka = context.sources[record.table.source], context.kafka
         upto, ends = source.current_position(), dict[int, int]()

@@ -1,4 +1,4 @@
-"""Threads that run tables: each free one takes the table that the schedule puts first."""
+"""Threads that run tables: each free thread takes the table that the schedule puts first."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ DEFERRED_S = 900.0
 
 @dataclass(frozen=True)
 class Work:
-    """A table that has work, with the facts that the round read which found it.
+    """A table that has work, with the facts that the round read.
 
     Args:
         record: The table's record.
-        topic: The facts of its topic, or their error.
+        topic: The facts of the table's topic, or the error of reading them.
         captures: The evidence of captures. It is gathered after the facts of the topic.
-        entry: The table, as the schedule needs it.
-        turn: Its turn.
+        entry: The schedule's entry for the table.
+        turn: The turn of the table's run.
         seen_at: When the facts of the topic were read, in seconds since 1970.
-        found: Whether only a look at idle tables finds this work, so that the next round does not.
-        deferred: Whether the last run of a table with the same lake table was deferred.
+        found: Whether the round found this work by its check of idle tables. Rounds without this
+            check do not find the work again.
+        deferred: Whether the last run of a shard of the same lake table was deferred.
     """
 
     record: TableRecord
@@ -64,12 +65,12 @@ class Work:
 
 @dataclass
 class _Deferral:
-    """A lake table that another process keeps from its shards, which wait without a worker.
+    """A lake table that another process holds, while the table's shards wait without a worker.
 
     Args:
-        since: When the first run was deferred, on the monotonic clock.
-        until: When its shards may run again.
-        wait_s: The length of the present wait.
+        since: When the first run of a shard was deferred, in seconds on the monotonic clock.
+        until: When the shards may run again, on the same clock.
+        wait_s: Length of the present wait, in seconds.
     """
 
     since: float
@@ -83,14 +84,14 @@ class Workers:
     If another process holds a lake table that shards share, the shards wait without a worker: no
     thread waits for the other process for longer than one try of a commit.
 
-    A round begins with `begin_round`, reads what it needs, and ends with `offer`. Tables that ran
-    meanwhile are left to the next round, since the facts that this round read of them can be old.
+    The caller's round calls `begin_round`, reads facts of tables, and calls `offer`. If a table has
+    run in between, `offer` leaves the table to the next round: the facts can be from before the
+    run.
 
     Args:
         rules: The rules of the schedule.
-        run: Runs one table, in the thread with this number.
-        ends: Whether no further table may start, although the caller has not closed the workers
-            yet.
+        run: Runs one table, in the thread with the given number.
+        ends: Returns whether no further table may start, even before `close` is called.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Workers:
         self.close()
 
     def begin_round(self) -> frozenset[TableId]:
-        """Begin a round, and return the tables that run now: the round leaves them out."""
+        """Begin a round, and return the tables that run now, which the round must leave out."""
         with self._changed:
             self._touched = set(self._schedule.running)
             self.has_more = False
@@ -140,8 +141,8 @@ class Workers:
 
         Args:
             work: The tables that have work.
-            looked: Whether the round looked at idle tables. If not, the waiting tables that the
-                last look found stay.
+            looked: Whether the round has checked the idle tables. If not, the tables that the last
+                such check found continue to wait.
         """
         with self._changed:
             kept = {} if looked else {t: one for t, one in self._waiting.items() if one.found}
@@ -165,7 +166,7 @@ class Workers:
             return [record for record in records if record.table not in self._touched]
 
     def results(self) -> list[RunResult]:
-        """Return the results since the last call.
+        """Return the results of the runs that have ended since the last call.
 
         Raises:
             Exception: A worker ended by an error that is not the error of a table.
@@ -178,14 +179,14 @@ class Workers:
             return found
 
     def finish(self) -> list[RunResult]:
-        """Wait until no table runs or waits, and return the results since the last call."""
+        """Wait until no table runs or waits, and return the results as `results` does."""
         with self._changed:
             while (self._schedule.running or self._waiting) and not self._broken:
                 self._changed.wait(_LOOK_S)
         return self.results()
 
     def close(self) -> None:
-        """Drop the waiting tables, and wait for the end of those that run."""
+        """Drop the waiting tables, and wait for the end of the runs in progress."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
@@ -212,7 +213,7 @@ class Workers:
                     self._changed.notify_all()
 
     def _next(self) -> Work | None:
-        """Wait for a table that may start, and start it; None if the workers end."""
+        """Wait until a table may start, and return its work; None if no further table may start."""
         with self._changed:
             while not (self._closed or self._ends()):
                 if self._held() != self._left_out:
@@ -231,14 +232,14 @@ class Workers:
         return frozenset(lake for lake, one in self._deferrals.items() if one.until > now)
 
     def _schedule_waiting(self) -> None:
-        """Offer the waiting tables to the schedule, without those whose lake table is held."""
+        """Offer the waiting tables to the schedule, except shards of the lake tables of `_held`."""
         held = self._left_out = self._held()
         self._schedule.offer(
             one.entry for one in self._waiting.values() if one.entry.lake not in held
         )
 
     def _judged(self, work: Work, result: RunResult) -> RunResult:
-        """Return a run's result; note whether another process holds the table's lake table."""
+        """Return a run's result; after a deferred run, let the shards of its lake table wait."""
         lake = work.entry.lake
         if lake is None or self._closed:
             return result
@@ -263,7 +264,7 @@ class Workers:
 
 
 def _has_more(work: Work, result: RunResult) -> bool:
-    """Whether a run ended before the end that its topic had."""
+    """Whether a run left records that its topic had when the round read the topic's end."""
     if not result.commits or result.error is not None or result.deferred:
         return False
     stable = getattr(work.topic, "stable", {})

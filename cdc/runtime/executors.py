@@ -45,9 +45,10 @@ class Executor:
     """One process that runs tasks on a Spark cluster.
 
     Args:
-        name: Its id in the session.
-        host: Its machine.
-        versions: Versions by the name of a part, such as ``Spark``; see `_CALLS`.
+        name: The executor's id in the Spark session.
+        host: The executor's machine.
+        versions: The executor's versions, by the name of a program, such as ``Spark``; see
+            `_CALLS`.
     """
 
     name: str
@@ -94,7 +95,7 @@ def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executo
 
 
 def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> list[str]:
-    """Return Spark hosts with their wrong versions as texts; hosts with the same share one."""
+    """Return a text for each set of wrong versions, with the hosts of Spark that have this set."""
     hosts: dict[str, set[str]] = {}
     for one in executors:
         if different := one.differences(driver):
@@ -149,13 +150,18 @@ def _called(call: Sequence[str]) -> str:
 
 
 def _executor(command: str, versions: Mapping[str, str]) -> Executor:
-    """Return the Spark executor that was started by this command."""
+    """Return the Spark executor that a command has started.
+
+    Args:
+        command: The command, whose options have the executor's id and host.
+        versions: The executor's versions.
+    """
     options = dict(_OPTION.findall(command))
     return Executor(options.get("executor-id", "?"), options.get("hostname", "?"), versions)
 
 
 def _of_driver(spark: SparkSession, name: str, method: str, *arguments: str) -> str:
-    """Return a version of Spark's driver, from a static method of a class in its JVM."""
+    """Return a version of Spark's driver, which a static Java method returns in the driver."""
     found: Any = getattr(java_class(spark, name), method)(*arguments)
     return str(found)
 

@@ -1,6 +1,7 @@
 """Named points at which a test can kill this process, to prove that a rerun completes the work.
 
-``TRIBUTARY_CRASH_AT=name`` kills at the first passage of that point, ``name:3`` at the third.
+``TRIBUTARY_CRASH_AT=name`` kills the process when it passes that point for the first time, and
+``name:3`` when it passes that point for the third time.
 """
 
 from __future__ import annotations
@@ -60,7 +61,11 @@ def _noop(name: str, /) -> None:
 
 
 def _armed(text: str) -> Callable[[str], None]:
-    """Return a `crash` that kills this process at the requested passage of a failpoint."""
+    """Return a `crash` that kills this process when it passes the requested failpoint.
+
+    Args:
+        text: Name of the failpoint, or ``name:3`` to kill at the third passage.
+    """
     name, _, count = text.partition(":")
     if name not in FAILPOINTS or not (count or "1").isdecimal() or int(count or "1") < 1:
         raise ConfigError(

@@ -44,7 +44,7 @@ _SETTINGS = """<ivysettings>
 
 
 class ArtifactError(TributaryError):
-    """A jar or archive that cannot be fetched, or is not the file that was pinned."""
+    """The error for a jar or archive that cannot be fetched, or is not the pinned file."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def fetch(
 
 
 def _as_packed(artifacts: Sequence[Artifact], folder: Path) -> Path:
-    """Return the folder of packed jars, after a check that they are as they were packed.
+    """Return the folder of packed jars, after a check of each jar's checksum.
 
     Raises:
         ArtifactError: A file is missing or differs.
@@ -280,7 +280,10 @@ def ivy_module(bundle: str, artifacts: Sequence[Artifact]) -> str:
 def _retrieve(
     bundle: str, artifacts: Sequence[Artifact], ivy_cache: Path, files: Path, report: Report
 ) -> None:
-    """Let Ivy put the jars into a folder; Ivy's default settings would also read ``~/.m2``."""
+    """Let Ivy download jars into a folder.
+
+    Ivy's default settings are not used, since with these Ivy would also take jars from ``~/.m2``.
+    """
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="tributary-ivy-") as work:
         module, settings = Path(work) / "ivy.xml", Path(work) / "settings.xml"
@@ -317,7 +320,7 @@ def _retrieve(
 
 
 def _lines(command: Sequence[str | Path]) -> Iterator[str]:
-    """Yield the output lines of Ivy's command, and kill it when it exceeds the limit."""
+    """Run Ivy's command, yield its output line by line, and kill the command after a time limit."""
     with subprocess.Popen(  # noqa: S603 - an argument list of our own, no shell
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:

@@ -19,7 +19,7 @@ _SYSTEM_TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java
 
 
 class JavaError(TributaryError):
-    """No usable Java, or a Java process that failed."""
+    """The error if there is no usable Java, or if a Java process failed."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,10 @@ def _homes() -> Iterator[Path]:
 
 
 def java_version(home: Path) -> str | None:
-    """Return the version that ``java -version`` of this Java home prints, or None."""
+    """Return the version that ``java -version`` of a Java home prints.
+
+    None if this command cannot be run, or prints no version.
+    """
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60

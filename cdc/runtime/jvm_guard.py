@@ -36,7 +36,9 @@ _guarded: list[tuple[subprocess.Popen[bytes], int]] = []
 
 
 def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
-    """Make a JVM end when this process has ended, even if this process is killed.
+    """Let a JVM be killed if it has not ended some seconds after this process's end.
+
+    This also works if this process is killed.
 
     Args:
         jvm: A child of this process.
@@ -56,9 +58,9 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
 
 
 def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
-    """Kill the JVM after a grace period, so that code that waits for it continues.
+    """Start a timer that kills the JVM, so that code that waits for the JVM continues then.
 
-    This is safe, since a commit is complete or has no effect.
+    Killing the JVM is safe, since a commit is complete or has no effect.
 
     Args:
         grace_s: How long running work may take to end, in seconds.

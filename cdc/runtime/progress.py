@@ -11,7 +11,7 @@ from cdc.errors import StoppedError
 
 
 class Task(Protocol):
-    """One piece of long-running work that progress shows."""
+    """One piece of long-running work whose progress is shown."""
 
     def advance(self, count: int = 1) -> None:
         """Add ``count`` finished units to the shown progress.
@@ -20,7 +20,7 @@ class Task(Protocol):
         """
 
     def note(self, text: str) -> None:
-        """Show the current situation of the task, for example what a wait waits for."""
+        """Show what the task does now, for example what it waits for."""
 
     def done(self) -> None:
         """Show that the task has ended, with or without success."""
@@ -62,12 +62,12 @@ class NullProgress:
 
 @contextmanager
 def shown_as(name: str, progress: Progress | None = None, unit: str = "checks") -> Iterator[Task]:
-    """Yield a shown task of unknown length that ends with the block.
+    """Yield a task of unknown length whose progress is shown until the block ends.
 
     Args:
-        name: The action and its object, for example ``wait for the replica``.
-        progress: Where to show it; ``None`` shows nothing.
-        unit: Name of its units, in the plural.
+        name: The task's action and object, for example ``wait for the replica``.
+        progress: The display of the task; ``None`` shows nothing.
+        unit: Name of the task's units, in the plural.
     """
     task = (progress or NullProgress()).start(name, None, unit)
     try:
@@ -77,13 +77,13 @@ def shown_as(name: str, progress: Progress | None = None, unit: str = "checks") 
 
 
 class Interruptible:
-    """Progress whose tasks can be interrupted, at the next note of a wait.
+    """A display of progress whose tasks can be interrupted.
 
-    A wait that is shown notes what it waits for, so an interrupt can end it there. An interrupted
-    command leaves the same state as a killed one.
+    A task that waits calls ``note`` again and again, so an interrupt ends the wait at the next
+    ``note``. An interrupted command leaves the same state as a killed command.
 
     Args:
-        progress: Where tasks are shown.
+        progress: The display of the tasks.
     """
 
     def __init__(self, progress: Progress) -> None:
@@ -91,7 +91,7 @@ class Interruptible:
         self.interrupted = threading.Event()
 
     def interrupt(self) -> None:
-        """Stop every task at its next note, and every later task at its start."""
+        """Stop every task at its next ``note``, and every later task at its start."""
         self.interrupted.set()
 
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
@@ -104,7 +104,10 @@ class Interruptible:
         return _InterruptibleTask(self, task, self._progress.start(task, total, unit))
 
     def check(self, task: str) -> None:
-        """Check whether an interruptible task may continue.
+        """Refuse to continue a task after an interrupt.
+
+        Args:
+            task: The task's action and object, for the error.
 
         Raises:
             StoppedError: ``interrupt`` was called.
