@@ -1,4 +1,4 @@
-"""Reads ``tributary.yaml``. One read finds all problems, and names each by its key's path."""
+"""Reads ``tributary.yaml``. One read finds all problems, and names the path of each wrong key."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def load(path: Path | None = None) -> Config:
     """Read the configuration in ``tributary.yaml``.
 
     Args:
-        path: The file. By default it is the one that ``TRIBUTARY_CONFIG`` names, or
-            ``tributary.yaml`` in the working directory.
+        path: The file. If it is None, the environment variable ``TRIBUTARY_CONFIG`` names the file;
+            if that variable is not set, the file is ``tributary.yaml`` in the working directory.
 
     Raises:
-        ConfigError: The file is missing or wrong. ``field`` is the path of the first wrong key;
-            the message lists all of them.
+        ConfigError: The file is missing or wrong. ``field`` is the path of the first wrong key. The
+            message lists all wrong keys.
     """
     file = path or Path(os.environ.get(VARIABLE) or DEFAULT_PATH)
     try:
@@ -141,7 +141,7 @@ def _parse(text: str, name: str, base: Path) -> Config:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML's safe loader, with an error for a duplicate key or one that is no string."""
+    """YAML's safe loader, with an error for a duplicate key and for a key that is no string."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[object] = set()
@@ -177,7 +177,15 @@ def _failure(name: str, problems: list[ConfigProblem]) -> ConfigError:
 
 
 def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
-    """Yield the settings of a configuration section, and below it, that cannot work together."""
+    """Yield the settings that cannot work together, in a section and in all sections inside it.
+
+    Args:
+        section: The section.
+        path: The section's path in the configuration.
+
+    Yields:
+        The path of a setting, and its problem.
+    """
     if isinstance(section, Config) or (
         # A section of table settings need not be complete; Config checks the combined settings.
         hasattr(section, "conflicts") and path[:1] not in (("tables",), ("defaults",))
@@ -205,7 +213,7 @@ def _problems_in(error: ValidationError, document: Any) -> Iterator[ConfigProble
 
 
 def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
-    """Return the path of a wrong configuration key, and the type of the section that has it."""
+    """Return the path of a wrong configuration key, and the type of the section around the key."""
     path: _Path = ()
     section: Any = None
     annotation: Any = Config
@@ -219,7 +227,7 @@ def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
 
 
 def _value_at(document: Any, path: _Path) -> Any:
-    """Return the value at a path of the document, or None if there is none."""
+    """Return the value at a path of the configuration's document; None if the path has no value."""
     for part in path:
         try:
             document = document[part]
@@ -280,9 +288,13 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProbl
 def _plain_secrets(
     options: Mapping[Any, Any], path: _Path, *, verbatim: bool
 ) -> Iterator[ConfigProblem]:
-    """Yield raw options of the configuration whose value is a plain secret.
+    """Yield a problem for each raw option with a secret in plain text.
 
-    A reference in the wrong form counts, too.
+    Args:
+        options: A map of settings for another program.
+        path: The map's path in the configuration.
+        verbatim: Whether the map is passed on with its references. Then a reference in Tributary's
+            own form is also a problem, since the other program cannot resolve it.
     """
     for key, value in options.items():
         if is_sensitive(str(key)) and not is_reference(str(value)):
@@ -319,7 +331,12 @@ def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
 
 
 def _raw_child(annotation: Any, key: object) -> Any:
-    """Return the whole annotation of a configuration key's value, from that of its section."""
+    """Return the whole annotation of a configuration key's value; None for an unknown key.
+
+    Args:
+        annotation: The annotation of the section, map or list that has the key.
+        key: The key, or the index in a list.
+    """
     if _is_model(annotation):
         field = _fields(annotation).get(str(key))
         return None if field is None else field.annotation
@@ -329,9 +346,9 @@ def _raw_child(annotation: Any, key: object) -> Any:
 
 
 def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
-    """Return the type of a section's field inside ``Annotated`` and ``| None``, and its marks.
+    """Return the type of a section's field without ``Annotated`` and ``| None``, and its marks.
 
-    A tagged union is reduced to the member that the value's ``kind`` selects.
+    If the field is a tagged union, the type is the member that the value's ``kind`` selects.
     """
     if variants := _variants(annotation):
         kind = kind_of(value)
@@ -346,15 +363,15 @@ def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return a configuration section's fields by their keys in the file.
+    """Return a configuration section's fields, each by its key in the file.
 
-    A key can differ from the field's name: `as` is reserved in Python.
+    A key can differ from the field's name. For example, `as` is reserved in Python.
     """
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _variants(annotation: Any) -> dict[Any, Any]:
-    """Return a configuration section's variants, for a tagged union, by their tags."""
+    """Return the members of a tagged union of sections, by tag; empty for any other annotation."""
     marks = getattr(annotation, "__metadata__", ())
     if not any(isinstance(mark, Discriminator) for mark in marks):
         return {}

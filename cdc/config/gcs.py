@@ -1,4 +1,4 @@
-"""A lake on Google Cloud Storage: its URL, and the settings of its connector that cannot work."""
+"""Checks the URL and the Hadoop settings of a lake on Google Cloud Storage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_gcs(url: str) -> bool:
 
 
 def url_problem(url: str) -> str | None:
-    """Return the reason why a URL of Google Cloud Storage cannot be used, or None."""
+    """Return the problem of a malformed URL of Google Cloud Storage; None without a problem."""
     if is_gcs(url) and not _BUCKET.match(url):
         return (
             "needs the name of a bucket after gs://, of small letters, digits, dots, hyphens and"
@@ -32,7 +32,7 @@ def url_problem(url: str) -> str | None:
 
 
 def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the settings of a lake on Google Cloud Storage that cannot work, as (key, problem).
+    """Yield the wrong settings for a lake on Google Cloud Storage, as (key, problem).
 
     Args:
         url: The lake's URL.

@@ -164,7 +164,7 @@ class Security(Section):
 
 
 class RegistryConfig(Section):
-    """The schema registry, by its Confluent-compatible API."""
+    """The address and the login of the schema registry's Confluent-compatible API."""
 
     url: HttpUrl
     """Base URL of the API."""
@@ -177,7 +177,7 @@ class RegistryConfig(Section):
 
 
 class TopicConfig(Section):
-    """The settings of the topics that are created."""
+    """The settings of the topics that Tributary creates."""
 
     replication_factor: Annotated[int, Field(ge=-1)] = -1
     """Replicas of each partition; -1 is the brokers' default."""
@@ -210,7 +210,7 @@ class TopicConfig(Section):
 
 
 class KafkaConfig(Section):
-    """Brokers, schema registry and topics."""
+    """The addresses of the brokers and the schema registry, and the settings of topics."""
 
     bootstrap_servers: Servers
     """host:port of brokers, separated by commas."""
@@ -223,7 +223,7 @@ class KafkaConfig(Section):
     registry: RegistryConfig
     """The schema registry."""
     topic: TopicConfig = Field(default_factory=defaults)
-    """The settings of the topics that are created."""
+    """The settings of the topics that Tributary creates."""
 
     def conflicts(self) -> list[Conflict]:
         """Return combinations of Kafka's settings that cannot work, as (path of key, problem)."""
@@ -234,12 +234,18 @@ class KafkaConfig(Section):
         return []
 
     def librdkafka_config(self) -> dict[str, str]:
-        """Return the configured settings of a librdkafka client: secrets resolved, raw ones win."""
+        """Return a librdkafka client's configured settings, with secrets resolved.
+
+        The raw settings in ``kafka.librdkafka`` override the others.
+        """
         servers = {"bootstrap.servers": self.bootstrap_servers}
         return servers | self.security.librdkafka() | dict(self.librdkafka)
 
     def java_config(self) -> dict[str, str]:
-        """Return the configured settings of a Java client: secrets resolved, raw ones win."""
+        """Return a Java client's configured settings, with secrets resolved.
+
+        The raw settings in ``kafka.java`` override the others.
+        """
         servers = {"bootstrap.servers": self.bootstrap_servers}
         return servers | self.security.java() | dict(self.java)
 
@@ -279,7 +285,7 @@ class ConnectConfig(Section):
 
 
 def _why_java_cannot_read(key: str) -> str | None:
-    """Return why Kafka's Java client cannot read a configured key, or None if it can.
+    """Return why Kafka's Java client cannot read a private key; None if the client can read it.
 
     Source: https://kafka.apache.org/documentation/#brokerconfigs_ssl.keystore.key
     """

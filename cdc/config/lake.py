@@ -25,7 +25,10 @@ _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
 
 def _lake_url(url: str, info: ValidationInfo) -> str:
-    """Return the lake's configured URL, a local path made absolute; refuse an unreadable one."""
+    """Return the lake's configured URL; refuse a malformed URL of S3 or Google Cloud Storage.
+
+    A local path becomes absolute.
+    """
     if problem := s3.url_problem(url) or gcs.url_problem(url):
         raise PydanticCustomError("lake_url", "{problem}", {"problem": problem})
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url):
@@ -35,7 +38,7 @@ def _lake_url(url: str, info: ValidationInfo) -> str:
 
 
 def _state_url(url: str, info: ValidationInfo) -> str:
-    """Return the state store's configured URL, with a relative SQLite file resolved."""
+    """Return the state store's configured URL, with an absolute path if it names a SQLite file."""
     match = _SQLITE.match(url)
     path = url[match.end() :] if match else ""
     if match is None or not path or path.startswith((":", "file:")) or "${" in url:
@@ -58,13 +61,16 @@ class LakeConfig(Section):
 
     @property
     def store(self) -> Store | None:
-        """The object store of the configured lake, whose jars are needed; None if pyspark's do."""
+        """The object store of the configured lake; None if the lake is on another file system.
+
+        An object store needs jars that pyspark does not have.
+        """
         if s3.is_s3(self.url):
             return "s3"
         return "gcs" if gcs.is_gcs(self.url) else None
 
     def conflicts(self) -> list[Conflict]:
-        """Return settings of the lake that cannot work, as (path of the key, problem)."""
+        """Return the wrong settings of the lake, as (path of the key, problem)."""
         found = (
             *s3.settings_problems(self.url, self.hadoop),
             *gcs.settings_problems(self.url, self.hadoop),
@@ -84,7 +90,7 @@ class CatalogConfig(Section):
 
 
 class StateConfig(Section):
-    """The store of states, leases and run history."""
+    """The address of the state store, which has the tables' states, leases and run history."""
 
     url: Annotated[str, Verbatim(), Field(min_length=1), AfterValidator(_state_url)] = (
         "sqlite:///.tributary/state.db"
@@ -93,14 +99,16 @@ class StateConfig(Section):
 
     @property
     def sqlite(self) -> bool:
-        """Whether the configured state store is SQLite; False if its URL cannot be resolved."""
+        """Whether the state store is SQLite; False if a reference in its URL does not resolve."""
         try:
             return self.connection_url().startswith("sqlite")
         except SecretError:
             return False  # the code that opens the store reports it
 
     def connection_url(self) -> str:
-        """Return the state store's URL with references resolved. It must never be shown.
+        """Return the state store's URL with references resolved.
+
+        The result can contain a password. So no message and no log may show it.
 
         Raises:
             SecretError: A reference does not resolve.
@@ -109,7 +117,7 @@ class StateConfig(Section):
 
 
 class SparkConfig(Section):
-    """The Spark session."""
+    """The settings of the Spark session."""
 
     master: Annotated[str, Field(min_length=1)] = "local[*]"
     """Spark's master URL."""
@@ -134,7 +142,7 @@ class SparkConfig(Section):
         return self.master == "local" or self.master.startswith("local[")
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations of Spark's settings that cannot work, as (path of key, problem)."""
+        """Return the settings of Spark that would show a secret, as (path of key, problem)."""
         reason = (
             "is a secret that every user of the machine could read on the command line of Spark's"
             " JVM; put it into the cluster's spark-defaults.conf, or a Hadoop setting into"

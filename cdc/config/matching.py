@@ -1,4 +1,4 @@
-"""Finds the sections of ``tables`` that match a table, without comparing it with each section."""
+"""Finds the sections of ``tables`` that apply to a table, without comparing all sections."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Resolved:
-    """The settings that some sections make together.
+    """The settings that result from the defaults and a combination of sections.
 
     Args:
         settings: The settings.
-        conflicts: What cannot work in them.
+        conflicts: The settings that cannot work, each with its problem.
     """
 
     settings: TableSettings
@@ -29,7 +29,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class _Rule:
-    """A pattern of a section, with the place of the section in the file."""
+    """One pattern of a section, and the section's number in the order of the file."""
 
     place: int
     pattern: Pattern
@@ -43,8 +43,8 @@ class Matching:
     Sections apply from the least to the most specific. If two are equally specific, the later one
     in the file wins. A section with ``from`` applies to the source tables that its ``from`` names.
 
-    Sections without wildcards are found by name, and each combination of sections is merged once.
-    So thousands of tables with a section each cost a look in a map each.
+    Sections without wildcards are found by the table's name in a map, and each combination of
+    sections is merged once. So thousands of tables with thousands of sections cost little time.
 
     Args:
         base: The defaults.
@@ -60,7 +60,7 @@ class Matching:
     _found: dict[TableId, Resolved] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Sort the patterns by whether they have wildcards."""
+        """Separate the patterns without wildcards from the patterns with wildcards."""
         for place, (text, settings) in enumerate(self.sections.items()):
             self._settings.append(settings)
             for one in settings.from_ or (text,):
@@ -72,7 +72,7 @@ class Matching:
                     self._open.append(rule)
 
     def of(self, table: TableId) -> Resolved:
-        """Return the settings of a table."""
+        """Return the settings of a table, and the problems in these settings."""
         found = self._found.get(table)
         if found is None:
             found = self._found[table] = self._resolved(table)

@@ -54,7 +54,7 @@ class Pattern:
 
     @property
     def open_parts(self) -> set[str]:
-        """The wildcard parts of a pattern of ``tables``, by name: source, schema, table."""
+        """The parts that have wildcards: any of the words ``source``, ``schema`` and ``table``."""
         parts = {
             "source": self.parts.source,
             "schema": self.parts.schema,
@@ -66,9 +66,9 @@ class Pattern:
     def specificity(self) -> tuple[bool, bool, bool, int]:
         """The rank among the patterns of ``tables`` that match one table. The highest wins.
 
-        A pattern whose table name has no wildcards ranks above all others. Among equals, a schema
-        without wildcards decides, then a source without wildcards, then the number of characters
-        that are no wildcards.
+        The tuple compares, in this order: whether the table name has no wildcards, whether the
+        schema has none, whether the source has none, and the number of characters that are no
+        wildcards.
         """
         parts = (self.parts.name, self.parts.schema, self.parts.source)
         table, schema, source = (not _is_open(part) for part in parts)
@@ -77,22 +77,27 @@ class Pattern:
 
 
 def is_wildcard(text: str) -> bool:
-    """Return whether a name matches many tables; wildcards in double quotes mean themselves."""
+    """Return whether a name has wildcards; a ``*``, ``?`` or ``[`` in double quotes is none."""
     return bool(_WILD & set(_QUOTED.sub("", text)))
 
 
 def is_literal(part: str) -> bool:
-    """Return whether a part of `Pattern.parts` is itself the only name that it matches."""
+    """Return whether a part of `Pattern.parts` has no wildcard, not even one in brackets."""
     return not _WILD & set(part)
 
 
 def _read(name: str, quoted: bool) -> str:
-    """Return a part of a pattern without quotes; brackets mark wildcards that stood in quotes."""
+    """Return a part of a pattern, in which brackets around a wildcard replace double quotes.
+
+    Args:
+        name: The part without its double quotes.
+        quoted: Whether the part was in double quotes.
+    """
     return "".join(f"[{one}]" if one in _WILD else one for one in name) if quoted else name
 
 
 def _is_open(part: str) -> bool:
-    """Return whether a pattern's part can match several names."""
+    """Return whether a pattern's part has wildcards that were not in double quotes."""
     return bool(_WILD & set(_LITERAL.sub("", part)))
 
 

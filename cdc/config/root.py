@@ -37,9 +37,10 @@ SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class _Index:
-    """Holds what is computed once of a configuration. It is no part of the configuration's value.
+    """A cache of what is computed once from a configuration.
 
-    Two of them are equal, so that it does not matter to the equality of configurations.
+    All instances compare as equal. So two configurations with the same settings are equal even if
+    only one of them has a filled cache.
     """
 
     def __init__(self) -> None:
@@ -57,7 +58,7 @@ class Config(Section):
     sources: Mapping[SourceName, SourceConfig]
     """Source databases, each under a short name of your choice."""
     kafka: KafkaConfig
-    """Brokers, schema registry and topics."""
+    """The addresses of the brokers and the schema registry, and the settings of topics."""
     connect: ConnectConfig
     """The Kafka Connect cluster that runs Debezium."""
     lake: LakeConfig
@@ -65,9 +66,9 @@ class Config(Section):
     catalog: CatalogConfig | None = None
     """A Hive Metastore in which readers find the tables by name."""
     state: StateConfig = Field(default_factory=section_defaults)
-    """The store of states, leases and run history."""
+    """The address of the state store, which has the tables' states, leases and run history."""
     spark: SparkConfig = Field(default_factory=section_defaults)
-    """The Spark session."""
+    """The settings of the Spark session."""
     defaults: TableSettings = Field(default_factory=section_defaults)
     """Settings of all tables."""
     tiers: Mapping[TierName, TierSettings] = Field(default_factory=section_defaults)
@@ -94,7 +95,7 @@ class Config(Section):
         return self.sources[name]
 
     def table_id(self, text: str) -> TableId:
-        """Parse a table's name; the configured source may be missing if there is only one.
+        """Parse a table's name. If only one source is configured, the name may omit the source.
 
         Raises:
             InvalidIdentifierError: The text does not name a table.
@@ -123,7 +124,7 @@ class Config(Section):
         return found.settings
 
     def _settings_of(self, table: TableId) -> Resolved:
-        """Return a table's settings, from an index of the sections that is made once."""
+        """Return a table's settings by the index of the sections; build the index once."""
         known = self._index.matching
         if known is None or known.base is not self.defaults or known.sections is not self.tables:
             # A copy of the configuration with other sections has the index of the original.
@@ -152,7 +153,7 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """Return a source table's configured shard; None if it feeds its lake table alone.
+        """Return the shard that the settings make of a source table; None if it is no shard.
 
         Raises:
             ConfigError: The settings list the source table under two lake tables.
@@ -164,12 +165,12 @@ class Config(Section):
 
     @property
     def pool_shares(self) -> dict[str, float]:
-        """The configured share of the work of each tier that has one, by the tier's name."""
+        """The setting ``pool_share`` by tier, without the tiers that do not set it."""
         tiers = self.tiers.items()
         return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
 
     def require_shard(self, table: TableId, known: Shard | None) -> None:
-        """Refuse settings that give an onboarded table another shard, or none in place of one.
+        """Refuse settings by which an onboarded table is another shard than at onboarding.
 
         Args:
             table: The table.
@@ -203,7 +204,14 @@ class Config(Section):
         return f"{self.lake.url}/{fill(template, table)}"
 
     def catalog_name(self, table: TableId, shard: Shard | None = None) -> tuple[str, str] | None:
-        """Return a lake table's configured database and name in the catalog of names, or None."""
+        """Return a lake table's configured database and name in the catalog of table names.
+
+        The result is None if no such catalog is configured.
+
+        Args:
+            table: The source table.
+            shard: The source table's shard, whose lake table is meant; None if it is no shard.
+        """
         if self.catalog is None:
             return None
         if shard is not None:
@@ -324,7 +332,10 @@ class Config(Section):
 
 
 def _or_reference(schema: Any) -> Any:
-    """Return the schema, with a reference such as ``${PORT}`` allowed for a number or a choice."""
+    """Return a JSON Schema in which each number, boolean or choice may also be a reference.
+
+    A reference is a text such as ``${PORT}``.
+    """
     if isinstance(schema, list):
         return [_or_reference(item) for item in schema]
     if not isinstance(schema, dict):

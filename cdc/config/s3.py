@@ -1,4 +1,4 @@
-"""A lake on S3: its URL, and the settings of Hadoop's S3A that cannot work."""
+"""Checks the URL and the Hadoop settings of a lake on S3."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_s3(url: str) -> bool:
 
 
 def url_problem(url: str) -> str | None:
-    """Return why a URL of S3 cannot be used; None if it can, or if it is no URL of S3."""
+    """Return the problem of a malformed URL of S3; None without a problem."""
     if former := _FORMER.match(url):
         return f"write s3a:// instead of {former[0]}; Hadoop's file system for S3 has this name"
     if is_s3(url) and not _BUCKET.match(url):
@@ -38,7 +38,7 @@ def url_problem(url: str) -> str | None:
 
 
 def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the settings of a lake on S3 that cannot work, as (key, problem).
+    """Yield the wrong settings for a lake on S3, as (key, problem).
 
     Args:
         url: The lake's URL.
@@ -65,7 +65,7 @@ def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str
 
 
 def _encryption(keys: Mapping[str, str], given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the settings of encryption that cannot work, as (key, problem)."""
+    """Yield the wrong settings of encryption on S3, as (key, problem)."""
     algorithm = next((name for name in _ALGORITHM if name in given), None)
     if algorithm is None:
         return

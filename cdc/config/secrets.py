@@ -1,4 +1,4 @@
-"""References to secrets, which the configuration holds instead of passwords."""
+"""References to secrets. The configuration has such references in place of passwords."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class SecretRef:
 
 
 def expand(text: str, *, secret: bool = False) -> str:
-    """Return the configured text with the values of ``${NAME}`` and ``${file:/path}``.
+    """Return a configured text in which values replace ``${NAME}`` and ``${file:/path}``.
 
     ``$${`` means a literal ``${``.
 
@@ -150,12 +150,12 @@ def expand(text: str, *, secret: bool = False) -> str:
 
 
 def fold(text: str, written: str) -> str:
-    """Return the configured text with references in place of their values, after ``expand``.
+    """Return a text in which references replace their values, as the reverse of ``expand``.
 
     Args:
-        text: The text in which values are replaced, for example a message.
-        written: The text with the references, before ``expand``. A reference that does not resolve,
-            or whose value is shorter than four characters, is not used.
+        text: The text that can contain values, for example a message.
+        written: A text with the references, for example the configuration's. A reference does not
+            replace its value if the value is shorter than four characters.
     """
     values: dict[str, str] = {}
     for match in _REFERENCE.finditer(written):
@@ -168,12 +168,12 @@ def fold(text: str, written: str) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a configured text has a reference, ours or one of Kafka Connect's."""
+    """Return whether a configured text has a reference in Tributary's or Kafka Connect's form."""
     return re.search(r"\$\{[^{}]+\}", text) is not None
 
 
 def is_only_references(text: str) -> bool:
-    """Return whether a configured text is empty or consists only of our references."""
+    """Return whether a configured text has nothing beside references in Tributary's form."""
     return not _REFERENCE.sub("", text)
 
 

@@ -23,7 +23,7 @@ def sharded(tables: Mapping[str, TableSettings]) -> dict[str, TableSettings]:
 
 
 def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
-    """Return the name of the lake table that a source table feeds together with others, or None.
+    """Return the name of the lake table of which a source table is a shard; None if it is none.
 
     Raises:
         ConfigError: The source table would feed two lake tables.
@@ -49,8 +49,8 @@ def shard_of(table: TableId, name: str, section: TableSettings, lake_url: str) -
     Args:
         table: The source table.
         name: The lake table's name.
-        section: The lake table's section. Only this section can set the lake table's path, not a
-            pattern that matches the source table.
+        section: The lake table's section. Only this section sets the lake table's path; sections
+            whose patterns match the source table do not.
         lake_url: URL of the lake.
     """
     return Shard(
@@ -67,16 +67,16 @@ def _path(name: str, section: TableSettings) -> str:
 
 
 def described(shard: Shard | None) -> str:
-    """Return for people which configured shard a table is, or that it is a table of its own."""
+    """Return a shard in words, for messages; ``a table of its own`` for None."""
     if shard is None:
         return "a table of its own"
     return f"shard {shard.name} of {shard.of} (column {shard.column}) in {shard.base_path}"
 
 
 def copy_path(shard: Shard) -> str:
-    """Return the folder of a shard's copy, which exists until its rows are in the lake table.
+    """Return the folder for the copy of one shard.
 
-    Each shard of a lake table has its own folder.
+    The folder exists until the copy's rows are in the shared lake table.
     """
     return f"{shard.base_path}/{_FOLDER}/{encoded(shard.name)}"
 

@@ -58,7 +58,7 @@ class Credential(Section):
 
 
 class Credentials(Section):
-    """The section with logins by purpose. A login that is missing is the same as admin."""
+    """The section with the logins of a source, by purpose. A missing login defaults to admin."""
 
     admin: Credential
     """Login that owns the publication and the schema tributary, and drops slots."""
@@ -93,7 +93,7 @@ class PostgresSourceConfig(Section):
     """Time between two heartbeat rows of the connector, in milliseconds."""
 
     def name_templates(self) -> Mapping[str, str]:
-        """Return the source's templates of names, by their keys in the section."""
+        """Return the source's name templates, each by its key in the section."""
         return {
             "topic_prefix": self.topic_prefix,
             "publication": self.publication,
@@ -153,7 +153,7 @@ class MysqlSourceConfig(Section):
     """Time between two heartbeat rows of the connector, in milliseconds."""
 
     def name_templates(self) -> Mapping[str, str]:
-        """Return the source's templates of names, by their keys in the section."""
+        """Return the source's name templates, each by its key in the section."""
         return {"topic_prefix": self.topic_prefix, "connector": self.connector}
 
 

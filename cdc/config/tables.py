@@ -1,4 +1,4 @@
-"""The ``defaults`` and ``tables`` sections, and how they combine for one table."""
+"""The ``defaults`` and ``tables`` sections, and the function that combines them for one table."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def configured_tier(tier: str) -> str:
 
 
 def _lake_type(text: str) -> str:
-    """Return a lake type without blanks; refuse one that settings cannot choose."""
+    """Return a configured lake type without blanks; refuse any type but string and decimal(p,s)."""
     found = re.fullmatch(_LAKE_TYPE, text)
     if found is None or (found["digits"] and not int(found["scale"]) <= int(found["digits"]) > 0):
         raise PydanticCustomError(
@@ -90,12 +90,12 @@ class ColumnRules(Section):
         return self.as_.get(column) == "string"
 
     def decimal(self, column: str) -> str:
-        """Return the decimal type that the settings choose for the column, or an empty text."""
+        """Return a column's configured decimal type; empty if the settings choose none."""
         chosen = self.as_.get(column, "string")
         return "" if chosen == "string" else chosen
 
     def hides(self, column: str) -> str:
-        """Return how the lake hides the column's values: ``hash``, ``mask``, or empty if shown."""
+        """Return ``hash`` or ``mask`` if the lake hides the column's values; otherwise empty."""
         return "hash" if column in self.hash else "mask" if column in self.mask else ""
 
 
@@ -210,7 +210,10 @@ class TableSettings(Section):
 
     @property
     def min_commit_interval_s(self) -> float:
-        """The setting ``min_commit_interval`` in seconds; else a tenth of the freshness target."""
+        """The setting ``min_commit_interval`` in seconds.
+
+        If it is not set, the value is a tenth of the freshness target.
+        """
         chosen = self.min_commit_interval
         return self.freshness_target_s / 10 if chosen is None else seconds_of(chosen)
 
@@ -221,11 +224,11 @@ class TableSettings(Section):
 
     @property
     def capture_tier(self) -> str:
-        """The tier by the settings, as in the names of connector, slot and publication.
+        """The name of the capture's tier: the setting ``tier``, with a suffix for an append table.
 
-        Append tables have a tier of their own. A publication publishes the same operations for all
-        of its tables. If it publishes updates and deletes, PostgreSQL refuses every UPDATE and
-        DELETE on those of its tables that have no key.
+        So append tables have captures of their own. A publication publishes the same operations for
+        all of its tables. If a publication publishes updates and deletes, PostgreSQL refuses every
+        UPDATE and DELETE on the published tables that have no key.
         """
         return f"{self.tier}{_APPEND}" if self.appends else self.tier
 
@@ -320,9 +323,9 @@ def _listed(columns: Iterable[str]) -> str:
 
 
 def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:
-    """Return the settings' defaults with the keys that the overrides set; later overrides win.
+    """Return the default settings with the values that the overrides set.
 
-    Maps are merged key by key.
+    A later override replaces the value of an earlier one. Maps are merged key by key.
     """
     merged = base.model_dump(exclude_unset=True, by_alias=True)
     for settings in overrides:
@@ -331,7 +334,10 @@ def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSet
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Return the first map of settings with the second map's keys; maps in both are merged."""
+    """Return the first map of settings with the second map's values.
+
+    If both maps have a map under the same key, the two inner maps are merged in the same way.
+    """
     merged = dict(base)
     for key, value in over.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)

@@ -62,7 +62,8 @@ def fill_name(template: str, table: TableId) -> str:
     """Return a table's name in the catalog by the configured template.
 
     The name has only lower-case letters, digits and ``_``. Any other character of the table's
-    source, schema or name becomes ``_x``, its code in hex, and ``_``. This encoding is one to one.
+    source, schema or name becomes ``_x``, the character's code in hex, and ``_``. The encoding is
+    one to one.
     """
     return template.format(
         source=_encoded(table.source), schema=_encoded(table.schema), table=_encoded(table.name)
@@ -70,7 +71,7 @@ def fill_name(template: str, table: TableId) -> str:
 
 
 def _encoded(name: str) -> str:
-    """Encode a name for the catalog in lower-case letters, digits and ``_``, one to one."""
+    """Encode a name for the catalog, as `fill_name` describes."""
     # A text that looks like an encoded character is also encoded.
     return re.sub(r"[^a-z0-9_]|_(?=x[0-9a-f]+_)", lambda match: f"_x{ord(match[0]):x}_", name)
 
@@ -81,13 +82,14 @@ def encoded(name: str) -> str:
 
 
 def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
-    """Return a table whose path equals, contains or is inside a path; None if there is none.
+    """Return another table whose base path overlaps a table's base path; None if there is none.
 
-    Upper and lower case count as equal.
+    Two paths overlap if they are equal, or if one is inside the other. Upper and lower case count
+    as equal.
 
     Args:
-        path: A table's base path.
-        taken: Base paths of other tables.
+        path: The table's base path.
+        taken: The other tables, by base path.
     """
     mine = path.casefold() + "/"
     for other, table in taken.items():
@@ -98,7 +100,10 @@ def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
 
 
 def _safe(name: str) -> str:
-    """Encode all of a name for a path but letters, digits, ``_``, ``-`` and inner dots."""
+    """Encode a name for a path. Letters, digits, ``_``, ``-`` and dots stay as they are.
+
+    Only ASCII letters and digits stay, and a dot at the beginning is encoded.
+    """
     return "".join(
         character if _is_plain(character) or (character == "." and at) else f"~{ord(character):02x}"
         for at, character in enumerate(name.encode().decode("latin-1"))

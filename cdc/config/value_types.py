@@ -34,12 +34,12 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class Verbatim:
-    """Marks a value whose ``${...}`` stay as written when the file is read."""
+    """Marks a setting. The references in its value are not replaced when the file is read."""
 
 
 @dataclass(frozen=True)
 class RawOptions:
-    """Marks a map of settings for another program; its secrets must be references."""
+    """Marks a map of settings for another program. The secrets in the map must be references."""
 
 
 # Continuations in names of harmless settings, for example a token's provider, file or age.
@@ -71,22 +71,23 @@ _NAMED_ON_KUBERNETES = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret
 
 
 def is_sensitive(key: str) -> bool:
-    """Return whether a setting of another program holds a secret, judged by its name.
+    """Return whether a setting of another program holds a secret, judged by the setting's name.
 
-    In doubt the answer is yes. The value must then be a reference, and it is never shown.
+    In doubt the answer is yes. The value of such a setting must be a reference, and no message
+    shows the value.
     """
     return _SENSITIVE.search(key) is not None and not _NAMED_ON_KUBERNETES.match(key)
 
 
 def _text(value: object) -> object:
-    """Return a raw setting's number or boolean as the text that programs expect."""
+    """Return a raw setting's number or boolean as text, in the form that other programs read."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else value
 
 
 def _absolute(path: Path, info: ValidationInfo) -> Path:
-    """Return a configured path; a relative one is resolved from the file's folder."""
+    """Return a configured path as an absolute path, from the folder of ``tributary.yaml``."""
     base = (info.context or {}).get("base") or Path.cwd()
     return Path(base, path.expanduser()).absolute()
 
@@ -100,7 +101,7 @@ _LOGIN = re.compile(r"[^/]*//(?:[^/?#]*@|[^/:@]+:(?!\d+(?:/|$))[^@]*@)")
 
 
 def _without_login(url: str) -> str:
-    """Return the configured URL; refuse one that contains a login."""
+    """Return a configured URL; refuse a URL that contains a login."""
     if _LOGIN.match(url) and not _CONTAINER.match(url):
         raise PydanticCustomError(
             "url_login", "the URL contains a login; use the keys username and password instead"
@@ -109,7 +110,7 @@ def _without_login(url: str) -> str:
 
 
 def _servers(text: str) -> str:
-    """Return the configured list of brokers; refuse one that contains a login."""
+    """Return the configured list of brokers; refuse a list that contains a login."""
     if "@" in text:
         raise PydanticCustomError(
             "servers_login", "it contains a login; use kafka.security instead"
@@ -118,9 +119,9 @@ def _servers(text: str) -> str:
 
 
 def _http(url: str) -> str:
-    """Return the configured URL without slashes at its end.
+    """Return a configured URL without slashes at its end.
 
-    Refuse one without HTTP or with parameters.
+    Refuse a URL that does not begin with ``http://`` or ``https://``, or that has parameters.
     """
     if not re.match(r"https?://[^/]", url):
         raise PydanticCustomError("url_scheme", "the URL must begin with http:// or https://")
@@ -157,5 +158,5 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds_of(duration: str) -> int:
-    """Return a setting's seconds of a :data:`Duration`."""
+    """Convert a configured :data:`Duration`, such as ``30m``, to seconds."""
     return int(duration[:-1]) * _UNITS_S[duration[-1]]

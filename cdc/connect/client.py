@@ -36,10 +36,10 @@ _log = logging.getLogger(__name__)
 
 
 class ConnectClient:
-    """A Kafka Connect cluster. Safe to share among threads.
+    """A client of one Kafka Connect cluster. Safe to share among threads.
 
     Args:
-        config: Address of its REST API, and the login.
+        config: Address of the cluster's REST API, and the login.
         request_timeout_s: Limit for one request, in seconds.
     """
 
@@ -60,10 +60,11 @@ class ConnectClient:
         ]
 
     def worker(self) -> Worker:
-        """Return the Connect worker's version and plugins, and its exactly-once support.
+        """Return the Connect worker's version and plugins, and whether exactly-once is enabled.
 
-        The REST API does not report exactly-once support. So this method has the worker validate a
-        configuration that requires it. A worker without this support refuses the configuration.
+        The REST API does not report the support of exactly-once delivery. So this method has the
+        worker validate a configuration that requires the support. A worker without the support
+        refuses the configuration.
         """
         root = self._rest.ask("GET", "").json()
         plugins = tuple(self.plugins())
@@ -114,8 +115,8 @@ class ConnectClient:
         """Create the connector in Connect, or change its configuration.
 
         The connector is stopped before its configuration is changed. So no task still has the
-        former configuration when the connector runs again. If the configuration is equal, this
-        method does nothing.
+        former configuration when the connector runs again. If the connector already has the
+        configuration, this method does nothing.
 
         Returns:
             Whether the configuration was new or changed.
@@ -144,7 +145,7 @@ class ConnectClient:
         return True
 
     def status(self, name: str) -> ConnectorStatus | None:
-        """Return Connect's state of a connector and its tasks; None without a connector."""
+        """Return the state of a connector and its tasks in Connect; None without a connector."""
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/status", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -197,10 +198,14 @@ class ConnectClient:
         self._refuse_failed(self.status(name))
 
     def restart(self, name: str, *, only_failed: bool = True) -> None:
-        """Let Connect restart the connector and its tasks, or only those that have failed.
+        """Let Connect restart a connector and its tasks.
 
         The method returns when the worker no longer reports the same failure. If the connector
         fails again in the same way, the method returns after a few seconds.
+
+        Args:
+            name: The connector.
+            only_failed: Whether to leave out a connector and tasks that have not failed.
         """
         before = self.status(name)
         query = f"includeTasks=true&onlyFailed={str(only_failed).lower()}"
@@ -236,10 +241,14 @@ class ConnectClient:
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/resume")
 
     def wake(self, name: str) -> bool:
-        """Resume a connector in Connect if stopped or paused; return whether it was.
+        """Resume a connector in Connect if it is stopped or paused.
 
-        If a process dies while it changes the configuration, the connector stays stopped. A later
-        `put_connector` with an equal configuration does not resume the connector.
+        `put_connector` does not always resume a stopped connector: if a process dies while it
+        changes the configuration, the connector stays stopped, and a later call with the same
+        configuration does nothing.
+
+        Returns:
+            Whether the connector was stopped or paused.
         """
         status = self.status(name)
         if status is None or status.state not in _ASLEEP:
@@ -291,9 +300,10 @@ class ConnectClient:
         return True
 
     def offset(self, name: str) -> Mapping[str, Any] | None:
-        """Return the offset that Connect has stored for a connector with one source partition.
+        """Return the source offset that Connect has stored for a connector, as Debezium wrote it.
 
-        The result is None if Connect has stored none, or if there is no such connector.
+        The connector must have only one source partition. The result is None if Connect has stored
+        no offset, or if there is no such connector.
         """
         path = f"connectors/{quote(name, safe='')}/offsets"
         answer = self._rest.ask("GET", path, missing_ok=True)
@@ -304,7 +314,7 @@ class ConnectClient:
         return None
 
     def _exactly_once(self, plugin: str) -> bool:
-        """Return whether the Connect worker accepts exactly-once support as required."""
+        """Return whether the worker accepts a configuration that requires exactly-once support."""
         probe = {
             "name": "tributary-probe",
             "connector.class": plugin,
@@ -324,7 +334,7 @@ class ConnectClient:
         return not any(objections)
 
     def _tasks_current(self, name: str) -> bool:
-        """Return whether Connect's tasks run with the connector's present configuration."""
+        """Return whether all tasks of a connector have the connector's present configuration."""
         wanted = self.connector(name) or {}
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/tasks", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
@@ -342,12 +352,12 @@ class ConnectClient:
         timeout_s: float | None,
         progress: Progress | None,
     ) -> ConnectorStatus:
-        """Wait until Connect shows a connector's status as ready, and return the status.
+        """Wait until a connector's status is ready, and return the status.
 
         Args:
             name: The connector.
-            what: The aim of the wait, for messages: ``to run``.
-            ready: Returns whether a status ends the wait. It can raise an error to end the wait.
+            what: The aim of the wait in words, for messages, for example ``to run``.
+            ready: Returns whether a status is ready. It can raise an error, which ends the wait.
             timeout_s: Limit for the wait, in seconds; ``connect.timeout_s`` if None.
             progress: Shows the wait.
 

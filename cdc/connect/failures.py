@@ -137,7 +137,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 
 
 def explain(trace: str) -> str:
-    """Return the outermost message of a Connect task's trace and its root cause, in one line."""
+    """Return the outermost message and the root cause in a Connect stack trace, in one line."""
     parts = [part for part in _CAUSE.split(trace.strip()) if part]
     if not parts:
         return "no reason was given"
@@ -146,7 +146,7 @@ def explain(trace: str) -> str:
 
 
 def remedy(trace: str, default: str) -> str:
-    """Return the remedy for a Connect failure with a known text, else ``default``."""
+    """Return the remedy for a failure in Connect; ``default`` if the failure's text is unknown."""
     for pattern, advice in _REMEDIES:
         if re.search(pattern, trace, re.IGNORECASE):
             return advice
@@ -168,7 +168,10 @@ def _headline(text: str) -> str:
 
 
 def _exception_name(match: re.Match[str]) -> str:
-    """Return the exception's name in a Connect trace, with its colon, if it explains something."""
+    """Return the text for an exception's name in a Connect stack trace.
+
+    The text is empty for exceptions whose name says nothing about the failure.
+    """
     name = match["name"]
     return (
         ""

@@ -23,8 +23,8 @@ _RETRIED_STATUS = frozenset({409, 429, 502, 503, 504})
 def rebalancing(status: int, text: str) -> bool:
     """Return whether Connect refused a request only because its workers rebalance.
 
-    A request that was refused for this reason has had no effect. The status is 409, or 500 if the
-    request was to validate a configuration.
+    A request that was refused for this reason has had no effect. The HTTP status is 409. For a
+    request that validates a configuration, the status is 500.
     """
     return status == httpx.codes.CONFLICT or (
         status == httpx.codes.INTERNAL_SERVER_ERROR and "rebalance is expected" in text

@@ -22,8 +22,8 @@ class Worker:
         version: Version of Kafka Connect.
         kafka_cluster_id: Id of the worker's Kafka cluster.
         plugins: The worker's connector plugins.
-        exactly_once: Whether exactly-once source support is enabled; None if the worker has no
-            Debezium plugin, without which this cannot be asked.
+        exactly_once: Whether exactly-once source support is enabled; None if this is unknown,
+            since the worker has no Debezium plugin.
     """
 
     version: str
@@ -38,7 +38,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """The Connect worker's objections to one property of a connector configuration."""
+    """One property of a connector's configuration, and the Connect worker's objections to it."""
 
     field: str
     problems: tuple[str, ...]
@@ -72,7 +72,10 @@ class ConnectorStatus:
 
     @property
     def failure(self) -> str | None:
-        """The stack trace of the connector or of the first failed task in Connect, or None."""
+        """The stack trace of the connector's failure, or else of the first failed task's failure.
+
+        It is None if nothing failed.
+        """
         if self.state == "FAILED":
             return self.trace or "the connector failed without a trace"
         for task in self.tasks:
