@@ -68,12 +68,13 @@ def grants_sql(
 ) -> list[str]:
     """Return the MySQL or MariaDB statements that give each login exactly the rights it needs.
 
-    They are for a superuser.
+    A superuser must run these statements.
 
     Args:
         config: The source.
-        tables: Tables to replicate. Without tables, the rights are for the source's databases.
-        known: The account of each role; by default, the configured name at any host.
+        tables: Tables to replicate. If there are none, the statements grant rights on all databases
+            of the source.
+        known: The account of each role; by default, the configured user at any host.
     """
     users = known or configured_accounts(config)
     statements = [
@@ -110,9 +111,9 @@ def audit(kind: str) -> tuple[str, ...]:
 
 
 def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
-    """Return MySQL's or MariaDB's GRANTs of `own_rights`.
+    """Return the GRANTs of `own_rights` in MySQL or MariaDB.
 
-    The admin's account already has all rights there.
+    The admin's account is left out, since it already has all rights on Tributary's tables.
     """
     return [
         grant(", ".join(rights), f"{quoted(OWN)}.{quoted(table)}", users[role])

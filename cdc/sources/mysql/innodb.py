@@ -49,7 +49,7 @@ class Stored:
 
     @property
     def shown_versions(self) -> str | None:
-        """The counts of InnoDB's of `versions` as text."""
+        """The counts of `versions` as text; None if InnoDB does not count them."""
         return None if self.versions is None else _text(self.versions)
 
 
@@ -135,7 +135,7 @@ def _rows(session: Session, place: str, values: Sequence[object]) -> list[dict[s
 
 
 def file_pattern(table: TableId) -> str:
-    """Return a regular expression for InnoDB's name of a table: ``database/table``, encoded."""
+    """Return a regular expression for ``database/table`` as InnoDB encodes both names."""
     return f"{_pattern(table.schema)}/{_pattern(table.name)}"
 
 
@@ -153,7 +153,7 @@ def _pattern(name: str) -> str:
 
 
 def _like(name: str) -> str:
-    """Return a name, as InnoDB encodes it, as a LIKE pattern, which can also match other names."""
+    """Return a LIKE pattern for a name that InnoDB has encoded; it can also match other names."""
     return "".join("@%" if _is_short(sign) else _encoded(sign) for sign in name)
 
 

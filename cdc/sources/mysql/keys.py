@@ -1,7 +1,7 @@
 """Keys as text: SQL that prints a key, and literals that compare like the key's values.
 
-Ranges are exact for any boundaries, since a range ends at the same literal with which the next
-range begins. All that the server must guarantee is that ``<`` and ``>=`` are opposites.
+Any boundaries give exact ranges, since each range ends at the literal with which the next range
+begins. The server must guarantee only that ``<`` and ``>=`` are opposites.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
 
 
 def _mysql_type(kind: object, table: SourceTable, name: str) -> MysqlType:
-    """Return the type of a key's column in MySQL or MariaDB; refuse one that allows no ranges."""
+    """Return the type of a key's column in MySQL or MariaDB; refuse a type without ranges."""
     known = {*_INTEGERS, *_BY_NUMBER, *_REAL, *_TEXT, *_BYTES, *_MOMENTS, "decimal"}
     if not isinstance(kind, MysqlType) or kind.name not in known:
         raise SourceError(
@@ -94,10 +94,11 @@ def printed(kind: MysqlType, column: str) -> str:
 
 
 def literal(kind: MysqlType, text: str) -> str:
-    """Return the MySQL or MariaDB constant of a value, which compares like the column's values.
+    """Return a value as a MySQL or MariaDB constant that compares like the column's values.
 
-    A text gets no explicit collation, so the server compares it in the column's collation. The text
-    is written as bytes, so that none of its characters can end the constant.
+    The constant of a text has no explicit collation, so the server compares it in the column's
+    collation. It consists of the text's bytes, so that no character of the text can end the
+    constant.
 
     Args:
         kind: The column's type.
@@ -123,14 +124,14 @@ def literal(kind: MysqlType, text: str) -> str:
 def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[MysqlType]) -> str:
     """Return the MySQL or MariaDB condition of a range over the key's columns.
 
-    Row comparisons are spelled out column by column, since the servers can use the index for these.
-    A further condition bounds the first column alone. With it, a server can use the index even if
-    the other conditions do not allow that.
+    The condition compares one column at a time and not whole rows, since the servers use the index
+    for comparisons of columns. A further condition bounds the first column alone. With this
+    condition, a server can use the index even if it cannot do so for the other conditions.
 
     Args:
         key_range: The range.
         columns: The key's columns as SQL.
-        types: Their types.
+        types: The types of these columns.
     """
     clauses = []
     for bound, strictly, at_end in ((key_range.lower, ">", ">="), (key_range.upper, "<", "<")):

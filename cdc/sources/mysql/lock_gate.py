@@ -18,7 +18,7 @@ BEGIN = (
 
 @dataclass(frozen=True)
 class Gate:
-    """The locks of one exact view in MySQL or MariaDB.
+    """The named locks by which MySQL or MariaDB sessions open one exact view together.
 
     Args:
         name: The prefix of the locks' names, which only this view uses.
@@ -27,9 +27,9 @@ class Gate:
     name: str
 
     def close(self, session: Session) -> None:
-        """Close the gate and the exit, two locks in MySQL or MariaDB.
+        """Close the gate and the exit: take two named locks in MySQL or MariaDB.
 
-        Both open at the latest when the session ends.
+        The gate and the exit open at the latest when the session that took the locks ends.
         """
         session.rows(f"DO GET_LOCK('{self._gate}', 0), GET_LOCK('{self._exit}', 0)")
 
@@ -38,7 +38,7 @@ class Gate:
         session.rows(f"DO GET_LOCK('{self._pause}', 0), RELEASE_LOCK('{self._gate}')")
 
     def end_pause(self, session: Session) -> None:
-        """End the pause: MySQL or MariaDB sessions with a view may read, those without one fail."""
+        """End the pause: MySQL or MariaDB sessions with a view may read, and the others fail."""
         session.rows(f"DO RELEASE_LOCK('{self._pause}'), RELEASE_LOCK('{self._exit}')")
 
     def waiting(self, session: Session) -> int:
@@ -50,7 +50,7 @@ class Gate:
         return self._count(session, "open")
 
     def _count(self, session: Session, sign: str) -> int:
-        """Count the MySQL or MariaDB sessions that have given a signal, which is a lock.
+        """Count the MySQL or MariaDB sessions that have given a signal; each signal is a lock.
 
         A login needs no right to see its own sessions.
         """
@@ -60,13 +60,13 @@ class Gate:
 
     @property
     def take_view(self) -> str:
-        """MySQL or MariaDB statements by which a session arrives, waits and takes its view.
+        """The statements by which a MySQL or MariaDB session waits at the gate and opens its view.
 
-        Before and after it takes the view, the session checks that the pause has begun and not
-        ended. So the view is taken during the pause. The session then signals that it has its view,
-        and waits at the exit until this signal is seen. Without the exit, a session with little to
-        read could end before it is counted. The servers lack a statement that fails with a given
-        message, so a subquery with two rows takes its place.
+        Before it opens the view, and again afterwards, the session checks that the pause has begun
+        and not ended. So the view is opened during the pause. The session then signals that it has
+        its view, and waits at the exit. Without the exit, a session with little to read could end
+        before its signal is counted. The servers lack a statement that fails with a given message.
+        So the check is a subquery that fails because it returns two rows.
         """
         late = (
             "SELECT (SELECT 1 UNION ALL SELECT 2 FROM DUAL"  # noqa: S608 - names are ours
@@ -86,7 +86,7 @@ class Gate:
 
     @property
     def _gate(self) -> str:
-        """Name of the MySQL or MariaDB lock at which sessions wait before they take their views."""
+        """Name of the MySQL or MariaDB lock at which sessions wait before they open their views."""
         return f"{self.name}.gate"
 
     @property
@@ -96,5 +96,5 @@ class Gate:
 
     @property
     def _pause(self) -> str:
-        """Name of the lock that MySQL or MariaDB holds while sessions may take their views."""
+        """Name of the MySQL or MariaDB lock that is held while sessions may open their views."""
         return f"{self.name}.pause"

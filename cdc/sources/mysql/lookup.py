@@ -36,7 +36,7 @@ def fetch_by_key(
     out if the text of its key differs from each given key.
 
     Args:
-        session: On the primary or the replica.
+        session: A session on the primary or the replica.
         table: The table.
         schema: The table's lake schema.
         keys: Values of the lake's types, in the order of ``schema.key``.
@@ -77,15 +77,15 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column
 ) -> tuple[str | None, TypeRule]:
-    """Return the default of a MySQL or MariaDB column, for older rows, and the type rule.
+    """Return a MySQL or MariaDB column's value in rows older than the column, and its type rule.
 
-    The default is text; None if it is NULL, or if the table has no row. Older rows have the default
-    with which the column was added, and the server does not show that default. So the result is
-    wrong for these rows if the default was changed later.
+    The value is the column's current default as text; None if the default is NULL, or if the table
+    has no row. Older rows have the default with which the column was added, and the server does not
+    show that default. So the value is wrong if the default was changed later.
 
     Args:
-        session: A session on the primary. Afterwards it has an open transaction, which locks the
-            table's definition.
+        session: A session on the primary. After the call it has an open transaction, which locks
+            the table's definition.
         table: The table as the run's comparison read it, with the column's default.
         wanted: The column in the lake.
 
@@ -119,7 +119,7 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """Return a value that MySQL or MariaDB printed as Python's value of the lake's type.
+    """Convert a value from MySQL or MariaDB to a Python value of the lake's type.
 
     The rule's ``read_sql`` selects the value.
     """

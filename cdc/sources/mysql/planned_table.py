@@ -65,11 +65,11 @@ class Lookups:
     """Facts that only the MySQL or MariaDB server knows.
 
     Args:
-        define: Returns the catalog's row of a column's definition, with ``shown``, ``nullable``,
-            ``value``, ``charset`` and ``collation``.
+        define: Takes a column's definition, and returns the catalog's row of such a column, with
+            ``shown``, ``nullable``, ``value``, ``charset`` and ``collation``.
         defaults: The default of each column, by name, in the form that ``define`` returns.
-        indexes: Columns of the unique indexes by the index's name; empty for an index on parts
-            of columns.
+        indexes: For each unique index, by name, its columns; no columns for an index on parts of
+            columns.
     """
 
     define: Callable[[str], Row]
@@ -83,7 +83,7 @@ def after_statements(
     """Return the MySQL or MariaDB table as the statements would leave it.
 
     Args:
-        session: The admin's, on the primary.
+        session: A session of the admin login on the primary.
         table: The table.
         fingerprint: The table's fingerprint, which must still be current.
         statements: The planned statements.
@@ -111,7 +111,7 @@ def after_statements(
 
 @contextmanager
 def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
-    """Yield MySQL's or MariaDB's lookups of a table; then the session has another ``sql_mode``."""
+    """Yield MySQL's or MariaDB's lookups of a table, and change the session's ``sql_mode``."""
     names = (table.schema, table.name)
     _require_row_format(session, table)
     collation = str(session.value(_COLLATION, names))
@@ -214,7 +214,7 @@ class _Draft:
         )
 
     def apply(self, clauses: Sequence[Clause]) -> None:
-        """Apply one MySQL or MariaDB statement, whose clauses use the names from before it."""
+        """Apply a MySQL or MariaDB statement; its clauses use the names from before it."""
         before = {row["name"]: row for row in self._rows}
         after: dict[str, Row | None] = dict(before)
         added: list[Row] = []
@@ -254,9 +254,11 @@ class _Draft:
             ]
 
     def _defined(self, column: Definition, old: Row | None = None) -> Row:
-        """Return MySQL's catalog row of a column's new definition; ``old`` is its former row.
+        """Return the catalog row that MySQL or MariaDB would have for a column's new definition.
 
-        MariaDB's has the same form.
+        Args:
+            column: The new definition.
+            old: The column's row before; None for a new column.
         """
         row = {**self._lookups.define(column.sql), "name": column.name}
         if column.not_null:
@@ -308,9 +310,12 @@ class _Draft:
                 self._indexes[clause.column.name.lower()] = (clause.column.name,)
 
     def _rename_in_indexes(self, names: Mapping[str, str | None]) -> None:
-        """Rename columns of MySQL or MariaDB indexes; take dropped columns out.
+        """Rename columns in the keys and indexes of MySQL or MariaDB, and remove dropped columns.
 
-        That can leave an index empty.
+        An index without remaining columns is kept as an empty index.
+
+        Args:
+            names: The new name of each column, by its old name; None for a dropped column.
         """
 
         def renamed(parts: Sequence[str]) -> tuple[str, ...]:
@@ -325,7 +330,7 @@ class _Draft:
         return ((name, parts) for name, parts in self._indexes.items() if parts)
 
     def _move(self, name: str, place: str) -> None:
-        """Move a MySQL or MariaDB column behind ``place``, or to the front if that is empty."""
+        """Move a MySQL or MariaDB column behind ``place``; to the front if ``place`` is empty."""
         row = self._row(name)
         self._rows.remove(row)
         after = 0 if place == "" else self._rows.index(self._row(place)) + 1
@@ -335,7 +340,7 @@ class _Draft:
         return any(row["name"].lower() == name.lower() for row in self._rows)
 
     def _row(self, name: str) -> Row:
-        """Return the row of a MySQL or MariaDB column; refuse a name in another case."""
+        """Return the row of a MySQL or MariaDB column; refuse the column's name in another case."""
         for row in self._rows:
             if row["name"] == name:
                 return row
@@ -354,7 +359,7 @@ class _Draft:
 def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
     """Add a MySQL or MariaDB column with its new place to ``placed``.
 
-    Empty is FIRST, and None adds nothing.
+    An empty ``place`` means FIRST. If ``place`` is None, nothing is added.
     """
     if place is not None:
         placed.append((name, place))

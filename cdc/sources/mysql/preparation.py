@@ -75,9 +75,8 @@ def prepare(connections: Connections) -> None:
 def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[str]:
     """Return the statements that would capture these tables of MySQL or MariaDB.
 
-    No statement is executed.
-
-    No table needs a statement of its own, since the binlog contains all tables.
+    No statement is executed. No table needs a statement of its own, since the binlog contains the
+    changes of all tables.
     """
     with connections.open("admin") as session:
         databases = session.rows(
@@ -105,7 +104,7 @@ def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[st
 def _grants(connections: Connections, role: Role, known: dict[Role, Account]) -> list[str]:
     """Return the MySQL or MariaDB statements that grant a login its rights on Tributary's tables.
 
-    A right that the login has by a role alone is granted again.
+    A right that the login has only by a role is granted to the login itself, too.
     """
     account = known[role]
     rights_of = own_rights(connections.config.kind)
@@ -130,7 +129,7 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
     Args:
         session: The admin's session on the primary.
         table: The table.
-        append: Whether the table is an append table, whose inserted rows alone are captured.
+        append: Whether the table is an append table, of which only inserted rows are captured.
     """
     problems: list[str] = []
     if table.kind not in ("table", "partitioned"):
@@ -147,12 +146,12 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
 def audit_server(session: Session, *, append: bool) -> list[str]:
     """Return the server's problems that keep changes out of the binlog or make them unusable.
 
-    Runs check this also for tables without new events, since a server that does not log changes
-    causes no events.
+    Runs call this function also for tables without new events, since a server that does not log
+    changes causes no events.
 
     Args:
         session: The admin's session on the primary.
-        append: Whether the captured tables are append tables, whose inserted rows alone are
+        append: Whether the captured tables are append tables, of which only inserted rows are
             captured.
 
     Raises:
@@ -186,8 +185,8 @@ def _cascades(session: Session, table: SourceTable) -> list[str]:
 def cascades_unseen(session: Session) -> bool:
     """Whether InnoDB changes rows through foreign keys without an event.
 
-    Since MySQL 9.6 the server itself makes these changes and logs them, unless
-    ``innodb_native_foreign_keys`` leaves them to the engine.
+    MySQL 9.6 and later versions make these changes in the server and log them. With
+    ``innodb_native_foreign_keys`` they leave these changes to InnoDB, as earlier versions do.
     """
     version = str(session.value("SELECT version()"))
     numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2])
@@ -236,9 +235,9 @@ def _xa_of_one_phase(session: Session) -> str | None:
     """Return evidence of XA transactions on a server without GTIDs, or None.
 
     The connector recognizes the start of a transaction by BEGIN, and XA transactions have XA START
-    instead. So with each row of an XA transaction, it stores the end of the row's event, and not
-    the event's number in its transaction. After a restart it continues from that end, and can leave
-    out rows. With GTIDs it reads the whole transaction again.
+    instead. So with each row of an XA transaction, the connector stores the end of the row's event,
+    and not the event's number in the transaction. After a restart the connector continues from that
+    end, and can leave out rows. With GTIDs the connector reads the whole transaction again.
     """
     if has_gtids(session, session.kind):
         return None

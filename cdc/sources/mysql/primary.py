@@ -42,15 +42,15 @@ _NAMED = (
 
 
 def position(text: str, kind: str) -> LogPosition:
-    """Parse a position of this kind of server: a set of GTIDs, or MySQL's binlog place."""
+    """Parse a position of this kind of server: a GTID set or, for MySQL, a place in the binlog."""
     return read_position(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 
 
 def has_gtids(session: Session, kind: str) -> bool:
-    """Whether every transaction has a GTID.
+    """Whether the server gives every transaction a GTID.
 
-    In the modes between OFF and ON some transactions have none. Debezium's connector has the same
-    rule: it uses GTIDs only in mode ON.
+    In MySQL's modes between OFF and ON, some transactions have no GTID. Debezium's connector also
+    uses GTIDs only in mode ON.
     """
     return kind == "mariadb" or gtid_mode(session) == "ON"
 
@@ -64,9 +64,9 @@ def executed_position(session: Session, kind: str) -> LogPosition:
     """Return the position up to which the MySQL or MariaDB server has executed transactions.
 
     For MariaDB this is ``gtid_binlog_pos``, which has the transactions that the server has logged.
-    On the primary, exactly these can be captured and reach replicas. ``gtid_current_pos`` leaves
-    out the transactions of another server that was the primary before. ``gtid_slave_pos`` leaves
-    out the server's own transactions.
+    On the primary, exactly these transactions can be captured and reach replicas.
+    ``gtid_current_pos`` leaves out the transactions of another server that was the primary before.
+    ``gtid_slave_pos`` leaves out the server's own transactions.
 
     Raises:
         SourceError: The server writes no binlog.
@@ -85,8 +85,9 @@ def shown(session: Session, kind: str, table: TableId) -> LogPosition:
     statement holds the lock of the table's name until it commits. So this function has the server
     print the table's definition, for which the server waits for that lock.
 
-    The server does not print the definition for a login that may read only some of the columns. In
-    that case this function fails. The catalog would silently hide the other columns.
+    The server does not print the definition for a login that may read only some of the columns.
+    Then this function raises the server's error, while the catalog would silently hide the other
+    columns.
     """
     found = executed_position(session, kind)
     try:
@@ -118,7 +119,7 @@ def purged(session: Session, kind: str) -> LogPosition:
 
 
 def binlog_status(session: Session, kind: str) -> list[tuple[object, ...]]:
-    """Return the binlog's end and filters: file, offset, included and ignored databases."""
+    """Return the binlog's end and filters: file, offset, logged databases, ignored databases."""
     if kind == "mariadb":
         return session.rows("SHOW MASTER STATUS")
     try:
@@ -136,7 +137,7 @@ class BinlogFilter:
     The server filters rows by their database, and DDL statements by the session's default database.
 
     Args:
-        only: If not empty, no other databases than these are logged.
+        only: The databases that are logged; empty if all are logged that are not ignored.
         ignored: The databases that are not logged.
     """
 
@@ -181,7 +182,7 @@ def _end_of_binlog(session: Session) -> BinlogPosition:
 
 
 def _gtids(value: object, kind: str) -> GtidSet:
-    """Parse a variable of GTIDs; NULL is the empty set."""
+    """Parse the value of a server variable with GTIDs; NULL is the empty set."""
     text = str(value or "")
     return MysqlGtidSet.parse(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 
@@ -192,7 +193,7 @@ def binlog_bytes(session: Session) -> int:
 
 
 def identity(session: Session, kind: str) -> tuple[str, bool]:
-    """Return a MySQL or MariaDB server's own id, unlike all others, and whether it is read-only.
+    """Return the unique id of a MySQL or MariaDB server, and whether the server is read-only.
 
     On MariaDB the id begins with `UNKNOWN` if the row with the id is missing: before the first
     capture, or after the row was deleted.
@@ -208,14 +209,14 @@ def identity(session: Session, kind: str) -> tuple[str, bool]:
 
 
 def own_id(session: Session, kind: str) -> str:
-    """Return a MySQL or MariaDB server's id, unlike those that it replicates from or to."""
+    """Return the id that distinguishes a MySQL or MariaDB server from its primary and replicas."""
     return str(session.value(f"SELECT {_OWN_ID[kind]}"))
 
 
 def identity_test(kind: str, server: str) -> str:
     """Return a condition that is true only on the MySQL or MariaDB server with this id.
 
-    The id is that of :func:`identity`.
+    The id is the first result of :func:`identity`.
     """
     # The ids are compared as hex digits: none can end the SQL text, and no collation is involved.
     return f"hex({_identity_sql(kind)}) = '{server.encode().hex().upper()}'"

@@ -96,9 +96,9 @@ def snapshot_query(
 
 
 def _checked(rule: TypeRule, number: int, name: str, key: Sequence[str]) -> str:
-    """Return a MySQL or MariaDB column in Spark SQL.
+    """Return Spark SQL that reads a MySQL or MariaDB column from the query's result.
 
-    A key's date that no calendar has makes the query fail.
+    If the column is a key column with a date that no calendar has, Spark's read fails.
     """
     value = rule.from_jdbc(f"c{number}")
     if name not in key or rule.lake_type not in ("date", "timestamp", "timestamp_ntz"):
@@ -109,13 +109,14 @@ def _checked(rule: TypeRule, number: int, name: str, key: Sequence[str]) -> str:
 def session_init(view: View | None, kind: str) -> str:
     """Return the statements that each JDBC session of MySQL or MariaDB runs first.
 
-    It runs them in the transaction that reads.
+    The session runs these statements in the transaction in which it then reads.
 
-    A session cannot take over another session's view here, so each session opens its own. A view
+    A session cannot import another session's view, so each session opens a view of its own. A view
     that shows the marker was opened after the fence. If a load balancer sent the session to another
     server, the session does not see the marker, or finds another server id. The servers lack a
-    statement that fails with a given message, so a subquery with two rows takes its place (see
-    :func:`explain_failure`). For an exact view, the session first waits at the view's `Gate`.
+    statement that fails with a given message. So the check is a subquery that fails because it
+    returns two rows (see :func:`explain_failure`). For an exact view, the session first waits at
+    the view's `Gate`.
     """
     if view is None:
         return BEGIN
@@ -129,7 +130,7 @@ def session_init(view: View | None, kind: str) -> str:
 
 
 def is_from_server(text: str) -> bool:
-    """Whether a failed Spark job's text shows MariaDB's driver, or a zero date in a key."""
+    """Whether a failed Spark job's text reports an error of a MySQL or MariaDB read."""
     known = "org.mariadb.jdbc" in text or _ZERO_DATE in text
     return known or bool(_FROM_SERVER.search(text))
 
@@ -140,8 +141,8 @@ def explain_failure(table: TableId, text: str, *, together: bool = False) -> Sou
     Args:
         table: The table.
         text: The text of the exception.
-        together: Whether all sessions opened their views at the same time, so that none can join
-            later.
+        together: Whether all sessions opened their views together, so that no new session can get
+            such a view.
     """
     said = _FROM_SERVER.findall(text)
     reason = said[-1].strip() if said else text.strip()[:500]
@@ -190,7 +191,7 @@ def explain_failure(table: TableId, text: str, *, together: bool = False) -> Sou
 
 
 def jdbc_url(endpoint: MysqlEndpoint) -> str:
-    """Return a server's URL, without a login, for MariaDB Connector/J, which reads both kinds."""
+    """Return a MySQL or MariaDB server's URL for MariaDB Connector/J, without a login."""
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
     return f"jdbc:mariadb://{host}:{endpoint.port}/"
 

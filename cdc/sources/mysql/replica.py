@@ -29,7 +29,7 @@ class Position:
             not known.
         stopped: Whether the replica's applier is stopped.
         receiving: Whether the replica's receiver runs.
-        error: The last error of the applier or the receiver, or empty.
+        error: The last error of the applier or the receiver; empty without an error.
     """
 
     executed: LogPosition
@@ -58,7 +58,8 @@ def position(connections: Connections) -> Position:
     """Return the position of the MySQL or MariaDB replica.
 
     Raises:
-        ReplicaError: The server does not replicate, or the login lacks the right to see this.
+        ReplicaError: The server does not replicate, or the login lacks the right to see the state
+            of replication.
     """
     primary = _require_other_server(connections)
     with connections.open("snapshot", on_replica=True) as session:
@@ -133,9 +134,9 @@ class _Primary:
 
 
 def _require_other_server(connections: Connections) -> _Primary:
-    """Return the MySQL or MariaDB primary's facts; refuse a replica that is the primary itself.
+    """Return the MySQL or MariaDB primary's facts; refuse the primary as its own replica.
 
-    Such a replica's position would prove nothing.
+    The position of such a replica would prove nothing.
     """
     kind = connections.config.kind
     with connections.open("marker") as session:
@@ -160,7 +161,7 @@ def _replica_look(connections: Connections, primary: _Primary) -> Position:
 
 
 def _require_all_changes(connections: Connections, session: Session) -> None:
-    """Refuse a MySQL or MariaDB replica that could lack changes which it counts as executed."""
+    """Refuse a MySQL or MariaDB replica that could skip changes or apply them in another way."""
     where = connections.where(on_replica=True)
     found = replica_faults.applying(session, connections.config.kind)
     if filters := replica_faults.filters(found):
@@ -239,9 +240,9 @@ def _place(connections: Connections, status: dict[str, Any], primary: str) -> Bi
 
 
 def _too_late(where: str, found: Position, upto: LogPosition, timeout_s: float) -> ReplicaError:
-    """Return the error for a MySQL or MariaDB replica that is still behind.
+    """Return the error for a MySQL or MariaDB replica that has not executed ``upto`` in time.
 
-    The remedy depends on its state.
+    The remedy depends on the replica's state.
     """
     if found.stopped:
         remedy = "Correct the applier's error, run START REPLICA there, then run the command again."

@@ -80,7 +80,7 @@ class Executed:
 
 
 def applying(session: Session, kind: str) -> Applying:
-    """Read how a MySQL or MariaDB replica applies changes."""
+    """Return the settings and the state with which a MySQL or MariaDB replica applies changes."""
     names = ", ".join(f"'{name}'" for name in _SETTINGS)
     settings = session.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     return Applying(
@@ -128,7 +128,7 @@ def _of_others(name: str, value: str) -> bool:
 
 
 def lenient(found: Applying) -> list[str]:
-    """Return the settings with which a MySQL or MariaDB replica's rows could differ.
+    """Return settings by which a MySQL or MariaDB replica's rows can differ from the primary's.
 
     With such a setting, the applier continues after a change that it cannot apply, or it runs
     triggers, which change further rows.
@@ -143,7 +143,7 @@ def lenient(found: Applying) -> list[str]:
 
 
 def executed(session: Session, kind: str) -> Executed:
-    """Read the transactions that a MySQL or MariaDB server has executed."""
+    """Return the transactions that a MySQL or MariaDB server has executed."""
     if kind == "mysql":
         return Executed(str(session.value("SELECT @@global.gtid_executed") or ""))
     ((logged, replicated, server),) = session.rows(
@@ -180,15 +180,15 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
     """Return the GTIDs that the replica has executed and the primary has not; empty if none.
 
     The caller must read the replica before the primary. Then the primary's transactions include all
-    that it had sent to the replica when the replica was read.
+    transactions that the primary had sent to the replica when the replica was read.
 
-    A MariaDB primary has executed a transaction if its log has the same or a later number of the
-    same domain and server. The log can lack transactions that the server replicated before it
-    became the primary; ``gtid_slave_pos`` has the last of them in each domain.
+    A MariaDB primary has executed a transaction if its log has the transaction's number or a later
+    number, of the same domain and server. The log can lack transactions that the server replicated
+    before it became the primary. ``gtid_slave_pos`` has the last such transaction of each domain.
 
-    A domain that a MariaDB primary does not have comes from another primary, since a replica can
-    follow several. So the transactions of such a domain are left out, except those that the replica
-    itself wrote.
+    A replica can follow several MariaDB primaries. So a domain that the primary does not have comes
+    from another primary, and its transactions are left out. Transactions that the replica itself
+    wrote are not left out.
     """
     if kind == "mysql":
         return str(MysqlGtidSet.parse(replica.logged).without(MysqlGtidSet.parse(primary.logged)))

@@ -16,7 +16,7 @@ _APPLIED = "SELECT if(@@global.log_slave_updates, '', @@global.gtid_slave_pos)"
 
 
 def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str | None:
-    """Return why the primary's binlog lacks some changes of its tables; None if it has them all.
+    """Return why the primary's binlog lacks changes that the primary replicates, or None.
 
     Args:
         session: A session of the admin login on the primary.
@@ -45,9 +45,10 @@ def applied(session: Session, kind: str) -> str:
     The text changes with each such transaction, and remains after a channel is deleted. It is empty
     if the primary writes replicated transactions to its binlog.
 
-    The text is always empty for MySQL, which has no such variable. Without GTIDs, nothing shows
-    such a transaction of MySQL. With GTIDs, a copy that begins after such a transaction fails: it
-    waits in vain until the transaction is captured, and reports this.
+    The text is always empty for MySQL, which has no variable with these GTIDs. Without GTIDs,
+    nothing shows such a transaction of MySQL. With GTIDs, a copy that begins after such a
+    transaction fails: the copy waits for the transaction to be captured until the wait reaches its
+    bound, and reports this.
     """
     return str(session.value(_APPLIED) or "") if kind == "mariadb" else ""
 

@@ -41,7 +41,7 @@ _NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
     """Return the MySQL or MariaDB logins that may not read all columns of a table, and the remedy.
 
-    None if all may read them.
+    The result is None if all logins may read all columns.
 
     The catalog leaves out columns and tables that a login may not read, without an error. If the
     capture login could not read a table when the connector first started, the connector never gets
@@ -87,7 +87,7 @@ def of_server(connections: Connections) -> Iterator[Check]:
 
 
 def of_tables(connections: Connections) -> Iterator[Check]:
-    """Yield, for each MySQL or MariaDB login, the tables that only the admin login sees."""
+    """Yield a check for each MySQL or MariaDB login that does not see all the admin's tables."""
     patterns = connections.config.databases
     with connections.open("admin") as session:
         known = catalog.read_names(session, patterns)
@@ -140,7 +140,7 @@ def prepared_branches(session: Session) -> list[str]:
 
 
 def _branch(form: object, length: object, _: object, data: object) -> str:
-    """Return the identifier of a branch from a row of the MySQL or MariaDB server.
+    """Return the identifier of a branch from a row of MySQL's or MariaDB's XA RECOVER.
 
     MariaDB prints the identifier itself, MySQL the bytes of its two parts.
     """
@@ -160,7 +160,7 @@ def _logins(connections: Connections) -> Iterator[tuple[Role, bool]]:
 def _allowed(session: Session, statement: str) -> bool:
     """Whether a MySQL or MariaDB login may run a statement.
 
-    Also true if the object of the statement is missing.
+    The result is also True if the object of the statement does not exist.
     """
     try:
         session.rows(statement)

@@ -98,7 +98,7 @@ class MysqlSource:
             return catalog.read_table(session, table)
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """Return the MySQL or MariaDB columns that are replicated, with or without a usable key."""
+        """Return the replicated MySQL or MariaDB columns, whether or not the key is usable."""
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
@@ -118,7 +118,7 @@ class MysqlSource:
             return lookup.stored_value(session, table, column)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
-        """Return the lake's columns and record key of a MySQL or MariaDB table, by the settings."""
+        """Return the lake schema of a MySQL or MariaDB table: columns and record key."""
         return selection.lake_schema(table, settings)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
@@ -134,7 +134,7 @@ class MysqlSource:
         return BinlogCapture(self._connections, names)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why a MySQL or MariaDB connector would stop, and the remedy; else None."""
+        """Return why a MySQL or MariaDB connector would stop, and the remedy, or None."""
         with self._connections.open("admin") as session:
             return compressed_columns.obstacle(session)
 
@@ -152,7 +152,7 @@ class MysqlSource:
         return None
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Write a marker in MySQL or MariaDB; no later transaction is captured in part.
+        """Write a marker in MySQL or MariaDB; only transactions before it can be captured in part.
 
         If tables are added to the connector in the middle of a transaction, the connector can miss
         the earlier changes of this transaction. The transaction is before the marker in the log, so
@@ -164,10 +164,10 @@ class MysqlSource:
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Write a marker in MySQL or MariaDB, whose commit shows all earlier ones; return no id.
+        """Write a marker in MySQL or MariaDB; return no ids, since all earlier commits are visible.
 
-        Commits become visible in the order of the log. So queries see every transaction that the
-        log has before the marker.
+        MySQL and MariaDB make commits visible in the order of the log. So queries see every
+        transaction that the log has before the marker.
         """
         self.write_marker()
         return ()
@@ -183,7 +183,7 @@ class MysqlSource:
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> None:
-        """Wait until the MySQL or MariaDB replica has executed all up to the marker."""
+        """Wait until the MySQL or MariaDB replica has executed the marker's transaction."""
         if self.has_replica:
             replica.wait_for_position(
                 self._connections,
@@ -196,9 +196,9 @@ class MysqlSource:
     def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
         """Open a MySQL or MariaDB view whose sessions read at different moments after the marker.
 
-        Each session proves by the marker row that its moment is after the marker. The records from
-        O on contain every change that some sessions see and others do not, so they make the copy
-        exact.
+        Each session checks that it sees the marker row, so it reads at a moment after the marker.
+        The records from O on contain every change that some sessions see and others do not, so they
+        make the copy exact.
         """
         self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         identity = self.identity(on_replica=True)
@@ -247,7 +247,7 @@ class MysqlSource:
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
         """Return why `open_exact_view` cannot open a MySQL or MariaDB view, and the remedy.
 
-        None if it can.
+        The result is None if it can open such a view.
         """
         on_replica = self.has_replica and not from_primary
         return exact_view.obstacle(self._connections, on_replica=on_replica)
@@ -262,7 +262,7 @@ class MysqlSource:
             replica_applier.resume(self._connections)
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that the MySQL or MariaDB replica is the same, and has the primary's rows."""
+        """Check that MySQL's or MariaDB's replica is the same server, with the primary's rows."""
         now = self.identity(on_replica=True)
         if now.system_identifier != view.identity.system_identifier:
             raise SnapshotLostError(
@@ -275,7 +275,7 @@ class MysqlSource:
         self.assert_rows_of_primary(view)
 
     def assert_rows_of_primary(self, view: View) -> None:
-        """Check that the MySQL or MariaDB replica skips no change and has executed no other."""
+        """Check that a MySQL or MariaDB replica has the primary's changes and no other changes."""
         if view.on_replica:
             replica.require_rows_of_primary(self._connections)
 
@@ -305,15 +305,15 @@ class MysqlSource:
             return boundaries.table_size(session, table)
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the bytes of a MySQL or MariaDB table's largest row in a sample; None if empty."""
+        """Return the bytes of a MySQL or MariaDB table's largest row in a sample, or None."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return the problem of dates in a MySQL or MariaDB key that exist nowhere, and the remedy.
+        """Return the problem and the remedy if dates in a MySQL or MariaDB key are in no calendar.
 
-        None if there is none.
+        The result is None if no key has such a date.
         """
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
@@ -363,7 +363,7 @@ class MysqlSource:
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return that there is none, since the binlog numbers the rows of a position."""
+        """Return no next row, since the binlog numbers the rows that share a position."""
         return NextInserted(known=True)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:

@@ -58,8 +58,8 @@ class Described:
     Args:
         table: The table.
         kind: ``TABLE_TYPE``.
-        engine: Its storage engine.
-        partitioned: Whether it has partitions.
+        engine: The table's storage engine.
+        partitioned: Whether the table has partitions.
         created: Time of the last write of the table's definition, as the server prints it.
         columns: Rows of ``information_schema.COLUMNS``, in order.
         primary_key: Columns of the primary key, in its order.
@@ -162,9 +162,9 @@ def number(name: str) -> int:
 def describe(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> dict[TableId, Described]:
-    """Return the facts of MySQL or MariaDB tables, each table's at one moment.
+    """Return the facts of MySQL or MariaDB tables that exist.
 
-    Tables that do not exist are left out.
+    All facts of a table are of one moment.
 
     Raises:
         SourceError: A table changed at each reading, or the login lacks PROCESS.
@@ -185,10 +185,8 @@ def describe_steady(
 ) -> tuple[dict[TableId, Described], set[TableId]]:
     """Return the facts of MySQL or MariaDB tables, and the tables that kept changing.
 
-    Each table's facts are of one moment.
-
-    Several statements cannot read the catalog at one moment. So a table is read until two
-    successive results are equal.
+    All facts of a table are of one moment. Several statements cannot read the catalog at one
+    moment. So a table is read until two successive results are equal.
 
     Raises:
         SourceError: The login lacks PROCESS.
@@ -210,7 +208,7 @@ def read_steady(
     """Read MySQL or MariaDB tables until two successive results of each are equal.
 
     Args:
-        read: Reads the facts of tables, without those that do not exist.
+        read: Returns the facts of those given tables that exist.
         tables: The tables.
 
     Returns:

@@ -32,7 +32,7 @@ class MysqlTableRules:
         return None
 
     def without_key(self, table: SourceTable) -> Obstacle:
-        """Return the problem of a MySQL or MariaDB table without a key, and the choices."""
+        """Return the problem of a MySQL or MariaDB table without a key, and ways to solve it."""
         usable = usable_keys(table)
         return (
             "has no key, so a change cannot be applied to exactly one row",
@@ -50,11 +50,11 @@ class MysqlTableRules:
         return f"CREATE UNIQUE INDEX <name> ON {_named(table)} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return MySQL's or MariaDB's two alternatives: forbid NULL, or drop a default."""
+        """Return MySQL's or MariaDB's statements that forbid NULL or drop a column's default."""
         return f"ALTER TABLE {_named(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP DEFAULT"
 
     def log_note(self, table: SourceTable) -> str:
-        """Return a note for operators: an append table gets no update or delete of the binlog."""
+        """Return a note: updates and deletes in MySQL or MariaDB are not captured."""
         return "mode append: updates and deletes are not captured"
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
@@ -63,10 +63,10 @@ class MysqlTableRules:
 
 
 def former_formats(table: SourceTable) -> str | None:
-    """Return that the table has columns in MariaDB's format from before 10.1; None if not.
+    """Return the problem of columns in MariaDB's format from before 10.1; None if there are none.
 
-    The connectors read the values of such columns otherwise, and with them perhaps those of other
-    columns.
+    The connectors misread the values of such columns, and possibly the values of other columns,
+    too.
     """
     names = [column.name for column in table.columns if FORMER_FORMAT in str(column.type)]
     if not names:

@@ -50,7 +50,7 @@ _FIXED_FORMAT = re.compile(r"(?:[^%]|%[^abMWZz])*")
 
 
 def session_bound(columns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the virtual columns whose values depend on the session, each with what they depend on.
+    """Return the virtual columns whose values depend on the session, each with the reason.
 
     Args:
         columns: Rows of ``information_schema.COLUMNS`` as `table_facts` reads them.
@@ -95,7 +95,7 @@ def _tokens(expression: str) -> list[re.Match[str]]:
 def _dependence(
     tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], bound: set[str]
 ) -> str | None:
-    """Return what an expression's value depends on besides the row; None if on nothing."""
+    """Return what an expression's value depends on besides the row; None if on the row alone."""
     used = [
         name
         for place in range(len(tokens))
@@ -110,7 +110,12 @@ def _dependence(
 
 
 def _column(tokens: Sequence[re.Match[str]], kinds: Mapping[str, str]) -> str | None:
-    """Return the column, in lower case, that the first of one or two tokens names, or None."""
+    """Return the column, in lower case, that the first token names; None if it names no column.
+
+    Args:
+        tokens: One token, or a token and the token after it.
+        kinds: The type of each column, by its name in lower case.
+    """
     token = tokens[0]
     if token["name"] is not None:
         name = token["name"].replace("``", "`").lower()
@@ -125,7 +130,7 @@ def _opens(tokens: Sequence[re.Match[str]]) -> bool:
 
 
 def _of_functions(tokens: Sequence[re.Match[str]], uses_time: bool) -> Iterator[str]:
-    """Yield what the functions and variables of an expression depend on."""
+    """Yield what the functions and variables of an expression make its value depend on."""
     for place, token in enumerate(tokens):
         if token["sign"] == "@":
             yield f"{_SESSION} (a variable)"
