@@ -21,17 +21,18 @@ class PartitionFiles(Protocol):
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
         """Return the source's partitions that a TRUNCATE could have emptied since a reading.
 
-        Such a partition has a new file since that read, and no row from before the read.
+        Such a partition has a new file since that reading, and no row from before the reading.
 
         Args:
             table: The table.
-            files: Each partition's file at that read, by partition.
-            since: An id below which all transactions had ended at that read; empty if unknown.
+            files: Each partition's file at that reading, by partition.
+            since: An id below which all transactions had ended at that reading; empty if unknown.
         """
 
     def written_together(self, partitions: Collection[int]) -> int | None:
-        """Return the one transaction that last wrote these partitions in the source's catalog.
+        """Return the id of the transaction that last wrote the partitions in the source's catalog.
 
-        None if several transactions wrote them. TRUNCATE of the root writes all of them in one
-        transaction. VACUUM FULL writes each in a transaction of its own.
+        The result is None if several transactions wrote the partitions. TRUNCATE of the root writes
+        all partitions in one transaction. VACUUM FULL writes each partition in a transaction of its
+        own.
         """

@@ -34,7 +34,8 @@ def refusal(
         settings: The table's settings.
         types: Columns whose type has no rule, each with its error.
         names: Columns whose name the lake cannot have, each with the reason.
-        bound: Virtual columns whose values depend on more than the row, each with on what.
+        bound: Virtual columns whose values depend on more than the row, each with what else its
+            values depend on.
     """
     kind = UnsupportedTypeError if types else SchemaError
     others = {
@@ -55,7 +56,7 @@ def refusal(
 def _message(
     table: TableId, types: Mapping[str, UnsupportedTypeError], others: Mapping[str, str]
 ) -> str:
-    """Return the whole message of one refused column of the source, or a short list of several."""
+    """Return the error's message: the full reason for one source column, or short reasons."""
     whole = [error.message for error in types.values()]
     whole += [f"column {name!r} of table {table} {why}" for name, why in others.items()]
     if len(whole) == 1:

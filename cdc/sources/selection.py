@@ -153,8 +153,8 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
 def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
     """Return the columns that the settings name and the source table lacks.
 
-    With `columns.renames`, a setting may use a column's old or new name, and the table has the
-    column if it has either name.
+    With `columns.renames`, a setting can name a column by its old name and by its new name. Neither
+    name is returned if the table has a column with one of the two names.
     """
     rules = settings.columns
     there = {column.name for column in table.columns}
@@ -178,7 +178,7 @@ def require_named(table: SourceTable, settings: TableSettings) -> None:
     added yet or is already dropped.
 
     Raises:
-        SchemaError: The table lacks a column. The error names the first.
+        SchemaError: The table lacks a column. The error names the first such column.
     """
     for name in not_there(table, settings):
         raise SchemaError(
@@ -190,7 +190,9 @@ def require_named(table: SourceTable, settings: TableSettings) -> None:
 
 
 def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """Return a source table's configured or primary key; no columns for an append table.
+    """Return the columns of a source table's record key; no columns for an append table.
+
+    The record key is the configured key or, without a configured key, the primary key.
 
     Raises:
         SchemaError: There is no key, or the configured columns allow NULL or are not unique.

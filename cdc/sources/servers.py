@@ -106,7 +106,7 @@ class Servers(Generic[C, E]):
 
 
 def connected(connect: Callable[[], T], is_passing: Callable[[Exception], bool]) -> T:
-    """Return a connection to a source; retry if its server starts, stops or is full.
+    """Return a connection to a source's server; try again after temporary errors.
 
     Args:
         connect: Connects once.

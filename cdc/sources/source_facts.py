@@ -79,7 +79,8 @@ class SourceColumn:
         not_validated: Whether the column is NOT NULL by a constraint that older rows need not meet
             (NOT VALID). The column is ``nullable`` then, and the connector takes it for NOT NULL.
         depends_on: For a virtual generated column of MySQL or MariaDB: what its values depend on
-            besides the row, for example the session's time zone. Empty if on nothing.
+            besides the row, for example the session's time zone. Empty if the values depend on the
+            row alone.
         misread_as: Another type of the same name for which the connector can take the column's
             type, so that events lack the column's values; empty if there is none.
     """
@@ -105,7 +106,7 @@ class Leaf:
         table: The partition.
         kind: The partition's kind.
         replica_identity: The partition's own replica identity, which applies to its rows. The
-            root's does not.
+            root's replica identity does not.
         identity_columns: Columns that identify an old row in the log; empty if none do.
     """
 
@@ -168,7 +169,7 @@ class SourceTable:
 
     @property
     def identity_in_log(self) -> frozenset[str] | None:
-        """The columns that the source's log has of old rows; None if some are there as a whole."""
+        """The columns of old rows that the source's log has; None if it has whole old rows."""
         logged = self.leaves or (self,)
         if any(one.replica_identity in (None, "full") for one in logged):
             return None
@@ -177,9 +178,10 @@ class SourceTable:
     def columns_with_nulls(self, *, trust_domains: bool) -> frozenset[str]:
         """Return the source's columns with NULLs that the connector could take for NOT NULL.
 
-        With PostgreSQL, these are all columns that allow NULL. Its connector keeps a definition
-        that it has read from the catalog, and that can be older or newer than an event. With MySQL
-        and MariaDB there are none: their connectors take the definition from the log.
+        PostgreSQL's connector takes the table's definition from the catalog, and this definition
+        can be older or newer than an event. So the result has all columns that allow NULL. The
+        connectors of MySQL and MariaDB take the definition from the log. So the result has no
+        columns.
 
         Args:
             trust_domains: Whether to assume that a column whose domain refuses NULL has no NULL.
@@ -195,13 +197,13 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class Look:
-    """A source table at one moment: its catalog, and the statements that led to it.
+    """A source table at one moment: its catalog facts, and the effects of earlier DDL statements.
 
     Args:
         table: The table in the catalog.
         fingerprint: The facts of the catalog.
-        statements: The effects of the DDL statements that the log has from after an earlier look at
-            the catalog, the one to which the lake's columns correspond. None if the catalog alone
+        statements: The effects of the DDL statements that the log has since an earlier reading of
+            the catalog. The lake's columns correspond to that reading. None if the catalog alone
             shows every change.
     """
 
@@ -216,7 +218,7 @@ class Planned:
 
     Args:
         table: The table after the statements.
-        fingerprint: Its catalog facts after the statements.
+        fingerprint: The table's catalog facts after the statements.
         beyond_catalog: Changes that the statements show and the catalog does not.
         statements: The effects of the statements as the log will report them; None if the catalog
             shows every change.
@@ -249,11 +251,12 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class OlderEnded:
-    """Proof by a source that a capture has only whole transactions of added tables from O on.
+    """A source's proof that a capture has only whole transactions of added tables from O on.
 
     Args:
         by: The proof as text: x0 for PostgreSQL, a marker's id for MySQL and MariaDB.
-        captured: The position that must be captured before O is recorded; None if nothing must be.
+        captured: The position that must be captured before O is recorded; None if no position must
+            be.
     """
 
     by: str
@@ -307,10 +310,10 @@ class LogHealth(Protocol):
         """Return why the source's log has lost uncaptured changes; None if none are lost.
 
         Args:
-            stored: The position that Connect has stored, read after this health; None if there is
-                none or it is not known.
-            recorded: A position that is certainly captured, since a lake table has the log up to
-                it.
+            stored: The position that Connect has stored, read after this health; None if Connect
+                has stored no position, or if the position is not known.
+            recorded: A position that is captured for certain: a lake table has all changes up to
+                this position.
         """
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
@@ -327,12 +330,12 @@ class LogHealth(Protocol):
 
 @dataclass(frozen=True)
 class NextInserted:
-    """The row that a transaction of the source inserted behind a given row.
+    """The row that a transaction of the source inserted next after a given row.
 
     Args:
-        known: Whether the source could be asked: the given row is still as the transaction inserted
-            it, and its key has a type that can be compared.
-        key: The key of the next row as text; None if there is none.
+        known: Whether the source can answer. It cannot if the given row has changed since its
+            insert, or if the type of the row's key cannot be compared.
+        key: The key of the next row as text; None if there is no next row.
     """
 
     known: bool

@@ -55,10 +55,10 @@ def sample(
     chunks: int,
     size: TableSize,
 ) -> Boundaries:
-    """Return up to ``chunks - 1`` keys that cut the PostgreSQL table evenly, in the key's order.
+    """Return up to ``chunks - 1`` keys that cut a PostgreSQL table into ranges of about equal size.
 
-    From a small table, all keys are read. From a large table, whole pages are sampled, up to a
-    maximum. The server sorts the keys that are read.
+    The keys are in the server's order. From a small table, all keys are read. From a large table,
+    whole pages are sampled, up to a maximum. The server sorts the keys that are read.
 
     A table without a key is cut by its pages. If such a table is partitioned, each chunk has the
     same range of pages of every partition.
@@ -102,10 +102,10 @@ def sample(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the bytes of a PostgreSQL table's largest row in a sample, as text; None if empty.
+    """Return the bytes of a PostgreSQL table's largest row in a sample; None without rows.
 
-    A measurement decompresses the row. So it is limited to the few sampled rows with the largest
-    stored size.
+    The result counts the bytes of the values as text. The server decompresses each measured row. So
+    only the few sampled rows with the largest stored size are measured.
     """
     names = [sql.Identifier(column.name) for column in table.columns if not column.generated]
     if not names:

@@ -49,10 +49,10 @@ ALLOWS_NULL = """(NOT a.attnotnull OR EXISTS (
 
 
 def leaves(root: str) -> str:
-    """Return SQL of the PostgreSQL object ids of a table's leaf partitions; none without any.
+    """Return SQL that selects the object ids of a PostgreSQL table's leaf partitions.
 
     The SQL does not use ``pg_partition_tree``, which locks each partition and so waits for sessions
-    that rewrite one.
+    that rewrite a partition.
 
     Args:
         root: SQL of the table's object id.
@@ -176,7 +176,7 @@ def read_tables(session: Session, source: str) -> list[TableStats]:
 def read_table(session: Session, table: TableId) -> SourceTable:
     """Return one PostgreSQL table with its columns.
 
-    It does not wait for locks on partitions or indexes.
+    The function does not wait for locks on partitions or indexes.
 
     Raises:
         SourceError: There is no such table, or the role may not see it.
@@ -232,7 +232,7 @@ def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, .
 
 
 def _described(session: Session, source: str, only: TableId | None) -> Iterable[dict[str, Any]]:
-    """Yield the facts in PostgreSQL's catalog of one user table, or of all, by field name."""
+    """Yield PostgreSQL's catalog facts of one user table or of all user tables, by field name."""
     parameters = {"schema": only.schema if only else None, "name": only.name if only else None}
     hypertables = _hypertables(session)
     for row in session.execute(_TABLES, parameters).fetchall():
@@ -313,7 +313,7 @@ def read_type(session: Session, oid: int, modifier: int) -> PostgresType:
 
 
 class _Types:
-    """The needed PostgreSQL types, with their element types and base types."""
+    """PostgreSQL types by object id, with their element types and base types."""
 
     def __init__(self, session: Session, oids: set[int]) -> None:
         self._session = session

@@ -198,7 +198,7 @@ def is_recovery_conflict(text: str) -> bool:
 
 
 def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
-    """Return the first row of a query; None if PostgreSQL lacks or forbids what it uses.
+    """Return a query's first row; None if PostgreSQL lacks or refuses an object of the query.
 
     A savepoint keeps an open transaction usable after the failure.
     """
@@ -213,8 +213,9 @@ def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
 def reading(session: Session) -> Iterator[None]:
     """Open a PostgreSQL transaction with the session settings for reading values.
 
-    The transaction sets them, since between this process and the server there can be a pooler. It
-    may give each transaction another session of the server, which lacks settings from before.
+    The transaction itself makes these settings, since a pooler can be between this process and the
+    server. The pooler may give each transaction another session of the server, and that session can
+    have other settings.
     """
     with session.transaction():
         read_by(session)
@@ -242,7 +243,7 @@ def _apply_settings(session: Session, statement_timeout_s: float, lock_timeout_s
 
 
 def _set(session: Session, settings: Mapping[str, str], *, local: bool) -> None:
-    """Change settings of a PostgreSQL session; if ``local``, until its transaction ends."""
+    """Change settings of a PostgreSQL session; if ``local``, only for the open transaction."""
     session.execute(
         "SELECT set_config(name, value, %s)"
         " FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)",
@@ -266,7 +267,7 @@ _AWAY = (
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether a new attempt can soon succeed: PostgreSQL starts, stops or is full."""
+    """Whether a new attempt to connect to PostgreSQL can soon succeed."""
     text = str(error)
     return isinstance(error, psycopg.OperationalError) and any(
         sign in text

@@ -136,8 +136,8 @@ def replica_view(
     Args:
         connections: The source's servers.
         marker: The marker that the view must contain.
-        resuming: Returns a context that resumes replay at its end, even if this process dies within
-            it. This function pauses replay within the context, and does nothing else there.
+        resuming: Returns a context that resumes replay at its end, even if this process dies in the
+            context. This function pauses replay in the context, and does nothing else there.
         timeout_s: Bound of each wait for the replica, in seconds.
         progress: Shows the waits.
 

@@ -235,8 +235,8 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
     """Return the PostgreSQL relations that are empty and never had a row; no privilege is needed.
 
     A file can be empty because rows were deleted and VACUUM removed them. The server's statistics
-    count the inserts of a relation since its creation. They arrive within seconds of a commit, and
-    a crash of the server resets them.
+    count the inserts of a relation since its creation. The server counts an insert within seconds
+    after its commit. A crash of the server resets the counts.
     """
     query = (
         "SELECT c FROM unnest(%s::oid[]) c WHERE pg_catalog.pg_relation_size(c) = 0"
@@ -246,10 +246,11 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
 
 
 def written_together(session: Session, oids: Collection[int]) -> int | None:
-    """Return the one PostgreSQL transaction's id that last wrote these relations' catalog rows.
+    """Return the id of the PostgreSQL transaction that last wrote these relations' catalog rows.
 
-    The result is None if several transactions wrote them. TRUNCATE of a partition tree writes the
-    catalog rows of all its leaves. TRUNCATE and GRANT that name all leaves write them, too.
+    The result is None if the catalog rows were last written by several transactions. TRUNCATE of a
+    partition tree writes the catalog rows of all its leaves. A TRUNCATE or GRANT that names all
+    leaves also writes the catalog rows of all leaves.
     """
     row = session.execute(_LAST_WRITERS, (list(oids),)).fetchone()
     return int(row[1]) if row is not None and row[0] == 1 else None
@@ -278,12 +279,13 @@ SELECT EXISTS (
 def truncated(
     session: Session, table: TableId, files: Mapping[int, int], since: str
 ) -> frozenset[int]:
-    """Return the PostgreSQL partitions with a new file since a reading and no older row.
+    """Return the PostgreSQL partitions that have a new file since a reading, and no older row.
 
-    VACUUM FULL and CLUSTER also give a partition a new file, but its rows keep their transaction
-    ids, so the older rows are found. After a TRUNCATE there are no older rows. The two cases look
-    the same if all rows of the partition are younger than the reading. A partition is also returned
-    if ``since`` is empty, or if the search for older rows takes too long.
+    After a TRUNCATE, a partition has a new file and no older rows. VACUUM FULL and CLUSTER also
+    give a partition a new file, but its rows keep their transaction ids, so older rows are found.
+    If all rows of the partition are younger than the reading, the two cases cannot be
+    distinguished. A partition is also returned if ``since`` is empty, or if the search for older
+    rows takes too long.
 
     Args:
         session: A session of a role that may read the table.
@@ -309,7 +311,10 @@ def truncated(
 
 
 def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: str) -> bool:
-    """Whether a PostgreSQL partition has a row from before a reading, mostly found early."""
+    """Whether a PostgreSQL partition has a row from before a reading.
+
+    The query ends at the first such row.
+    """
     # The bounds are the server's own SQL; without parameters a % is not a placeholder.
     query = sql.SQL(_HAS_OLDER).format(
         root=sql.Identifier(table.schema, table.name),

@@ -1,7 +1,7 @@
 """Finds columns with values that stop Debezium 3.7's connector for all its tables.
 
-Excluding such a column from the lake does not help, since the connector still reads the column. Nor
-does reading it as text.
+Excluding such a column from the lake does not help, since the connector still reads the column.
+Reading the column as text does not help, either.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple
 
 
 def _values(kind: PostgresType) -> list[str]:
-    """Describe values that PostgreSQL's connector cannot send with any replica identity."""
+    """Return descriptions of the values of a type that PostgreSQL's connector can never send."""
     element = kind.element
     if element is None or element.name == "timetz":
         name = (element or kind).name
@@ -73,11 +73,14 @@ def _values(kind: PostgresType) -> list[str]:
 
 
 def _no_stand_in(kind: PostgresType, *, of_domain: bool) -> bool:
-    """Whether PostgreSQL's connector fails at an unchanged large value of this type.
+    """Whether PostgreSQL's connector has no placeholder for a large value of this type.
 
-    The type then has no placeholder.
+    Without a placeholder, the connector fails at a large value that an update leaves unchanged.
 
-    Under a domain, every array fails: the connector does not recognize it as an array.
+    Args:
+        kind: The column's type without its domains.
+        of_domain: Whether the column's type is a domain. The connector does not recognize an array
+            under a domain, so it has no placeholder for such an array.
     """
     element = kind.element
     if element is None:

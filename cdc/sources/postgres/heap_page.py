@@ -25,16 +25,17 @@ _SMALLEST_ROW = 28
 def next_inserted(
     session: Session, table: SourceTable, key: Mapping[str, object], transaction: int | None
 ) -> NextInserted:
-    """Return the key of the row that a PostgreSQL transaction inserted next, in the same page.
+    """Return the row that a PostgreSQL transaction inserted next into the page of a given row.
 
-    Rows that were changed or deleted later do not count: their events came after the insert.
+    A row that was changed or deleted after its insert is not found; it has later events of its own.
 
     Args:
         session: A session on the primary.
         table: The table.
         key: The key of the given row, as its event has it.
-        transaction: The id of the transaction that inserted the row, as an event has it. None
-            stands for the id in the row: behind a savepoint, it is not that of the events.
+        transaction: The id of the transaction that inserted the row, as an event has it. If None,
+            the id in the given row is used. The row's id differs from the id in events if the row
+            was inserted after a savepoint.
     """
     kinds = {column.name: plain_type_of(column).name for column in table.columns}
     if not key or any(kinds.get(name) not in _PLAIN for name in key):
@@ -67,7 +68,7 @@ def next_inserted(
 
 
 def _places_behind(place: str, block_size: int) -> str:
-    """Return the places behind a place in its PostgreSQL page, as the text of an array."""
+    """Return the later places in the PostgreSQL page of a place, as the text of an array."""
     page, number = (int(part) for part in place.strip("()").split(","))
     last = block_size // _SMALLEST_ROW
     return "{" + ",".join(f'"({page},{n})"' for n in range(number + 1, last + 1)) + "}"

@@ -1,4 +1,4 @@
-"""Checks whether a replica, whose indexes are the primary's, sorts text as the primary does."""
+"""Checks whether a replica sorts text in the primary's order, as the copied indexes require."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _BEFORE_15 = sql.SQL(_VERSIONS).format(
 
 
 def differs(connections: Connections, table: SourceTable, key: Sequence[str]) -> bool:
-    """Whether PostgreSQL's primary and replica could compare a key by different libraries.
+    """Whether PostgreSQL's primary and replica can compare a key by different library versions.
 
-    If so, warn.
+    If so, the function logs a warning.
 
-    The replica's index is a copy of the primary's. With different versions, ranges that the replica
-    reads by the index could lack rows or have rows twice.
+    The replica's indexes are copies of the primary's indexes. With different versions, ranges that
+    the replica reads by an index could lack rows or have rows twice.
     """
     with connections.open("snapshot", on_replica=True) as session:
         theirs = versions(session, table, key)
@@ -73,7 +73,7 @@ def differs(connections: Connections, table: SourceTable, key: Sequence[str]) ->
 def differing_versions(
     ours: Mapping[str, str | None], theirs: Mapping[str, str | None]
 ) -> list[str]:
-    """Return the PostgreSQL columns whose libraries' versions differ or are unknown, with both."""
+    """Return PostgreSQL columns whose library versions differ or are unknown, with the versions."""
     return [
         f"{name} ({ours.get(name) or 'unknown'}, {version or 'unknown'})"
         for name, version in theirs.items()
@@ -82,10 +82,10 @@ def differing_versions(
 
 
 def versions(session: Session, table: SourceTable, key: Sequence[str]) -> dict[str, str | None]:
-    """Return the version of PostgreSQL's library that compares each text column of a key here.
+    """Return the library version by which a PostgreSQL server compares each text column of a key.
 
-    ``bytes`` means a comparison without a library, and None a version that the server does not
-    know.
+    The version is ``bytes`` if the server compares without a library, and None if the server does
+    not know the version.
     """
     query = versions_query(session.info.server_version)
     rows = session.execute(query, (table.number, list(key))).fetchall()

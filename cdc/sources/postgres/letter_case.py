@@ -28,7 +28,7 @@ GROUP BY 1, 2 HAVING bool_or(a.attname !~ '^[a-z0-9_$]*$') ORDER BY 1, 2
 def obstacle(session: Session) -> tuple[str, str] | None:
     """Return why this database's PostgreSQL connector would not start, and the remedy.
 
-    None if it would start.
+    The result is None if the connector would start.
     """
     found = []
     for schema, name, columns in session.execute(_CANDIDATES).fetchall():

@@ -21,7 +21,7 @@ _POLICY = "row-level security"
 def missing_rights(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
-    """Return the PostgreSQL rights that logins lack for the table, and the GRANTs, or None.
+    """Return which rights on a PostgreSQL table the logins lack, and the GRANTs, or None.
 
     Args:
         connections: Opens sessions.

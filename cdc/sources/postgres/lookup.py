@@ -79,7 +79,7 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column, stored: str
 ) -> tuple[str, TypeRule]:
-    """Return a PostgreSQL column's value, as text, in rows older than it, and the type rule.
+    """Return a PostgreSQL column's value in rows older than the column, as text, and its type rule.
 
     Args:
         session: A session on the primary.
@@ -109,7 +109,7 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """Return a value that PostgreSQL printed as Python's value of the lake's type.
+    """Convert a value from PostgreSQL to a Python value of the lake's type.
 
     The rule's ``read_sql`` selects the value.
     """

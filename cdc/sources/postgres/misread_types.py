@@ -1,11 +1,14 @@
 """Finds columns whose type Debezium 3.7 can take for another type of the same name.
 
-The connector reads each value of an event by the type that it finds under the name of the column's
-type: first in the table's schema, then in all schemas, where the type counts that it has registered
-first. The row types of tables and views are registered, too. It registers domains and arrays after
-all other types, and the server's own types before those of users. If it finds another type, the
-event can have NULL, 0 or an empty text in place of the value. It reads values of the server's own
-types by the name alone, so these suffer only from domains, enums and arrays of their name.
+To read a column's values, the connector looks for the name of the column's type: first among the
+types of the table's schema, then among the types of all schemas. If several schemas have a type of
+this name, the connector takes the type that it registered first. It registers the server's own
+types before the types of users, and domains and arrays after all other types. It also registers the
+row types of tables and views.
+
+If the connector takes another type, events can have NULL, 0 or an empty text in place of the
+values. The connector reads values of the server's own types by the name alone. So it can take these
+types only for domains, enums and arrays of the same name.
 
 The connector registers the types when it starts. It leaves out the types of temporary tables, due
 to the setting ``schema.exclude.list``.

@@ -30,6 +30,6 @@ class PostgresPartitionFiles:
             return fingerprint.truncated(session, table, files, since)
 
     def written_together(self, partitions: Collection[int]) -> int | None:
-        """Return the PostgreSQL transaction that last wrote all their catalog rows; else None."""
+        """Return the id of the transaction that last wrote the PostgreSQL partitions, or None."""
         with self._connections.open("admin") as session:
             return fingerprint.written_together(session, partitions)

@@ -1,4 +1,7 @@
-"""Computes a table as it would be after planned statements; executes none, and locks no table."""
+"""Computes a table as it would be after planned statements.
+
+The statements are not executed, and no table is locked.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +59,8 @@ class Lookups:
         volatile: Returns those of the given functions that can return a new value for each row.
         constraints: For each constraint, by name, whether it is the primary key and whether its
             index is the replica identity.
-        misread: Returns the other type for which the connector can take the type that a text names,
-            see `SourceColumn`; empty if there is none.
+        misread: Takes the name of a type. Returns the name of another type for which the connector
+            can take the type (see `SourceColumn`); empty without such a type.
     """
 
     type: Callable[[str], PostgresType]
@@ -69,7 +72,7 @@ class Lookups:
 def after_statements(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
-    """Return a PostgreSQL table as it would be after actions; the session reads the catalog."""
+    """Return a PostgreSQL table as it would be after actions, by lookups in the catalog."""
 
     def number(text: str) -> int:
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
@@ -265,8 +268,8 @@ class _Draft:
     def _rewrite(self) -> None:
         """Give the table a new file, as the PostgreSQL server does in a rewrite.
 
-        The new file contains the values that the catalog stored for older rows. So the server also
-        writes the definitions of the columns with such values.
+        The new file contains the values that the catalog stored for older rows. So the server
+        removes such values from the catalog, which writes the definitions of their columns.
         """
         for number, column in self._columns.items():
             if {*column.old_values} - {None}:

@@ -86,8 +86,8 @@ def wait_until_visible(
         The lower halves of the ids of all transactions that are open after the wait.
 
     Raises:
-        SourceError: The wait reached its bound. The error names the sessions that still hold the
-            transactions back.
+        SourceError: The wait reached its bound. The error names those transactions that are still
+            open.
     """
     waited_for = [str(xid) for xid in transactions]
 
@@ -106,7 +106,7 @@ def _wait(
     timeout_s: float,
     progress: Progress,
 ) -> None:
-    """Wait until ``blockers`` returns no open PostgreSQL transaction."""
+    """Wait until ``blockers`` returns None: no awaited PostgreSQL transaction is open any more."""
     with shown_as(f"wait for {what}", progress) as task:
 
         def still_open() -> str:
@@ -124,7 +124,7 @@ def _wait(
 
 
 def _described(rows: Sequence[tuple[object, ...]]) -> list[str]:
-    """Describe PostgreSQL's open and prepared transactions for a message, at most ten."""
+    """Describe at most ten open or prepared transactions of PostgreSQL for a message."""
     lines = []
     for pid, gid, user, database, application, state, seconds in rows[:_NAMED]:
         what = f"prepared transaction {gid!r}" if gid is not None else f"session {pid}"

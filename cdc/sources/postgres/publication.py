@@ -120,7 +120,7 @@ def planned(
 def _preparation(
     session: Session, publication: str, credentials: Credentials, append: bool
 ) -> list[sql.SQL | sql.Composed]:
-    """Return the statements that create PostgreSQL's missing parts, or restore settings."""
+    """Return the statements that create what PostgreSQL lacks, or restore the publication."""
     own_tables = ("marker", "heartbeat_log" if append else "heartbeat")
     statements: list[sql.SQL | sql.Composed] = []
     if session.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
@@ -146,7 +146,7 @@ def _preparation(
 
 
 def _restored(session: Session, publication: str, append: bool) -> list[sql.Composed]:
-    """Return the statement that restores the publication's settings; none if it has them."""
+    """Return the statement that restores the publication's settings; none if they are right."""
     published, via_root, _ = _settings(session, publication) or ({}, False, False)
     wanted = LOGGED if append else CHANGES
     if via_root and {change for change, one in published.items() if one} == set(wanted):
@@ -159,7 +159,7 @@ def _restored(session: Session, publication: str, append: bool) -> list[sql.Comp
 
 
 def own_grants(credentials: Credentials) -> list[sql.Composed]:
-    """Return PostgreSQL's GRANTs by which other roles use schema ``tributary``, if any."""
+    """Return the GRANTs on PostgreSQL's schema ``tributary`` for all logins except the admin's."""
     rights = [
         (credentials.capture.user, "SELECT", "marker"),
         (credentials.capture.user, "SELECT, INSERT, UPDATE", "heartbeat"),
@@ -183,8 +183,8 @@ def own_grants(credentials: Credentials) -> list[sql.Composed]:
 def add_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
     """Add the tables that the publication lacks, and return them.
 
-    Each table has its own statement, so that a failure for one table does not undo the tables
-    before it.
+    Each statement adds one table. So if a statement fails, the tables of the statements before it
+    stay in the publication.
 
     Raises:
         CaptureError: There is no such publication, or this version of the server can lose changes
@@ -212,7 +212,7 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
 
 
 def remove_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-    """Remove the given tables from the publication; return those that it contained."""
+    """Remove the given tables that the publication contains; return the removed tables."""
     before = members(session, publication)
     present = [table for table in tables if (table.schema, table.name) in before]
     for table in present:
@@ -237,7 +237,7 @@ def dropping(publication: str, slot: str) -> list[str]:
 
 
 def published(session: Session, publication: str, source: str) -> list[TableId]:
-    """Return the application's tables in the publication."""
+    """Return the tables in the publication, except those of schema ``tributary``."""
     rows = session.execute(_PUBLISHED, (publication,)).fetchall()
     return [TableId(source, schema, name) for schema, name in rows]
 
@@ -252,7 +252,7 @@ def _drop_statement(publication: str) -> sql.Composed:
 
 
 def audit(session: Session, publication: str, *, append: bool) -> list[str]:
-    """Return the publication's problems due to which changes are not published in full."""
+    """Return problems of the publication due to which it publishes too few or too many changes."""
     found = _settings(session, publication)
     if found is None:
         return [f"publication {publication} does not exist"]
@@ -300,7 +300,7 @@ def _settings(session: Session, publication: str) -> tuple[dict[str, bool], bool
 
 
 def audit_table(session: Session, publication: str, table: SourceTable) -> list[str]:
-    """Return why changes of this PostgreSQL table, and of no other, are not published in full."""
+    """Return the problems due to which one PostgreSQL table's changes are not published in full."""
     findings: list[str] = []
     if table.partition_root is not None:
         findings.append(
@@ -364,7 +364,7 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
 
 
 def slot_reader(session: Session, slot: str) -> int | None:
-    """Return the process id of the session that reads a slot; None if none does."""
+    """Return the process id of the session that reads a slot; None if no session reads it."""
     row = session.execute(_READER, (slot,)).fetchone()
     return None if row is None else row[0]
 
@@ -375,8 +375,7 @@ def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> Slot
     Args:
         session: A session on the primary.
         slot: The slot's name.
-        current: Reads the server's position. It is called after the slot was read, since its
-            result must not be before the slot's positions.
+        current: Reads the current end of the log; see `SlotHealth`.
     """
     row = session.execute(_SLOT, (slot,)).fetchone()
     if row is None:
@@ -433,7 +432,7 @@ def exists(session: Session, publication: str) -> bool:
 
 
 def members(session: Session, publication: str) -> set[tuple[str, str]]:
-    """Return schema and name of the tables in the publication, also of Tributary's own."""
+    """Return schema and name of each table in the publication, also of Tributary's own tables."""
     return {(row[0], row[1]) for row in session.execute(_MEMBERS, (publication,))}
 
 

@@ -98,8 +98,8 @@ def snapshot_query(
 def predicate(key_range: KeyRange, width: int) -> str:
     """Return PostgreSQL's WHERE clause of a range over the generated key columns.
 
-    Bounds are untyped literals: the server reads each as a value of its column's type and
-    compares in the column's collation.
+    The bounds are untyped literals. So the server reads each bound as a value of the key column's
+    type, and compares it in the column's collation.
     """
     keys = sql.SQL(", ").join(sql.Identifier(f"k{number}") for number in range(width))
     clauses = [
@@ -115,11 +115,12 @@ def predicate(key_range: KeyRange, width: int) -> str:
 def session_init(view: View | None) -> str:
     """Return the statements that each JDBC session of PostgreSQL runs first.
 
-    It runs them in the transaction that then reads.
+    The session runs these statements in the transaction in which it then reads.
 
-    If a fetch size is set, Spark turns autocommit off, so the statements open that transaction.
-    Under a view they import the view, and fail if the session does not see the view's marker. This
-    detects a session that a pooler or a load balancer has sent to another server.
+    If a fetch size is set, Spark turns autocommit off, so the first statement begins this
+    transaction. If there is a view, the statements import the view. The statements fail if the
+    session does not see the view's marker, for example because a pooler or a load balancer has sent
+    the session to another server.
     """
     begin = (
         [
@@ -146,7 +147,11 @@ def session_init(view: View | None) -> str:
 
 
 def _view_checks(view: View) -> sql.Composed:
-    """Return a statement that fails in a PostgreSQL session without the view's marker or server."""
+    """Return a statement that fails if a PostgreSQL session does not fit the view.
+
+    The session must see the view's marker, and its server must be a standby if the view is on the
+    replica. The server must belong to the view's cluster.
+    """
     tests = [
         (
             sql.SQL("NOT EXISTS (SELECT FROM tributary.marker WHERE id = {})").format(

@@ -198,7 +198,7 @@ def exported_view(
 ) -> Iterator[Exporter]:
     """Open a view of a PostgreSQL session's snapshot.
 
-    Other sessions can import it until the block ends.
+    Other sessions can import the view until the block ends.
 
     Raises:
         ReplicaError: The view lacks the marker, or the server is another one or has the wrong role.
@@ -239,7 +239,7 @@ class Exported:
 
     Args:
         snapshot: The snapshot's id.
-        upper_bound: A position. The snapshot contains nothing after it.
+        upper_bound: A position in the log; the snapshot contains no change after it.
         exact: Whether the snapshot contains exactly the transactions that committed before this
             position.
     """
@@ -295,7 +295,7 @@ def closed_view(source: str, view: View) -> SnapshotLostError:
 
 
 def assert_alive(connections: Connections, exporter: Exporter) -> None:
-    """Check that the exporting PostgreSQL session is alive, and its server the same one.
+    """Check that the exporting PostgreSQL session is alive, and is still on the same server.
 
     Raises:
         SnapshotLostError: The session is gone, or the server is not the same one.

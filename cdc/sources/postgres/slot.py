@@ -24,8 +24,8 @@ class SlotHealth:
         safe_wal_size: Number of bytes that the server can write before it can give up the slot;
             None without a limit.
         end: End of the server's log when this health was read.
-        current: Reads the current end of the log. A position that Connect stores later can be after
-            ``end``.
+        current: Reads the current end of the log. `problem` calls this function, since Connect can
+            store a position after ``end`` once this health was read.
     """
 
     name: str
@@ -47,8 +47,8 @@ class SlotHealth:
     def danger(self) -> str | None:
         """Why the slot may soon lose uncaptured changes; None if they are safe.
 
-        An unreserved slot still has its log until a checkpoint, and a connector that catches up
-        before it loses nothing.
+        An unreserved slot still has its log until the next checkpoint. If the connector reads all
+        of the log before the checkpoint, no change is lost.
         """
         if self.wal_status != "unreserved":
             return None
@@ -59,8 +59,9 @@ class SlotHealth:
     ) -> str | None:
         """Return why the slot has lost uncaptured changes; None if none are lost.
 
-        A slot that is not in use is never ahead of Connect's stored position, unless something
-        other than the connector has moved the slot.
+        If no connector reads the slot, the slot's position must not be after Connect's stored
+        position. Otherwise the slot was recreated, or something other than the connector has moved
+        the slot.
         """
         if self.wal_status == "lost":
             return "has wal_status lost; see max_slot_wal_keep_size"

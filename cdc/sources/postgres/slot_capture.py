@@ -37,12 +37,12 @@ class PublishedTables:
             return publication.add_tables(session, self._name, tables)
 
     def remove(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove the given tables from the publication; return those that it contained."""
+        """Remove those given tables that the publication contains; return the removed tables."""
         with self._connections.open("admin") as session:
             return publication.remove_tables(session, self._name, tables)
 
     def tables(self) -> list[TableId]:
-        """Return the application's tables in the publication; empty if it does not exist."""
+        """Return the publication's tables without Tributary's own; empty without a publication."""
         with self._connections.open("admin") as session:
             return publication.published(session, self._name, self._connections.source)
 
@@ -86,7 +86,7 @@ class Slot:
             return publication.drop_slot(session, self._name, self._connections.source, timeout_s)
 
     def reader(self) -> int | None:
-        """Return the process id of the session that reads the slot; None if none does."""
+        """Return the process id of the session that reads the slot; None if no session reads it."""
         with self._connections.open("admin") as session:
             return publication.slot_reader(session, self._name)
 
@@ -121,16 +121,16 @@ class PostgresCapture:
 
     @property
     def kept_log(self) -> Slot:
-        """The slot, which keeps the log."""
+        """The slot, which retains the log."""
         return Slot(self._connections, self._slot)
 
     def prepare(self) -> None:
         """Create what is missing: schema ``tributary``, its tables, grants and the publication.
 
-        The publication publishes insert, update, delete and truncate via partition roots. A
-        publication of append tables publishes insert and truncate, and nothing else. From the
-        start, each publication contains two tables of schema ``tributary``: the marker's and the
-        heartbeat's.
+        The publication publishes insert, update, delete and truncate; changes of a partition have
+        the name of its root table. A publication of append tables publishes insert and truncate,
+        and nothing else. From the start, each publication contains two tables of schema
+        ``tributary``: the table of markers and the table of heartbeats.
         """
         users, name = self._connections.config.credentials, self._publication
         with self._connections.open("admin") as session:
@@ -145,14 +145,14 @@ class PostgresCapture:
             )
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """Return the statements that remove a table, or the PostgreSQL capture with the last."""
+        """Return the statements that remove a table; if ``last``, the whole PostgreSQL capture."""
         name = self._publication
         if last:
             return publication.dropping(name, self._slot)
         return [publication.removing(name, table)]
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Return None: a slot is lost together with the log that it keeps."""
+        """Return None, since PostgreSQL cannot lose a slot's log without the slot."""
         return None
 
     def unreadable(self) -> str | None:
@@ -170,19 +170,20 @@ class PostgresCapture:
         return self.kept_log.health() or NoSlot(self._slot)
 
     def audit(self) -> list[str]:
-        """Return the publication's problems due to which changes are not published in full."""
+        """Return the problems due to which a publication publishes too few or too many changes."""
         with self._connections.open("admin") as session:
             return publication.audit(session, self._publication, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return why PostgreSQL does not publish changes of this table alone in full."""
+        """Return the problems due to which PostgreSQL does not publish all changes of one table."""
         with self._connections.open("admin") as session:
             return publication.audit_table(session, self._publication, table)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the PostgreSQL rights that logins lack for the table, and the GRANTs, or None.
+        """Return which rights on a PostgreSQL table the logins lack, and the GRANTs, or None.
 
-        A table that is already in the publication does not need the owner's rights.
+        The admin login needs the rights of the table's owner only if the publication lacks the
+        table.
         """
         return logins.missing_rights(self._connections, table, self._publication)
 
@@ -201,6 +202,6 @@ class PostgresCapture:
             return fingerprint.read_fingerprint(session, table, self._publication)
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return the tables' fingerprints on the PostgreSQL primary; no missing tables."""
+        """Return the fingerprints of the given tables that exist on the PostgreSQL primary."""
         with self._connections.open("admin") as session:
             return fingerprint.read_fingerprints(session, tables, self._publication)

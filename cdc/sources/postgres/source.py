@@ -116,7 +116,7 @@ class PostgresSource:
             return planned_table.after_statements(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return a PostgreSQL column's value, as text, in rows older than it, and the type rule."""
+        """Return a PostgreSQL column's value in rows older than the column, and its type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
 
@@ -136,7 +136,7 @@ class PostgresSource:
             return primary.identity(session)
 
     def commit_position(self, last: str) -> str | None:
-        """Return the LSN at which the event's commit ends, the first half of its position."""
+        """Return the LSN of the last commit before an event, from the event's position."""
         ended = int(last.partition(":")[0], 16)
         return str(Lsn(ended)) if ended else None
 
@@ -145,7 +145,7 @@ class PostgresSource:
         return False
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Take a new PostgreSQL transaction id, x0, and wait until all up to x0 have ended."""
+        """Take a new PostgreSQL transaction id, x0; wait for the end of all older transactions."""
         with self._connections.open("admin") as session:
             x0 = primary.current_transaction_id(session)
             primary.wait_for_older_transactions(
@@ -156,7 +156,7 @@ class PostgresSource:
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until queries see the PostgreSQL transactions; return the ids of all open ones."""
+        """Wait until queries see PostgreSQL transactions; return the ids of open transactions."""
         with self._connections.open("admin") as session:
             return primary.wait_until_visible(
                 session, transactions, source=self._name, timeout_s=timeout_s, progress=progress
@@ -183,8 +183,8 @@ class PostgresSource:
     def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
         """Open a PostgreSQL view with the marker; sessions can import it until the block ends.
 
-        On a primary, a commit is in the log before it is visible. So the method first waits there
-        until older transactions have ended.
+        On a primary, a commit is in the log before it is visible. So for a view on the primary, the
+        method first waits until older transactions have ended.
         """
         if self.has_replica:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
@@ -241,7 +241,7 @@ class PostgresSource:
             del self._exporters[exporter.view.snapshot_id]
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that sessions can still import the PostgreSQL view, from the same server."""
+        """Check that sessions on the same server can still import the PostgreSQL view."""
         exporter = self._exporters.get(view.snapshot_id)
         if exporter is None:
             raise replica.closed_view(self._name, view)
@@ -273,7 +273,7 @@ class PostgresSource:
             return boundaries.table_size(session, table)
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the bytes of a PostgreSQL table's largest row in a sample; None if it is empty."""
+        """Return the bytes of a PostgreSQL table's largest row in a sample; None without rows."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
@@ -289,7 +289,7 @@ class PostgresSource:
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Return keys that cut the PostgreSQL table into up to ``chunks`` ranges of equal size.
+        """Return keys that cut a PostgreSQL table into up to ``chunks`` ranges of about equal size.
 
         There are no keys if the replica could sort them in another order than the primary.
         """
@@ -330,7 +330,7 @@ class PostgresSource:
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the row that a PostgreSQL transaction inserted next, in the same page."""
+        """Return the row that a PostgreSQL transaction inserted next into a given row's page."""
         with self._connections.open("snapshot") as session:
             return heap_page.next_inserted(session, table, key, transaction)
 

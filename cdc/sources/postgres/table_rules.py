@@ -68,8 +68,8 @@ class PostgresTableRules:
         """Return a problem if PostgreSQL refuses changes of the table, or does not log the key.
 
         PostgreSQL checks the replica identity of the partition that has the row, and not of the
-        root table. The replica identity of a new partition is the root table's primary key, or
-        none.
+        root table. The replica identity of a new partition is the root table's primary key; without
+        a primary key, the new partition has no replica identity.
         """
         return (
             _identity_nothing(table)
@@ -85,7 +85,7 @@ class PostgresTableRules:
         return f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return PostgreSQL's two alternatives: forbid NULL, or drop a default."""
+        """Return PostgreSQL's statements that forbid NULL or drop a column's default."""
         relation = table.table.relation
         return f"ALTER TABLE {relation} ALTER COLUMN ... SET NOT NULL, or DROP DEFAULT"
 

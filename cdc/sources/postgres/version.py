@@ -13,7 +13,7 @@ all later transactions. Major versions that are not listed here never did that.
 
 
 def obstacle(version: int) -> tuple[str, str] | None:
-    """Return why no table can join a publication on this server, and what to do; None if one can.
+    """Return why no table can join a publication on this server, and the remedy, or None.
 
     Args:
         version: ``server_version_num``: 150018 for 15.18. Packages and managed servers have the
