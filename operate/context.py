@@ -56,13 +56,13 @@ class Services:
         self._shared_spark = spark
         self.progress = progress
         self.captured_looks: dict[TableId, str] = {}
-        """By table, a digest of its catalog; every change from before that look is captured."""
+        """By table, a digest of its catalog. Every change from before the digest is captured."""
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()
 
     def source(self, name: str) -> Source:
-        """Return a command's configured source of that name; open it on first use.
+        """Return the configured source with this name; the first use opens the source.
 
         Raises:
             ConfigError: There is no such source.
@@ -74,7 +74,7 @@ class Services:
 
     @cached_property
     def interruptible(self) -> Interruptible:
-        """The progress of a command's runs and copies; through it, a signal can interrupt them."""
+        """The progress of the command's runs and copies, which can be interrupted by a signal."""
         return Interruptible(self.progress)
 
     @cached_property
@@ -93,8 +93,8 @@ class Services:
     def store(self) -> Store:
         """The state store that a command uses.
 
-        A killed process could have left a replica's replay paused. Opening the store resumes the
-        replay. It is done here, since almost every command opens the store.
+        A killed process could have left a replica's replay paused. So the first use also resumes
+        such a replay. Almost every command uses the store, so the replay is resumed soon.
         """
         store = Store(self.config.state.connection_url())
         self._exit.callback(store.close)
@@ -123,7 +123,7 @@ class Services:
 
     @cached_property
     def schemas(self) -> KeptSchemas:
-        """The writers' schemas for a command; those kept in the state store need no registry."""
+        """The schemas of the registry; if it does not answer, those that the state store keeps."""
         return KeptSchemas(self.registry, self.config.kafka.registry.url, self.store)
 
     def capture(self, table: TableId) -> CaptureNames:
@@ -132,24 +132,22 @@ class Services:
         return names(table.source, self.config.source(table.source), tier)
 
     def capture_of(self, record: TableRecord) -> CaptureNames:
-        """Return for a command a table's capture, by the tier in the table's record."""
+        """Return for a command the capture that a table's record names by source and tier."""
         table = record.table
         return names(table.source, self.config.source(table.source), record.tier)
 
     def evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """Return for a command the facts that show whether a capture works, without topics."""
+        """Return the facts that show whether a capture works. Topics are not read."""
         return gather(
             capture, self._servers(capture), exactly_once=self.config.connect.exactly_once
         )
 
     def stream_evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """Return for a command the facts that show whether a capture works, also from topics.
+        """Return the facts that show whether a capture works. Topics are read, too.
 
-        The topics show whether the connector sends changes, and which DDL statements it has
-        reported.
-
-        The whole topic of DDL statements is read, since it shows whether the connector ever started
-        without its stored position. With PostgreSQL, there is no such topic.
+        The topics show whether the connector sends changes, and which DDL statements the connector
+        has reported. The topic of DDL statements, which PostgreSQL does not have, is read from its
+        beginning: it shows whether the connector ever started without its stored position.
         """
         topics = [*capture.own_topics, *self.store.topics(capture.source, capture.tier)]
         interval_ms = self.config.source(capture.source).heartbeat_interval_ms
@@ -169,9 +167,10 @@ class Services:
 
     @cached_property
     def published_settings(self) -> PublishedSettings:
-        """The settings of all tables' copies, as of the first use soon after this process's start.
+        """The settings with which all tables were copied, as of the first use of this property.
 
-        By them, this process notices that another one has copied a table with newer settings.
+        The first use must come soon after this process's start. By these settings, this process
+        detects that another process has copied a table later, with newer settings.
         """
         from cdc.run.published_settings import PublishedSettings
 

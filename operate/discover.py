@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def problem(self) -> str:
-        """Why ``discover`` shows the table as refused, without its name; empty if it is not."""
+        """The reason why the table is refused, without the table's name; empty if not refused."""
         return (
             ""
             if self.refusal is None
@@ -50,7 +50,7 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """A text of ``discover`` for people: the table is on the plan, ready, or refused."""
+        """The verdict of ``discover`` for people: on the plan, ready, or refused and why."""
         if self.state is not None:
             return "on the plan"
         return "ready" if self.refusal is None else f"refused: {self.problem}"
@@ -77,7 +77,7 @@ class Entry:
 def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
     """List the tables of the given sources, or of all sources; partitions are left out.
 
-    The catalogs are read, but no rows, since the rows of thousands of tables would take hours.
+    Only the catalogs are read, since reading the rows of thousands of tables would take hours.
     Tables on the plan are not judged here, since ``check`` examines them.
     """
     states = {
@@ -100,7 +100,10 @@ def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
 
 
 def _tables(services: Services, sources: Sequence[str]) -> list[TableStats]:
-    """Return the sources' tables for ``discover`` without partitions, which roots replicate."""
+    """Return the tables of sources, without partitions.
+
+    A partitioned table is replicated as one table, with all of its partitions.
+    """
     return [
         stats
         for name in sources
@@ -124,7 +127,7 @@ class SelectedTables:
 
 
 def at_source(services: Services, arguments: Sequence[str]) -> SelectedTables:
-    """Return the tables that a command's arguments select, by wildcards among the sources'."""
+    """Return the tables that a command's arguments select; wildcards match any source table."""
     config = services.config
     known: list[TableId] = []
     if any(can_match_many(argument, config) for argument in arguments):
@@ -139,9 +142,9 @@ def at_source(services: Services, arguments: Sequence[str]) -> SelectedTables:
 def selected(
     services: Services, arguments: Sequence[str], *, retired: bool = False, paused: bool = True
 ) -> list[TableId]:
-    """Return the tables that a command's arguments select, by wildcards among the plan's.
+    """Return the tables that a command's arguments select; wildcards match tables on the plan.
 
-    Without arguments, all tables are selected that the wildcard ``*`` would match.
+    Without arguments, the result is the same as with the wildcard ``*``.
 
     Args:
         services: The services of the command.
@@ -168,13 +171,14 @@ def followed(
 ) -> Callable[[], list[TableRecord]]:
     """Return a function that returns the records of the tables that arguments select.
 
-    Each call reads the current plan. A table that was onboarded meanwhile is among them if there
-    are no arguments, or if one names or matches it. A table that was offboarded is not.
+    Each call of the returned function reads the current plan. So its result includes tables that
+    were onboarded since the previous call, and lacks tables that were offboarded since then.
 
     Args:
         services: The services of the command.
         arguments: Names and wildcards; without one, all tables on the plan are selected.
-        unmatched: Called with each wildcard that matches no table yet; None refuses it.
+        unmatched: Called with each wildcard that matches no table yet. If None, such a wildcard is
+            an error.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.

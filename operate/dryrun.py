@@ -77,7 +77,7 @@ def onboarding_steps(
 
 
 def _topic(services: Services, names: CaptureNames, topic: str) -> dict[str, Any]:
-    """Return what a topic would be created with."""
+    """Return the settings with which a topic would be created."""
     return {
         "partitions": 1,
         "replication.factor": services.config.kafka.topic.replication_factor,

@@ -1,6 +1,6 @@
-"""Names what query engines show differently from the lake, by a table's settings.
+"""Finds the columns of a table that a query engine shows differently from the lake, or cannot read.
 
-docs/readers_engines.md has what a test saw.
+docs/readers_engines.md lists what each engine showed in a test.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class EngineLimits:
     """Limits of engines that read a table by its name in the catalog.
 
     Args:
-        notes: Limits by which an engine shows another text than the lake has.
-        problem: A limit by which queries fail; empty if there is none.
+        notes: Limits that make an engine show a value differently from the lake.
+        problem: A limit that makes queries fail; empty if there is none.
         remedy: What to do about the problem.
     """
 
@@ -32,7 +32,7 @@ class EngineLimits:
 
 
 def partition_limits(schema: TableSchema, partition_by: Sequence[str]) -> EngineLimits:
-    """Return the limits that a table's partition columns have in engines.
+    """Return the limits of engines that concern a table's partition columns.
 
     Args:
         schema: The table's columns in the lake.

@@ -35,7 +35,7 @@ def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
 
 
 def requires_bootstrap(error: BaseException | None) -> bool:
-    """Whether nothing but another bootstrap of the table can resolve a table's error."""
+    """Whether only another bootstrap of a table can resolve the table's error."""
     if isinstance(error, TributaryError) and error.context.get("state") == _NEEDS:
         return True
     return isinstance(error, (LostHistoryError, SchemaChangeError))

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What ``plan`` shows: what runs would do next, and what the targets need.
+    """The prediction that ``plan`` shows: the next runs, and the work that freshness targets need.
 
     Args:
-        rules: The workers and the shares of tiers.
-        needs: What each table needs.
-        order: The tables that would run next, each with the seconds until its start.
-        problems: Tables that cannot be judged, each with the reason.
+        rules: The number of workers, and the shares of tiers.
+        needs: The predicted work that each table needs to keep its target.
+        order: The tables that would run next, each with the seconds until its run starts.
+        problems: Tables whose need cannot be predicted, each with the reason.
     """
 
     rules: Rules
@@ -48,12 +48,12 @@ class Forecast:
 
     @property
     def load(self) -> float:
-        """Work that the targets need, as a part of the workers' work, for ``plan``."""
+        """The workers' load that ``plan`` predicts; at 1.0, all workers are always busy."""
         return load_of(self.needs, self.workers)
 
     @property
     def tiers(self) -> dict[str, float]:
-        """The predicted load of each tier, for ``plan``."""
+        """By tier, the load that ``plan`` predicts; at 1.0, the tier needs all workers."""
         found: dict[str, list[Need]] = {}
         for need in self.needs:
             found.setdefault(need.tier, []).append(need)
@@ -61,16 +61,16 @@ class Forecast:
 
     @cached_property
     def short(self) -> list[Shortfall]:
-        """The targets that, by ``plan``, are not kept for sure."""
+        """The freshness targets that ``plan`` reports, since it is not sure that they are kept."""
         return shortfalls(self.needs, self.rules, PLANNED)
 
     @property
     def kept(self) -> bool:
-        """Whether, by ``plan``, all targets can be kept."""
+        """Whether ``plan`` predicts that all freshness targets are kept."""
         return not self.short
 
     def advice(self) -> list[str]:
-        """Return what ``plan`` advises to change so that all targets are kept, if anything."""
+        """Return the changes that ``plan`` advises; empty if all targets are kept."""
         return [f"{one.reason}: {one.remedy}" for one in self.short]
 
     def to_json(self) -> dict[str, Any]:
@@ -91,13 +91,13 @@ class Forecast:
 def order_of(
     entries: Iterable[Entry], rules: Rules, now: float, count: int
 ) -> list[tuple[TableId, float]]:
-    """Return the tables that start next by ``plan``, each with the seconds until then.
+    """Return the tables that ``plan`` predicts to run next, each with the seconds until its start.
 
     Args:
         entries: The tables that have work.
         rules: The settings of the schedule.
-        now: The time, in seconds on the clock of the deadlines.
-        count: The most tables to return.
+        now: The current time, in seconds on the clock of the entries' deadlines.
+        count: Maximum number of tables to return.
     """
     schedule = Schedule(rules)
     schedule.offer(entries)
@@ -118,12 +118,12 @@ def order_of(
 
 
 def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) -> Forecast:
-    """Return what ``plan`` shows of the given tables; if none is given, of all tables.
+    """Return the forecast that ``plan`` shows for the given tables; if none is given, for all.
 
     Args:
         services: The services of the command.
         tables: The tables.
-        count: The most tables of the order.
+        count: Maximum number of tables in the forecast's order.
 
     Raises:
         KafkaError: The ends of topics cannot be read.
@@ -158,7 +158,7 @@ def _look(
     ends: dict[int, int] | None,
     now: datetime,
 ) -> tuple[Need, Entry]:
-    """Return what a table needs for ``plan``, and the table as the schedule sees it."""
+    """Return the need of a table, and its entry in the schedule of runs."""
     settings = services.config.settings_on_plan(record.table, record.tier)
     topic = TopicFacts(id=None, earliest={}, stable=ends or {})
     entry = predictions.entry(record, settings, topic, TURN_S)

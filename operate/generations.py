@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Removed:
-    """The generations that the command ``generations`` has removed and left.
+    """The result of ``generations remove``.
 
     Args:
         removed: The removed generations.
@@ -35,7 +35,7 @@ class Removed:
 
 
 def look(services: Services, table: TableId) -> list[Generation]:
-    """Return a table's generations for the command, also former and abandoned ones.
+    """Return all generations of a table: also former, unfinished and abandoned ones.
 
     Raises:
         StateError: The table was never on the plan.
@@ -52,9 +52,10 @@ def look(services: Services, table: TableId) -> list[Generation]:
 
 
 def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Removed:
-    """Remove the generations that an operator names, or those no longer needed.
+    """Remove the generations that an operator names; without names, all unneeded ones.
 
-    If a named generation is still being built, its build is given up.
+    Unneeded are the abandoned generations, and the former generations that the settings do not
+    keep. If a named generation is still being built, its build is given up.
 
     Args:
         services: The services of the command.
@@ -79,7 +80,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
 
 
 def clean(services: Services, table: TableId) -> None:
-    """Remove a table's generations after a command; only log a failure."""
+    """Remove a table's unneeded generations; if the removal fails, only log the error."""
     try:
         gone = remove(services, table).removed
     except TributaryError as error:
@@ -92,7 +93,7 @@ def clean(services: Services, table: TableId) -> None:
 def _named_generations(
     services: Services, table: TableId, names: Sequence[str]
 ) -> list[Generation]:
-    """Return the generations that an operator names, or those no longer needed.
+    """Return the generations that an operator names; without names, all unneeded ones.
 
     Raises:
         StateError: A name matches no generation, or a generation in use.

@@ -57,7 +57,7 @@ def require(services: Services, table: TableId) -> TableRecord:
 
 
 def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
-    """Stop applying changes to a table until it is resumed; its topic keeps them meanwhile."""
+    """Stop applying changes to a table until `resume`; its topic keeps the changes meanwhile."""
     require(services, table)
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):
         record = require(services, table)
@@ -150,7 +150,7 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
 
 
 def forget_build(services: Services, table: TableId) -> bool:
-    """Give up a table's next generation for a command, and leave its files to a removal.
+    """Give up a table's next generation. Its files stay until abandoned generations are removed.
 
     Returns:
         Whether there was a next generation.
@@ -244,7 +244,7 @@ def offboard(
 def _naming_absence(
     services: Services, table: TableId, absent: SourceError | None
 ) -> Iterator[None]:
-    """Add advice about ``--source-gone`` to an error if the source does not answer."""
+    """Add advice about ``--source-gone`` to an error of the block if the source does not answer."""
     try:
         yield
     except TributaryError as error:
@@ -256,7 +256,7 @@ def _naming_absence(
 
 
 def _is_absent(services: Services, table: TableId) -> bool:
-    """Whether a table's source cannot be reached; False if it can be reached but refuses."""
+    """Whether a table's source does not answer. A source that refuses the login has answered."""
     try:
         return bool(absent_sources(services, [table]))
     except SourceError:
@@ -294,7 +294,7 @@ def _others_on_plan(services: Services, record: TableRecord) -> bool:
 
 
 def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:
-    """Delete an offboarded table's folder in the lake, its name in the catalog, its topic."""
+    """Delete an offboarded table: its folder in the lake, its name in the catalog, its topic."""
     from cdc.lake.publish import delete_path
     from cdc.run import drop_name
 
@@ -307,7 +307,7 @@ def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:
 
 
 def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: Lease) -> None:
-    """Remove an offboarded shard's rows, or the shared table after its last shard."""
+    """Remove an offboarded shard's rows, and the shared lake table if no shard remains."""
     from cdc.lake.publish import delete_path
     from cdc.lake.shards import shared_path
     from cdc.run import drop_name
@@ -333,7 +333,7 @@ def _now() -> datetime:
 
 
 def published_path(services: Services, table: TableId) -> str:
-    """Return the path that ``path`` prints: of a table's published generation.
+    """Return the path of a table's published generation, which ``path`` prints.
 
     Raises:
         StateError: The table is not on the plan, or is not published yet.

@@ -2,9 +2,9 @@
 
 Such a capture must be recreated. A table depends on the old capture if the table's copy or stream
 continues from an offset among the events that the old capture has sent. The changes between the
-old and the new slot are in no topic. If such a table continued after the recreation, it would lack
-these changes, and nothing would show this. So a capture is recreated only when no table depends on
-it.
+old and the new slot are in no topic. If a dependent table continued after the recreation, it would
+lack these changes, and nothing would show this. So a capture is recreated only when no table
+depends on the old capture.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_copying(record: TableRecord) -> bool:
-    """Whether the table's copy is not published, so that a lost capture can discard it."""
+    """Whether the table is being copied and not published yet. Such a copy can be discarded."""
     return record.state in _COPYING or record.resume_to in _COPYING
 
 
@@ -49,7 +49,8 @@ def dependent(
 ) -> list[TableRecord]:
     """Return the tables and next generations that depend on a lost capture's events.
 
-    These are all next generations, and the tables in states other than those of `_CUT_OFF`.
+    Every next generation depends on these events, and so does every table whose state is not in
+    `_CUT_OFF`.
 
     Args:
         services: The services of the command.
@@ -72,8 +73,8 @@ def after_gtid_change(
     the current positions of the binlog.
 
     Returns:
-        The reason; None if the position of at least one table is comparable, or if no table has
-        one.
+        The reason; None if the position of at least one table is comparable, or if no table has a
+        recorded position.
     """
     rests = [
         log.problem(recorded=source.position(record.attempt.reads_upto))
@@ -146,7 +147,10 @@ def cut_off(
 
 
 def _discard(services: Services, record: TableRecord, lost: str) -> None:
-    """Give up a lost capture's copy: delete a generation, or set a table NEEDS_BOOTSTRAP."""
+    """Discard a copy that depends on a lost capture.
+
+    The record of a next generation is deleted. A table's own record becomes NEEDS_BOOTSTRAP.
+    """
     if record.beside:
         services.store.delete(record.table, beside=True)
     else:

@@ -79,11 +79,11 @@ def onboard(
 def refusals(
     services: Services, examined: Examined, by_wildcard: Collection[TableId]
 ) -> list[Outcome]:
-    """Return the outcomes of tables that ``onboard`` refuses, left out or failed.
+    """Return the outcomes of tables that ``onboard`` refuses. Each is left out, or has failed.
 
-    A table is left out if a wildcard matched it and no argument named it. But a table on the plan
-    fails, since an earlier onboarding selected it. A table whose source does not answer fails as
-    well, since this error says nothing about the table.
+    A table is left out if a wildcard matched the table and no argument named it. There are two
+    exceptions, which have failed: a table on the plan, since an earlier onboarding selected it, and
+    a table whose source does not answer, since this error says nothing about the table.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -150,7 +150,7 @@ def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
 
 
 def register(services: Services, table: TableId) -> Outcome:
-    """Put an onboarded table on the plan, in state REGISTERED; one on the plan stays as it is."""
+    """Put a table on the plan, in state REGISTERED; change nothing if the plan has the table."""
     names = services.capture(table)
     now = datetime.now(timezone.utc)
     record = services.store.get(table)
@@ -181,7 +181,7 @@ def register(services: Services, table: TableId) -> Outcome:
 
 
 def bootstrap(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
-    """Copy onboarded tables that do not follow their stream yet, and hand them over."""
+    """Copy onboarded tables that do not follow their streams, and hand them over to the streams."""
     return recaptured(services, tables, copy)
 
 
@@ -190,7 +190,7 @@ def recaptured(
     tables: Sequence[TableId],
     work: Callable[[Services, Sequence[TableId]], list[Outcome]],
 ) -> list[Outcome]:
-    """Check tables on the plan, prepare their captures again, and let ``work`` copy them.
+    """Check tables on the plan, prepare their captures again, and let ``work`` copy the tables.
 
     The preparation of a capture recreates its slot if the slot is lost.
 
@@ -270,9 +270,10 @@ def copied(done: BootstrapResult, then: str) -> Outcome:
 
 
 def _check_before_copy(services: Services, table: TableId) -> Outcome:
-    """Examine a table on the plan before ``bootstrap``.
+    """Examine a table on the plan before it is copied.
 
-    Give up a next generation that has lost its stream.
+    If the table needs a bootstrap, its next generation is given up, since that generation follows
+    the same lost stream.
     """
     record = require(services, table)
     examine(services, table)

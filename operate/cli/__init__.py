@@ -63,7 +63,10 @@ def main() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Handle a signal: raise an error that ends the command, and limit the time until its end."""
+    """Handle a signal: raise an error that ends the command.
+
+    Spark's JVM is killed after a grace period, so that a command that waits for Spark ends, too.
+    """
     end_soon()
     if number == signal.SIGINT:
         raise KeyboardInterrupt

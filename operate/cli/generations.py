@@ -76,9 +76,10 @@ def remove(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Remove generations that no longer serve; a named one that is being built is given up.
+    """Remove former and abandoned generations. The serving generation is never removed.
 
-    After an interruption, the same command continues. The serving generation is never removed.
+    If GENERATION is still being built, its build is given up. After an interruption, the same
+    command continues.
     """
     from operate.context import services
     from operate.generations import remove as drop

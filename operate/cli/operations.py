@@ -77,8 +77,8 @@ def status(
 ) -> None:
     """Show state, position, freshness, events behind, last commit, errors and retained log.
 
-    It also names the freshness targets that are missed, or that cannot be kept by the seconds of
-    earlier runs, with the reason and what has to change.
+    The command also names each freshness target that is missed, or that cannot be kept if runs take
+    as long as earlier runs did. It gives the reason, and what has to change.
     """
     from operate.context import services
     from operate.discover import selected
@@ -104,9 +104,10 @@ def plan(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show which tables run next, and whether all freshness targets can be kept; else exit code 3.
+    """Show which tables run next, and whether all freshness targets can be kept.
 
-    The seconds of runs and the rates of changes are those that earlier runs have shown.
+    The durations of runs and the rates of changes are predicted from earlier runs. Exit code 3: a
+    target cannot be kept.
     """
     from operate.cli.forecast import show_forecast
     from operate.context import services
@@ -135,10 +136,10 @@ def run(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Apply new changes to the lake, in one run for all tables that have some.
+    """Apply new changes to the lake, in one run for all tables that have new changes.
 
-    Exit code 3: some tables failed or get no changes, or freshness targets are missed at the end or
-    cannot be kept. Exit code 4: a table needs a bootstrap.
+    Exit code 3: a table failed, a capture sends no changes, or a freshness target is missed at the
+    end or cannot be kept. Exit code 4: a table needs a bootstrap.
     """
     from cdc.runtime.spark import has_ended
     from cdc.runtime.task_watch import held_cores
@@ -192,7 +193,11 @@ def _show_end(renderer: Renderer, held: int, ended: bool) -> None:
 
 
 def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
-    """Run once and show the results; return the waiting tables whose errors are not shown yet."""
+    """Run once and show the results.
+
+    Returns:
+        The tables that wait for an operator, without those whose error the results show.
+    """
     results = runs.once()
     if runs.empty:
         renderer.line(EMPTY_PLAN)
@@ -231,7 +236,7 @@ def _show_unmatched(renderer: Renderer, argument: str) -> None:
 
 
 def _show_refused(renderer: Renderer, refused: Sequence[TributaryError]) -> None:
-    """Show the tables that other processes made with newer settings, each with what to do."""
+    """Show the tables that other processes copied with newer settings, each with what to do."""
     for error in refused:
         renderer.line(error.message, style="bold red")
         renderer.line(f"  What to do: {error.remedy}")
@@ -267,7 +272,7 @@ def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
 
 
 def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
-    """Show the freshness targets that are missed or cannot be kept since the last report."""
+    """Report the freshness targets that are missed or cannot be kept; if none, report that."""
     if renderer.json:
         renderer.document({"targets": [one.to_json() for one in targets]})
     elif not targets:
@@ -276,7 +281,7 @@ def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
 
 
 def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> None:
-    """Show findings such as silent captures, each with its remedy; in JSON under ``key``."""
+    """Show findings such as silent captures, each with its remedy; in JSON as the list ``key``."""
     if renderer.json:
         renderer.document({key: [one.to_json() for one in found]})
         return

@@ -105,7 +105,11 @@ VerboseOption = Annotated[
 
 
 def configure_logging(verbosity: int) -> None:
-    """Send log messages to stderr: warnings for 0, also information for 1, debug from 2 on."""
+    """Send log messages to stderr.
+
+    Args:
+        verbosity: 0 for warnings and errors; 1 adds information; 2 or more adds debug messages.
+    """
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Stderr)]:
         root.removeHandler(handler)
@@ -118,7 +122,10 @@ def configure_logging(verbosity: int) -> None:
 
 
 class _Stderr(logging.Handler):
-    """Writes log messages without secrets to ``sys.stderr``, which progress bars replace."""
+    """Writes log messages without secrets to the current ``sys.stderr``.
+
+    A progress bar replaces ``sys.stderr`` while the bar is on the terminal.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,11 +144,11 @@ def _show(error: TributaryError, invocation: Invocation) -> None:
 
 
 class _InternalError(TributaryError):
-    """A command's unforeseen error as a message; ``__cause__`` is the original error."""
+    """An unforeseen error of a command, with a message; ``__cause__`` is the original error."""
 
 
 def _unexpected(error: Exception) -> _InternalError:
-    """Return a command's unforeseen error as a message with a remedy, without secrets."""
+    """Return the error to show for a command's unforeseen error: with a remedy, without secrets."""
     text = redact(str(error)).strip().splitlines()
     found = _InternalError(
         f"unexpected {type(error).__name__}: {text[0] if text else 'no message'}",

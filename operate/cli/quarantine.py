@@ -70,7 +70,10 @@ def show(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show one record and its raw bytes (base64 in JSON), which hold all columns."""
+    """Show one quarantined record and its raw bytes. The bytes hold all columns.
+
+    In JSON, the bytes are in base64.
+    """
     from operate.context import services
     from operate.quarantined import hexdump, one, to_json
 
@@ -97,9 +100,9 @@ def replay(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Apply the records that can be read now, and all changes since the first of them.
+    """Apply the quarantined records that can be read now, and all changes after the first of these.
 
-    The topic must still hold all of these changes; otherwise the command refuses.
+    The topic must still hold all of these changes; otherwise the command fails.
     """
     from operate.context import services
     from operate.quarantined import replay as bring_back

@@ -144,7 +144,7 @@ def types(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Print the lake type of each source type, or the reason why it is refused."""
+    """Print the lake type of each source type, or the reason why the source type is refused."""
     from schemas import type_map, type_map_mysql
 
     renderer = Renderer(output)
@@ -172,7 +172,7 @@ def types(
 
 
 def _finish(renderer: Renderer, changes: Sequence[Change], verdict: Verdict) -> None:
-    """Print the changes and the verdict of ``schema``, and end with its exit code."""
+    """Print the changes and the verdict of ``schema``; end with the verdict's exit code."""
     for change in changes:
         style = _STYLES.get(change.verdict)
         renderer.line(f"{change.verdict.value:<10} {change}", style=style)

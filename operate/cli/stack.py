@@ -128,7 +128,7 @@ def status(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show each server's port, process, memory and state; exit code 1 unless all are healthy."""
+    """Show each server's port, process, memory and state; exit code 1 if any is not healthy."""
     renderer, stack = Renderer(output), _stack(folder)
     servers = stack.status()
     _show(renderer, servers)

@@ -25,7 +25,8 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
     Args:
         renderer: The output.
         found: The status.
-        named: Whether the command named the tables. Their sizes are then shown, too.
+        named: Whether arguments of the command selected the tables. If True, the size of each table
+            is shown, too.
     """
     if not found.tables:
         renderer.line(EMPTY_PLAN)

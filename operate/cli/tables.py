@@ -45,8 +45,9 @@ def discover(
 ) -> None:
     """List the sources' tables: rows, size, key, identity, and whether they can be onboarded.
 
-    It judges tables that are not on the plan by their catalogs alone; `check` examines those on
-    the plan. `onboard --dry-run` also reads rows: their size, and whether their key finds them.
+    The command judges tables that are not on the plan, and reads only the sources' catalogs.
+    `onboard --dry-run` also reads rows: their sizes, and whether the key finds each row. `check`
+    examines the tables on the plan.
     """
     from operate.context import services
     from operate.discover import discover as look
@@ -100,9 +101,10 @@ def onboard(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Capture tables, copy them from the replica and hand over to the stream. Can be repeated.
+    """Capture tables, copy them from the replica and hand over to the stream.
 
-    A named table that cannot be onboarded fails; a wildcard leaves it out and prints the reason.
+    The command can be repeated. If a table cannot be onboarded, the command prints the reason. The
+    table counts as failed if an argument names it, and as left out if only a wildcard matches it.
     """
     from operate.context import services
     from operate.discover import at_source
@@ -212,7 +214,7 @@ def offboard(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Take tables off the plan; the last one of a tier also drops its connector and slot."""
+    """Take tables off the plan. With a tier's last table, the tier's connector and slot go, too."""
     from operate.context import services
     from operate.discover import selected
     from operate.lifecycle import absent_sources
@@ -296,7 +298,7 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
 
 
 def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
-    """Show each error once, with its tables; then show why wildcards left tables out."""
+    """Show each error once, with all tables that have it; then show why tables were left out."""
     from operate.table_outcome import problems
 
     failed = [outcome for outcome in outcomes if outcome.failed]
@@ -308,7 +310,7 @@ def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
 
 
 def size(count: int) -> str:
-    """Return a printed number of bytes, for example ``12 MiB``."""
+    """Return a number of bytes as text, for example ``12 MiB``."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:

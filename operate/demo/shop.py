@@ -58,7 +58,7 @@ class ShopKind:
         kind: The kind of source, as ``tributary.yaml`` and the stack name it.
         title: The database's name in the output.
         create: Statements that recreate the tables :data:`TABLES` and :data:`KEYLESS`.
-        fill: Statements that fill these tables, each in a transaction of its own.
+        fill: Statements that fill these tables. Each statement runs in a transaction of its own.
         deeds: The transactions from which the writers choose while the demo runs.
         witnesses: Rows that the demo itself changes, one for each kind of change.
         tables: The tables to replicate, from :data:`TABLES`.

@@ -11,10 +11,14 @@ _SIDE = 350
 
 
 def _filled(insert: str, count: int) -> str:
-    """Return the demo's INSERT ... SELECT of ``count`` rows with a column ``i``, from 1.
+    """Return an INSERT ... SELECT of the demo; its column ``i`` counts from 1 to ``count``.
 
     The numbers come from the cross join of two short recursions, since the servers end a recursion
     after a thousand steps.
+
+    Args:
+        insert: The beginning of the statement, up to the FROM of its SELECT.
+        count: Number of rows to insert.
     """
     return f"""{insert} FROM (
       WITH RECURSIVE side AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM side WHERE i < {_SIDE - 1})

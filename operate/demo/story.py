@@ -49,7 +49,7 @@ class Results:
         verified: The result of `verify` for each replicated table.
         failures: The outcomes of tables that failed.
         transactions: Number of transactions that the writers committed, by deed.
-        seconds: Duration of each step by name.
+        seconds: Duration of each step in seconds, by the step's name.
     """
 
     shop: ShopKind
@@ -70,7 +70,7 @@ class Results:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The demo as plain values."""
+        """The demo's results as plain values."""
         return {
             "ok": self.ok,
             "source": self.shop.kind,
@@ -150,7 +150,7 @@ class Demo:
             )
 
     def show(self) -> None:
-        """Show all steps of the demo after the servers' start, by the given configuration."""
+        """Run and show the demo's steps 2 to 5, on the servers that the configuration names."""
         with services(self.config, self._progress) as opened:
             ((name, source),) = opened.config.sources.items()
             at_source = sessions(name, source)
