@@ -20,7 +20,7 @@ def audit(
     *,
     exactly_once: bool = True,
 ) -> list[SettingFinding]:
-    """Compare a Debezium connector's effective settings with those that the handoff needs.
+    """Compare a Debezium connector's effective settings with the settings that the handoff needs.
 
     Args:
         effective: The configuration as Connect returns it, with references in place of secrets.
@@ -49,7 +49,7 @@ def audit(
 
 
 def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[SettingFinding]:
-    """Yield a Debezium connector's properties that are set although they must not be."""
+    """Yield the properties that are set in a connector's configuration but must not be set."""
     for name, value in effective.items():
         if value in rules.harmless.get(name, ()):
             continue

@@ -1,6 +1,6 @@
 """Builds a connector's configuration, in which references take the place of secrets.
 
-The other functions answer questions about a connector by asking its `ConnectorKind`.
+The other functions return facts about a connector, which differ by `ConnectorKind`.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
 
 
 def connector_class(kind: SourceKind) -> str:
-    """Return the class of Debezium's connector, as Connect names the plugin."""
+    """Return the Java class of Debezium's connector, which is the plugin's name in Connect."""
     return KINDS[kind].connector_class
 
 
 def settings_changed_while_running(capture: CaptureNames) -> tuple[str, ...]:
-    """Return the Debezium settings that onboarding may change although there are tables."""
+    """Return the Debezium settings that onboarding may change after the connector has tables."""
     return KINDS[capture.kind].settings_changed_while_running
 
 
 def capture_settings(capture: CaptureNames) -> dict[str, str]:
-    """Return the Debezium settings that the handoff's proof needs, as `audit` requires them.
+    """Return the Debezium settings that `audit` requires, since the handoff's proof needs them.
 
     Args:
         capture: The connector's names.
@@ -60,19 +60,20 @@ def heartbeat_sql(capture: CaptureNames) -> str:
 
 
 def include_settings(capture: CaptureNames, tables: Collection[TableId]) -> dict[str, str]:
-    """Return the Debezium settings that name these tables; none with a publication."""
+    """Return the Debezium settings that select these tables; empty if a publication does."""
     return KINDS[capture.kind].include_settings(tables)
 
 
 def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list[TableId] | None:
-    """Return the tables in a connector's include list, without Tributary's own.
+    """Return the tables in a connector's include list, without Tributary's own tables.
 
     Args:
         effective: The configuration as Connect returns it.
         capture: The connector's names.
 
     Returns:
-        The tables; None if a publication selects them instead.
+        The tables; None if the connector has no include list, since a publication selects the
+        tables.
     """
     return KINDS[capture.kind].captured_tables(effective, capture.source)
 
@@ -83,27 +84,28 @@ def silence(capture: CaptureNames) -> str:
 
 
 def lost_after_s(capture: CaptureNames, interval_ms: int) -> float | None:
-    """Return after how many silent seconds a Debezium connector has lost its connection.
+    """Return for how long a Debezium connector sends no record before it counts as disconnected.
 
     Args:
         capture: The connector's names.
         interval_ms: Interval between two heartbeats, in milliseconds.
 
     Returns:
-        The seconds; None if the connector opens a lost connection by itself, or fails.
+        The time in seconds. None if this kind of connector itself reacts to a lost connection: it
+        connects again, or fails.
     """
     return KINDS[capture.kind].lost_after_s(interval_ms)
 
 
 def stored_position(connect: ConnectClient, capture: CaptureNames) -> LogPosition | None:
-    """Return the position that Debezium stored: Kafka has acknowledged every change up to it.
+    """Return the position that Debezium has stored, up to which Kafka has every change.
 
     Args:
         connect: Kafka Connect.
         capture: The connector's names.
 
     Returns:
-        The position. None if Connect has stored none, or if there is no such connector.
+        The position. None if Connect has stored no position, or if there is no such connector.
 
     Raises:
         ConnectError: Connect does not answer.
@@ -123,8 +125,9 @@ def connector_config(
 ) -> dict[str, str]:
     """Return the configuration of Debezium's connector for one source and tier.
 
-    Secrets are references that the worker resolves through its ConfigProviders. Raw overrides of
-    ``connect.connector`` win; `audit` refuses those that break the capture.
+    Secrets are references, which the worker resolves through its ConfigProviders. The raw
+    properties in ``connect.connector`` override all others. `audit` finds the raw properties that
+    break the capture.
 
     Args:
         source_name: Key of the source.
@@ -168,7 +171,7 @@ def connector_config(
 
 
 def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
-    """Return the Avro converters' settings for Debezium, and of their access to the registry."""
+    """Return the settings of the connector's Avro converters, with their access to the registry."""
     registry = kafka.registry
     url = connect.registry_url or registry.url
     user, password = registry.username, _secret_reference(registry.password)
@@ -206,7 +209,11 @@ def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
 
 
 def apicurio_url(url: str) -> str:
-    """Return the URL of Apicurio's own API, from that of its Confluent-compatible API."""
+    """Return the URL of Apicurio's own API.
+
+    Args:
+        url: The URL of Apicurio's Confluent-compatible API.
+    """
     root, found, _ = url.partition("/apis/")
     return f"{root if found else url.rstrip('/')}/apis/registry/v2"
 

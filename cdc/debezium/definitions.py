@@ -60,21 +60,22 @@ class DefinitionChange:
     """The change of one table by one DDL statement that Debezium has reported.
 
     Args:
-        kind: CREATE, ALTER (also RENAME, with the new name) or DROP; None if the statement names no
-            table.
-        table: The table; None if the statement names no table.
+        kind: CREATE, ALTER or DROP; None if the statement names no table. ALTER also stands for
+            RENAME.
+        table: The table, after a RENAME by its new name; None if the statement names no table.
         statement: The statement, as the connector sends it.
         gtid: GTID of the statement's transaction; None in a snapshot, or if the server has no
             GTIDs.
         place: The place in the binlog right after the first byte of the statement's event, as text;
             None if the record names no file.
-        snapshot: Whether the connector read the definition from the catalog, since it had no stored
-            position.
+        snapshot: Whether the connector read the definition from the catalog, since the connector
+            had no stored position.
         offset: Offset of the record in the topic.
-        columns: The connector's columns of the table after the statement; none after a DROP.
-        beside: Another table that the statement changes, and that no record names (see
-            `schemas.ddl.mysql_named_table`). An empty schema stands for any schema, and an empty
-            name for any table; None if the statement changes no other table.
+        columns: The table's columns in the connector's definition after the statement; empty after
+            a DROP.
+        beside: Another table, which the statement changes although no record names it (see
+            `schemas.ddl.mysql_named_table`); None if the statement changes no other table. An empty
+            schema stands for any schema, and an empty name for any table.
     """
 
     kind: str | None
@@ -92,7 +93,8 @@ class StatementsByTable:
     """The statements that a Debezium connector has reported, indexed by table.
 
     Args:
-        changes: The statements, in the order of the binlog. Those of a snapshot are left out.
+        changes: The statements, in the order of the binlog. The index leaves out the definitions
+            that a snapshot sent.
     """
 
     def __init__(self, changes: Iterable[DefinitionChange]) -> None:
@@ -205,10 +207,11 @@ class Definitions:
 def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
     """Return the tables whose definition Debezium's connector knows.
 
-    Any other table must not be added to the connector's include list, since the first change of
-    such a table would stop the connector for all tables. The connector does not know a table if the
-    capture role could not see it when the connector first started, and no statement has altered it
-    since.
+    No other table may be added to the connector's include list: the first change of an unknown
+    table would stop the connector for all tables. A table is unknown if two things are true:
+
+    - The capture role could not see the table when the connector first started.
+    - No statement has altered the table since then.
     """
     found: set[TableId] = set()
     for change in changes:
@@ -222,12 +225,12 @@ def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
 
 
 def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
-    """Return the offsets at which Debezium's connector started without a stored position.
+    """Return an offset for each start of Debezium's connector without a stored position.
 
-    More than one offset means that the connector's stored position was deleted. Changes between the
-    deletion and the new start were never captured, and nothing else shows the loss. The new stored
-    position covers the lost changes. The count of the heartbeats has no gap, since the connector
-    wrote no heartbeat in the meantime.
+    More than one offset means that the connector's stored position was deleted. The changes between
+    the deletion and the next start are not captured. No other fact shows the loss: the new stored
+    position is after the lost changes, and the numbers of the heartbeats have no gap, since the
+    connector wrote no heartbeat in the meantime.
     """
     found: list[int] = []
     before = False
@@ -250,7 +253,10 @@ def _read(
 
 
 def _definition_changes(event: Any, source: str, offset: int) -> list[DefinitionChange]:
-    """Return a Debezium record's changes, one per table; one if it names no table."""
+    """Return the changes in a Debezium record, one for each table that the record names.
+
+    For a record that names no table, the result has one change without a table.
+    """
     found: list[DefinitionChange] = []
     origin = event["source"]
     statement, gtid = str(event["ddl"]), origin["gtid"]
@@ -282,10 +288,10 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
 
 
 def _beside(named: NamedTable | None, source: str, session: str) -> TableId | None:
-    """Return the table that a statement in a Debezium record names, or None.
+    """Return the table that a statement changes beside the table of its Debezium record, or None.
 
     Args:
-        named: The table as the statement names it; None if the statement names no table.
+        named: The table as the statement names it; None if the statement changes no such table.
         source: Key of the source.
         session: The session's database, for a name without a database; empty if it is not known.
     """

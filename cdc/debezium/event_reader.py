@@ -37,12 +37,12 @@ class EventReader:
         Args:
             record: The record.
             what: What the record should be, for the error's message: for example ``a heartbeat``.
-            take: Gets the decoded event. A KeyError, TypeError or ValueError says that the event is
-                something else.
+            take: The function. It gets the decoded event. If it raises a KeyError, TypeError or
+                ValueError, the event is not what the record should be.
 
         Raises:
             RegistryError: The registry does not know the record's schema.
-            DecodeError: The record cannot be decoded, or is something else.
+            DecodeError: The record cannot be decoded, or is not what it should be.
         """
         try:
             return take(self._event(record.value or b""))

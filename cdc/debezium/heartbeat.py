@@ -42,7 +42,7 @@ def silence_bound_s(interval_ms: int) -> float:
 
 
 def came_lately(sent: datetime | None, bound_s: float) -> bool:
-    """Return whether Debezium sent a record at most ``bound_s`` seconds ago, by its clock.
+    """Return whether Debezium sent a record at most ``bound_s`` seconds ago, by the record's time.
 
     A time that is ahead of this machine's clock by more than the bound is not recent. Otherwise
     the record would count as recent until that time has passed.
@@ -57,7 +57,7 @@ class Heartbeat:
     """One heartbeat that a connector has sent to its topic.
 
     Args:
-        owner: Name of the slot, or of the connector if its kind has no slot.
+        owner: Name of the slot; name of the connector if this kind of connector has no slot.
         system_identifier: Identity of the server, or of its cluster.
         timeline: PostgreSQL's timeline, which grows with every promotion; None for other kinds.
         beat_at: The server's time when the heartbeat was written.
@@ -103,12 +103,12 @@ def wait_for_heartbeat(
 ) -> None:
     """Wait until a heartbeat that the connector wrote to the database is in Kafka.
 
-    Only a heartbeat shows that changes flow. A connector retries some failures forever, and Connect
-    reports it as RUNNING meanwhile:
+    Only a heartbeat shows that changes flow. Connect reports a connector as RUNNING while it
+    retries one of these failures forever:
 
-    - It cannot read the log: another reader holds the slot, the replication right is missing, or
-      the publication was missing when a change was written.
-    - It cannot write its heartbeat row.
+    - The connector cannot read the log: another reader holds the slot, the replication right is
+      missing, or the publication was missing when a change was written.
+    - The connector cannot write its heartbeat row.
 
     Args:
         kafka: The cluster.

@@ -1,8 +1,8 @@
 """Writes and reads Debezium's ``table.include.list``, a list of regular expressions.
 
 Debezium splits the list at commas, trims each part, and matches each part against the whole
-``database.table``. The match ignores the case of ASCII letters. So a table whose name differs only
-in case is also captured, into a topic of its own.
+``database.table``. The match ignores the case of ASCII letters. So a part also matches a table
+whose name differs only in case, and Debezium captures that table into a topic of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def entry(database: str, table: str) -> str:
 
 
 def include_list(tables: Iterable[TableId]) -> str:
-    """Return Debezium's include list of these tables and Tributary's own.
+    """Return Debezium's include list of these tables and of Tributary's own tables.
 
     Equal sets of tables give equal texts.
     """
@@ -42,7 +42,10 @@ def include_list(tables: Iterable[TableId]) -> str:
 
 
 def listed(text: str) -> set[tuple[str, str]]:
-    """Return the tables in Debezium's include list that `entry` could have written; no others."""
+    """Return the tables in Debezium's include list, as (database, table).
+
+    A part that `entry` could not have written is left out.
+    """
     matches = (_ENTRY.fullmatch(part) for part in text.split(","))
     return {(_unquoted(match[1]), _unquoted(match[2])) for match in matches if match}
 

@@ -115,12 +115,14 @@ class SettingFinding:
 
 @dataclass(frozen=True)
 class AuditRules:
-    """The rules by which `audit` judges a kind of Debezium connector, beside `settings`.
+    """The rules by which `audit` judges a kind of Debezium connector.
+
+    The required values of properties are in `ConnectorKind.settings`.
 
     Args:
-        reasons: By required property, what goes wrong with another value.
+        reasons: By required property, what goes wrong with any other value than the required one.
         forbidden: Patterns of the properties that must not be set, each with the reason.
-        harmless: By forbidden property, the values with which it has no effect.
+        harmless: By forbidden property, the values with which the property has no effect.
     """
 
     reasons: Mapping[str, str]
@@ -130,7 +132,7 @@ class AuditRules:
 
 @dataclass(frozen=True)
 class Beat:
-    """The facts of a row of Debezium's heartbeat, whose columns differ by kind of connector.
+    """The facts in a heartbeat row. The row's columns differ by kind of connector.
 
     Args:
         system_identifier: The server's identity.
@@ -152,7 +154,7 @@ class ConnectorKind(Protocol):
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The Debezium settings that onboarding may change although there are tables."""
+        """The Debezium settings that onboarding may change after the connector has tables."""
 
     @property
     def rules(self) -> AuditRules:
@@ -180,13 +182,13 @@ class ConnectorKind(Protocol):
         """Return the settings that only this kind of Debezium connector needs."""
 
     def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Return the Debezium settings that name the tables; none with a publication."""
+        """Return the Debezium settings that select the tables; empty if a publication does."""
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
         """Return the statement that Debezium's connector runs at each heartbeat."""
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Return the facts of a row of Debezium's heartbeat.
+        """Return the facts in a row of Debezium's heartbeat table.
 
         Raises:
             KeyError: The row lacks a column.
@@ -197,22 +199,29 @@ class ConnectorKind(Protocol):
         """Return the advice for a Debezium connector that runs but sends no heartbeat."""
 
     def lost_after_s(self, interval_ms: int) -> float | None:
-        """Return after how many silent seconds a Debezium connector has lost its connection.
+        """Return for how long a Debezium connector sends no record before it counts as lost.
 
         Args:
             interval_ms: Interval between two heartbeats, in milliseconds.
 
         Returns:
-            The seconds; None if the connector opens a lost connection by itself, or fails.
+            The time in seconds. None if this kind of connector itself reacts to a lost connection:
+            it connects again, or fails.
         """
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the position in Debezium's stored offset: Kafka has every change up to it."""
+        """Return the position in Debezium's stored offset, up to which Kafka has every change.
+
+        The result is None if the offset has no position.
+        """
 
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str
     ) -> list[TableId] | None:
-        """Return the tables in Debezium's include list without Tributary's own, or None."""
+        """Return the tables in Debezium's include list, without Tributary's own tables.
+
+        The result is None if a publication selects the tables.
+        """
 
     def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
         """Yield a finding for each of Tributary's own tables that Debezium's include list lacks."""

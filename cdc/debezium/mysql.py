@@ -171,7 +171,7 @@ class Mysql:
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """All kinds' settings, and Debezium's include list, which adds and removes tables."""
+        """The settings that onboarding may change, among them Debezium's include list of tables."""
         return (*FOLLOWED_SETTINGS, INCLUDE_LIST)
 
     @property
@@ -220,13 +220,15 @@ class Mysql:
         kafka: KafkaConfig,
         tables: Collection[TableId],
     ) -> dict[str, str]:
-        """Return Debezium's settings of tables, of its MySQL server id, and of schema history.
+        """Return Debezium's settings that only a connector of MySQL or MariaDB needs.
+
+        They set the include list, the keep-alive interval, the server id and the schema history.
 
         The keep-alive interval is a compromise. The connector writes a heartbeat row only when the
         server sends something, and an idle server sends a message only after 0.8 of the interval.
-        With the default interval of a minute, each wait for a heartbeat could take that long. But
-        after a stall of a whole interval, MySQL's connector connects again, reads the current
-        transaction again and sends its first rows twice. So the interval must not be much shorter.
+        With the default interval of a minute, each wait for a heartbeat could take almost a minute.
+        With a very short interval, rows could be sent twice: if the server sends nothing for a
+        whole interval, MySQL's connector connects again, and reads the current transaction again.
         """
         largest = kafka.topic.max_message_bytes or LARGEST_REQUEST
         settings = {
@@ -250,9 +252,9 @@ class Mysql:
     def heartbeat_sql(self, capture: CaptureNames) -> str:
         """Return the statement that MySQL's or MariaDB's connector runs at each heartbeat.
 
-        The row names the server, so the stream shows between which changes a switch to another
-        server happened. The row also counts the heartbeats. A number that is missing in the topic
-        shows that a change was lost, but no run compares these numbers.
+        The row names the server. So if the source switches to another server, the stream shows the
+        changes between which the switch happened. The row also counts the heartbeats. A number that
+        is missing in the topic shows that a change was lost, but no run compares these numbers.
         """
         server = _IDENTITY[self.kind]
         table = f"{SCHEMA}.{capture.heartbeat_table}"
@@ -263,7 +265,7 @@ class Mysql:
         )
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Return the facts of a heartbeat row of Debezium in MySQL or MariaDB."""
+        """Return the facts in a heartbeat row of MySQL or MariaDB."""
         return Beat(str(row["server"]), None, int(row["beats"]))
 
     def silence(self, capture: CaptureNames) -> str:
@@ -277,15 +279,18 @@ class Mysql:
         )
 
     def lost_after_s(self, interval_ms: int) -> float | None:
-        """Return for how long MySQL's connector sends nothing if it lost its connection."""
+        """Return after how many seconds without a record MariaDB's connector counts as lost.
+
+        The result is None for MySQL, whose connector connects again by itself.
+        """
         if self.kind == "mysql":
             return None
         return _LOST_AFTER * _keep_alive_ms(interval_ms) / 1000
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the GTIDs or place in the binlog up to which Kafka has whole transactions.
+        """Return the GTIDs, or the place in the binlog, up to which Kafka has every change.
 
-        It does not cover a transaction of which only a part is in Kafka.
+        A transaction of which only a part is in Kafka is not included.
 
         Connect stores a place in the binlog, as a file and an offset in this file:
 
@@ -310,12 +315,12 @@ class Mysql:
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str
     ) -> list[TableId] | None:
-        """Return the MySQL or MariaDB tables in Debezium's include list, without Tributary's."""
+        """Return the tables in Debezium's include list, without Tributary's own tables."""
         names = listed(effective.get(INCLUDE_LIST, "")) - set(OWN)
         return sorted(TableId(source_name, *name) for name in names)
 
     def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-        """Yield a finding for each Tributary table that MySQL's include list lacks."""
+        """Yield a finding for each of Tributary's own tables that the include list lacks."""
         found = effective.get(INCLUDE_LIST, NOT_SET)
         for name in OWN:
             if name not in listed(found):
@@ -326,7 +331,8 @@ class Mysql:
 def _keep_alive_ms(heartbeat_interval_ms: int) -> int:
     """Return Debezium's keep-alive interval for MySQL or MariaDB, in milliseconds.
 
-    A server sends its messages after 0.8 of the interval, so not before a heartbeat is due.
+    An idle server sends a message after 0.8 of the interval. The interval is so long that each
+    such message comes at least one heartbeat interval after the last one.
     """
     return max(_KEEP_ALIVE_MS, heartbeat_interval_ms * 5 // 4)
 
@@ -334,8 +340,8 @@ def _keep_alive_ms(heartbeat_interval_ms: int) -> int:
 def server_id(connector: str) -> int:
     """Return the server id by which Debezium registers at the primary, as a replica does.
 
-    The id is a hash of the connector's name. So it never changes, and two connectors practically
-    never have the same id. It is far above the ids that people assign to servers.
+    The id is a hash of the connector's name. So a connector's id never changes, and two connectors
+    practically never have the same id. The id is far above the ids that people assign to servers.
     """
     low, high = _SERVER_IDS
     digest = hashlib.sha256(connector.encode()).digest()

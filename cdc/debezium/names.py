@@ -105,7 +105,7 @@ class CaptureNames:
 
     @property
     def heartbeat_topic(self) -> str:
-        """The topic of Debezium's heartbeat rows, each of which names its server."""
+        """The topic of Debezium's heartbeat rows. Each row names the server that wrote it."""
         return topic_for(self.topic_prefix, SCHEMA, self.heartbeat_table)
 
     @property
@@ -165,7 +165,7 @@ class CaptureNames:
 
     @property
     def marker_topic(self) -> str:
-        """The topic of the marker rows' changes from Debezium."""
+        """The topic to which Debezium writes the changes of the table of marker rows."""
         return topic_for(self.topic_prefix, SCHEMA, MARKER_TABLE)
 
 
@@ -173,7 +173,7 @@ def names(source_name: str, source: SourceConfig, tier: str = "default") -> Capt
     """Return the names of the capture for a source and tier, from the source's templates.
 
     Raises:
-        ConfigError: A name is too long for PostgreSQL, which would cut it off silently.
+        ConfigError: A name is too long for PostgreSQL, which would shorten the name silently.
     """
     filled = {
         key: template.format(source=source_name, tier=tier)
@@ -202,8 +202,9 @@ def names(source_name: str, source: SourceConfig, tier: str = "default") -> Capt
 def topic_for(prefix: str, schema: str, table: str) -> str:
     """Return the topic to which Debezium writes a table's changes.
 
-    The rules are Debezium's. Blank parts are left out. Each UTF-16 unit of a character that Kafka
-    does not allow becomes an underscore. The name is cut after 249 characters.
+    The rules are Debezium's. Blank parts of the name are left out. Each UTF-16 unit of a character
+    that Kafka does not allow becomes an underscore. A name of more than 249 characters is cut to
+    249 characters.
     """
     joined = ".".join(part for part in (prefix, schema, table) if part.strip())
     topic = "".join(
@@ -218,8 +219,9 @@ def topic_for(prefix: str, schema: str, table: str) -> str:
 def topic_collisions(prefix: str, tables: Iterable[TableId]) -> dict[str, list[TableId]]:
     """Return Debezium topics that several tables would share, each with its tables in order.
 
-    Kafka refuses a topic that differs from another one only in dots and underscores, so the two
-    count as equal here. The heartbeat and marker tables also count as tables.
+    Kafka refuses a topic whose name differs from another topic's only in dots and underscores. So
+    two such topics count as the same topic here. The heartbeat and marker tables also count as
+    tables.
     """
     taken: defaultdict[str, set[TableId]] = defaultdict(set)
     shown: dict[str, str] = {}

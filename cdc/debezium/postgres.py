@@ -95,7 +95,7 @@ _RULES = AuditRules(
 
 
 class Postgres:
-    """PostgreSQL's connector. The publication selects the tables; the slot retains the WAL."""
+    """PostgreSQL's connector. A publication selects its tables; a slot retains the WAL for it."""
 
     connector_class = _CONNECTOR_CLASS
     settings_changed_while_running = FOLLOWED_SETTINGS
@@ -104,9 +104,9 @@ class Postgres:
     def settings(self, capture: CaptureNames) -> dict[str, str]:
         """Return the PostgreSQL connector's settings that the handoff's proof needs.
 
-        Only append tables need the topic of transactions. The end of a transaction decides whether
-        the table's copy contains the transaction's rows. Other tables are exact without this topic,
-        which has two records for each transaction.
+        Only the connector of append tables reports transactions in a topic. The end of a
+        transaction shows whether an append table's copy contains the transaction's rows. Other
+        tables are exact without this topic, and the topic costs two records for each transaction.
         """
         publication, slot = capture.on_primary
         return {
@@ -160,9 +160,9 @@ class Postgres:
         """Return the statement that PostgreSQL's connector runs at each heartbeat.
 
         The row changes with every heartbeat, so the slot advances while the tables are idle. The
-        row names the server, so the stream shows between which changes a server was promoted or
-        restored. If the publication does not publish updates, each heartbeat is a new row, and the
-        rows of the last hour stay.
+        row names the server. So if a server is promoted or restored, the stream shows the changes
+        between which this happened. If the publication does not publish updates, each heartbeat is
+        a new row, and the rows of the last hour stay.
         """
         table, slot = f"{SCHEMA}.{capture.heartbeat_table}", capture.on_primary.slot
         insert = (
@@ -182,7 +182,7 @@ class Postgres:
         )
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Return the facts of a heartbeat row of Debezium in PostgreSQL."""
+        """Return the facts in a heartbeat row of PostgreSQL."""
         return Beat(row[field_name("system_identifier")], int(row["timeline"]), None)
 
     def silence(self, capture: CaptureNames) -> str:
@@ -204,10 +204,13 @@ class Postgres:
         )
 
     def lost_after_s(self, interval_ms: int) -> None:
-        """Return None: a PostgreSQL connector that lost its connection fails, or connects again."""
+        """Return None, since a PostgreSQL connector without a connection fails or reconnects."""
 
     def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:
-        """Return the LSN of the last processed commit; Connect stores it as a signed number."""
+        """Return the LSN of the last commit that the connector has sent completely.
+
+        Connect stores the LSN as a signed number.
+        """
         value = offset.get("lsn_commit")
         return None if value is None else Lsn(int(value) % (1 << 64))
 

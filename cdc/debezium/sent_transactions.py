@@ -1,4 +1,4 @@
-"""Reads from heartbeats and markers which transactions of a binlog a connector has sent."""
+"""Reads the transactions that wrote heartbeats and markers, as a connector has sent them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _FIRST, _GROWTH, _LAST = 512, 8, 262_144
 def sent_since(
     kafka: KafkaAdmin, registry: SchemaRegistry, capture: CaptureNames, file: str
 ) -> list[SentTransaction]:
-    """Return the transactions of Debezium's heartbeats and markers since a binlog file's start.
+    """Return the transactions that wrote heartbeats and markers since the start of a binlog file.
 
-    The result can begin with transactions of earlier files. At most the last 262,144 records of
-    each topic are read.
+    The result can also have transactions of earlier files. At most the last 262,144 records of each
+    topic are read.
 
     Args:
         kafka: The cluster.
         registry: The writers' schemas.
         capture: The connector's names.
-        file: The first file, by its name.
+        file: The name of the binlog file.
 
     Raises:
         KafkaError: A topic cannot be read in time.
@@ -54,14 +54,14 @@ def sent_since(
 def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
     """Return the transactions in the present binlog of each server, each transaction once.
 
-    A server that is restored to an earlier state, or whose binlog is reset, writes files with the
-    same names again. The transactions in the former files are left out, since they say nothing
-    about the new files. The same holds for another server that has the number of a former one; a
-    server keeps its name within a file. A connector without exactly-once delivery can send a
-    transaction twice.
+    A server writes binlog files with the same names again after it was restored to an earlier
+    state, or after its binlog was reset. The transactions in the earlier files of these names are
+    left out, since they say nothing about the new files. If another server takes over a server's
+    number, the former server's transactions are left out, too; within a file, another name of the
+    server shows this. A connector without exactly-once delivery can send a transaction twice.
 
     Args:
-        sent: The transactions in the order in which they were sent.
+        sent: The transactions in the order in which the connector sent them.
     """
     found: dict[SentTransaction, None] = {}
     newest: dict[str, tuple[int, str]] = {}
@@ -78,9 +78,10 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 
 
 def tails(start: int, end: int) -> Iterator[int]:
-    """Yield offsets from which to read Debezium's topic to its end, each earlier.
+    """Yield offsets from which to read a topic up to its end, each earlier than the one before.
 
-    The last offset is the topic's first, or 262,144 records before its end.
+    The last of these offsets is the topic's first offset, or 262,144 offsets before the topic's
+    end.
 
     Args:
         start: The topic's first offset.
@@ -95,7 +96,7 @@ def tails(start: int, end: int) -> Iterator[int]:
 
 
 def _sent(events: EventReader, records: Iterator[KafkaRecord]) -> Iterator[SentTransaction]:
-    """Yield transactions of Debezium's heartbeats and markers; those without GTID are left out."""
+    """Yield the transactions that wrote Debezium's heartbeats and markers, if they have a GTID."""
     for record in records:
         if record.value is None:
             continue
@@ -105,7 +106,7 @@ def _sent(events: EventReader, records: Iterator[KafkaRecord]) -> Iterator[SentT
 
 
 def _transaction(event: Any) -> SentTransaction | None:
-    """Return the transaction of a Debezium event; None if it has no row, or no GTID."""
+    """Return the transaction of a Debezium event; None if the event has no row or no GTID."""
     row, place = event["after"], event["source"]
     if row is None or not (gtid := place["gtid"]):
         return None

@@ -47,12 +47,13 @@ class SentChange:
 
     Args:
         op: The kind of change.
-        position: The position of its record in the log; in a binlog, with the row's number.
+        position: The position of the change's record in the log, as text. In a binlog, the number
+            of the row in the record is added.
         transaction: The transaction's id; None in a binlog, or if the event has none.
         key: The values of the key columns, by their names in Avro; empty without a key.
         after: The row after the change.
-        order: Compares with that of other changes as their places in the log do; None if the event
-            does not have it.
+        order: The change's place in the order of the log. A later change has a greater value. None
+            if the event does not contain the place.
         number: The change's number in its transaction, from 1; None if the connector does not
             number changes.
     """
@@ -67,23 +68,23 @@ class SentChange:
 
 
 def task_of(record: KafkaRecord) -> str | None:
-    """Return the name of the task that sent a Debezium record, or None."""
+    """Return the name of the task that sent a Debezium record; None if the record names no task."""
     name = dict(record.headers).get(_TASK)
     return None if name is None else name.decode()
 
 
 def moves_key(record: KafkaRecord) -> bool:
-    """Return whether a Debezium record deletes a row that got another key, or its tombstone."""
+    """Return whether a record is the delete of a row that got another key, or its tombstone."""
     return _NEW_KEY in dict(record.headers)
 
 
 def takes_key(record: KafkaRecord) -> bool:
-    """Return whether a record is the insert of a row that had another key before."""
+    """Return whether a Debezium record is the insert of a row that had another key before."""
     return _OLD_KEY in dict(record.headers)
 
 
 class TaskEnds:
-    """Finds ends of Debezium's tasks in topics of one partition, and reads the events there.
+    """Finds ends of Debezium's tasks in topics of one partition, and reads the events around them.
 
     Args:
         reader: Reads the topics.
@@ -99,10 +100,11 @@ class TaskEnds:
         self._starts = starts
 
     def read_ahead(self, ranges: Mapping[str, tuple[int, int]]) -> None:
-        """Read at once what the searches of several topics need, if they need few records.
+        """Read the records that the searches of several topics need, at most 256 of each topic.
 
         Args:
-            ranges: By topic, the first offset that was not searched yet, and the end of the search.
+            ranges: By topic, the first offset that was not searched yet, and the offset to stop
+                before.
 
         Raises:
             KafkaError: The topics cannot be read in time.
@@ -115,14 +117,17 @@ class TaskEnds:
         )
 
     def between(self, topic: str, first: int, end: int, task: str) -> Iterator[TaskEnd]:
-        """Yield the ends of tasks from the newest record before an offset to another offset.
+        """Yield the ends of tasks in a range of a topic's offsets, in order.
+
+        The range begins with the newest record before ``first``, since a task can have ended right
+        after this record.
 
         Args:
             topic: The topic.
             first: The first offset that was not searched yet. Records before it may have expired.
             end: Offset to stop before.
-            task: The task that sends now. If it has sent nothing to the topic, the last record is
-                the end of its task.
+            task: The task that sends now. If another task has sent the topic's last record, that
+                task has ended with this record.
 
         Raises:
             KafkaError: The topic cannot be read in time.
@@ -155,7 +160,10 @@ class TaskEnds:
         return self._events.read(record, what, lambda event: _change(event, key))
 
     def before(self, record: KafkaRecord) -> KafkaRecord | None:
-        """Return Debezium's newest record with a value before a record, of the same task."""
+        """Return the newest record with a value that a record's task sent before the record.
+
+        The result is None if the newest record before is of another task, or does not exist.
+        """
         start, before = self._start(record.topic), record
         for _ in range(_STEPS):
             earlier = self._reader.last(record.topic, start, before.offset)
@@ -169,7 +177,7 @@ class TaskEnds:
     def sends_later(
         self, record: KafkaRecord, key: tuple[str, ...], end: int, *, offsets: int
     ) -> bool | None:
-        """Return whether the transaction of a Debezium record inserts or updates a row later.
+        """Return whether a record's transaction inserts or updates a row after the record.
 
         Args:
             record: A record of the transaction.
@@ -192,7 +200,7 @@ class TaskEnds:
         return False if last == end else None
 
     def changes_later(self, record: KafkaRecord, end: int, *, offsets: int) -> bool | None:
-        """Return whether a later event has the key of a record.
+        """Return whether a later record of the topic has a record's key, or has no key.
 
         Args:
             record: A record with a key.
@@ -209,9 +217,9 @@ class TaskEnds:
         return False if last == end else None
 
     def first_in_transaction(self, record: KafkaRecord, change: SentChange) -> bool:
-        """Return whether a change and one before it are of their transaction's first log record.
+        """Return whether a change is in its transaction's first log record, after another change.
 
-        It is assumed if the connector does not number changes.
+        The result is also True if the connector does not number changes.
 
         Args:
             record: The record of the change.
@@ -226,7 +234,10 @@ class TaskEnds:
         return 1 + sum(one.position == change.position for one in events) == change.number
 
     def _within(self, low: KafkaRecord, high: KafkaRecord) -> Iterator[TaskEnd]:
-        """Yield the ends of tasks between two records. No task has the name of an earlier one."""
+        """Yield the ends of tasks between two records.
+
+        The search relies on the fact that no task has the name of an earlier task.
+        """
         if task_of(low) == task_of(high):
             return
         if high.offset - low.offset <= _FEW:
@@ -279,16 +290,17 @@ def _change(event: Any, key: Mapping[str, Any]) -> SentChange:
 
 
 def _after_file(file: str, row: tuple[int, int]) -> tuple[int, ...] | None:
-    """Return a place in a binlog, whose files have numbers; None if this one has none."""
+    """Return a row's place in the order of the binlog; None if the file's name has no number."""
     number = file.rpartition(".")[2]
     return (int(number), *row) if number.isdecimal() else None
 
 
 def _order(sequence: str | None) -> tuple[int, ...] | None:
-    """Return the LSNs of the last commit before a change, and of the change itself.
+    """Return a change's place in the order in which PostgreSQL's connector sends changes.
 
-    Transactions come in the order of their commits. The LSN of a change can be below that of an
-    earlier event.
+    The place is the LSN of the last commit before the change, and the LSN of the change itself.
+    The second LSN alone gives no order: the connector sends transactions in the order of their
+    commits, so a change can have a lower LSN than an event before it.
     """
     if sequence is None:
         return None

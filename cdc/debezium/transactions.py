@@ -1,7 +1,7 @@
 """Reads the ends of transactions, which the connector of append tables reports in a topic.
 
-A row's position does not show the end of its transaction. If a transaction was open when a copy's
-view was opened, it can have rows before the view's position and its commit after that position.
+A row's position does not show where the row's transaction ends. If a transaction was open when a
+copy's view was opened, some of its rows can be before the view's position, and its commit after.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHANGE = "a change event"
 
 
 class TransactionReader:
-    """Finds the transactions of Debezium's events, and those that ended before a position.
+    """Reads the transaction of an event, and the transactions that ended up to a position.
 
     Args:
         kafka: The cluster.
@@ -48,9 +48,10 @@ class TransactionReader:
         Args:
             topic: The connector's topic of transactions.
             split: The position.
-            start: First offset to read, per partition. It was recorded before the position.
-            end: Offset to stop before, per partition. Everything up to the position was captured
-                when this offset was recorded.
+            start: First offset to read, per partition. These offsets were recorded before the
+                position was reached.
+            end: Offset to stop before, per partition. When these offsets were recorded, everything
+                up to the position was captured.
             timeout_s: Limit for the read of one partition, in seconds.
 
         Raises:
@@ -85,7 +86,7 @@ class TransactionReader:
         return self._events.read(record, _CHANGE, _transaction)
 
     def truncates(self, record: KafkaRecord) -> int | None:
-        """Return the transaction's id if a Debezium record is a TRUNCATE; else None.
+        """Return the id of the transaction of a TRUNCATE; None if the record is no TRUNCATE.
 
         Raises:
             RegistryError: The registry does not know the record's schema.
@@ -116,18 +117,25 @@ class TransactionReader:
 
 
 def _end(event: Any) -> tuple[int, Lsn | None]:
-    """Return the id of a Debezium event's transaction, and its end's position, if it ends."""
+    """Return the id of the transaction in an event, and the position at which it ended.
+
+    The position is None if the event reports the beginning of the transaction.
+    """
     xid, _, position = str(event["id"]).partition(":")
     return int(xid), Lsn(int(position)) if event["status"] == "END" else None
 
 
 def _transaction(event: Any) -> int:
-    """Return the id of a Debezium event's transaction."""
+    """Return the id of a change event's transaction."""
     return int(event["source"]["txId"])
 
 
 def _gtid(event: Any) -> str:
-    """Return the GTID of a change event's transaction."""
+    """Return the GTID of a change event's transaction.
+
+    Raises:
+        ValueError: The event names no GTID.
+    """
     found = event["source"]["gtid"]
     if not found:
         raise ValueError("its gtid is empty")
