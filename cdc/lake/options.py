@@ -1,6 +1,6 @@
 """Composes Hudi's settings for one table.
 
-The setting ``hudi`` of a table may override some of them.
+A table's setting ``hudi`` may override some of Hudi's settings.
 """
 
 from __future__ import annotations

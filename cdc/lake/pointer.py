@@ -22,7 +22,7 @@ _LOCAL = re.compile(r"file:(?://(?=/)|(?=/[^/]))")
 
 @dataclass(frozen=True)
 class Published(Part):
-    """A generation of a lake table that is or was published.
+    """A published or formerly published generation of a lake table.
 
     Args:
         path: Base path of the generation's Hudi table.
@@ -30,10 +30,11 @@ class Published(Part):
         attempt: UUID of the bootstrap attempt that wrote the generation.
         published_at: Time of publication, aware UTC; by default the time now.
         continues: UUID of the former generation's attempt, if a reader of the former generation can
-            continue with this one; else None. A reader can continue if runs followed the former
-            generation until the replacement, no loss of changes was found between the two copies,
-            and both generations were made with the same settings for rows. If the former generation
-            had no wrong rows, the two generations then differ only by events of the topic.
+            continue with this generation; else None. A reader can continue if runs followed the
+            former generation until the replacement, no loss of changes was found between the two
+            copies, and both generations were made with the same settings for rows. If the former
+            generation had no wrong rows, the two generations then differ only by events of the
+            topic.
     """
 
     path: str
@@ -119,11 +120,12 @@ def moved(pointer: Pointer | None, to: Published) -> Pointer:
 
     Args:
         pointer: The pointer now; None if nothing is published.
-        to: The generation to publish. If it is published already, the result is ``pointer``.
+        to: The generation to publish. If it is the current generation already, the result is
+            ``pointer``.
 
     Raises:
-        ReplacedGenerationError: The generation was published before, and another generation has
-            replaced it. Readers would see an older state.
+        ReplacedGenerationError: The generation ``to`` was published before, and another generation
+            has replaced ``to``. Readers would see an older state.
     """
     if pointer is None:
         return Pointer.of(to)
@@ -173,7 +175,7 @@ def read_local(folder: Path) -> Pointer | None:
 def replace_local(folder: Path, text: str) -> None:
     """Replace the pointer in a local folder in one step.
 
-    The step survives a loss of power.
+    If the machine loses power, the folder has the old pointer or the new one.
 
     Raises:
         LakeError: The folder cannot be written.

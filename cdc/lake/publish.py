@@ -60,8 +60,8 @@ def write_pointer(
             longer holds the table.
 
     Raises:
-        FencedError: This process no longer holds the table. If it has already replaced the pointer,
-            the table's next run stops, since the table's record does not agree with the pointer.
+        FencedError: This process no longer holds the table. The pointer may be replaced already; if
+            so, the table's next run stops, since the table's record names another generation.
         ReplacedGenerationError: Another generation has replaced ``shown``.
         LakeError: The pointer cannot be read or written.
     """
@@ -291,10 +291,10 @@ def _replace(spark: SparkSession, files: Any, folder: Any, text: str) -> None:
     """Replace the pointer file in one step, so that readers never find the file missing.
 
     - On a local disk, the operating system renames a new file over the old one.
-    - On HDFS, Hadoop renames a new file over the old one in one step. On any file system below, the
-      pointer is not renamed, since Hadoop's rename over a file is a delete and then a rename there.
-    - Object stores show a file only after its last byte is written, so the file is written in
-      place. Azure's store (abfs) is an exception: readers can find an empty file for a moment.
+    - On HDFS, Hadoop renames a new file over the old one in one step.
+    - In an object store, Hadoop's rename over a file is a delete and then a rename. But a file is
+      visible only after its last byte is written, so the pointer is written in place. Azure's store
+      (abfs) is an exception: readers can find an empty file for a moment.
     """
     scheme = str(files.getUri().getScheme())
     if scheme == "file":

@@ -56,9 +56,9 @@ class ShardWrite:
 
 
 def carried(latest: Committed | None) -> dict[str, ShardAccount]:
-    """Return all shards' accounts for the next commit, by the shard's name.
+    """Return each shard's account for the next commit, by the shard's name.
 
-    Each account has the instant of the commit that the shard itself made last.
+    The account has the instant of the last commit that the shard itself requested.
     """
     if latest is None:
         return {}

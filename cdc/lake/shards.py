@@ -80,7 +80,10 @@ class ShardTimeline(Timeline):
         super().__init__(spark, path)
 
     def _newest_first(self) -> Iterator[Committed]:
-        """Yield the table's commits that have the shard, newest first, with the shard's record."""
+        """Yield the table's commits that have the shard, each with the shard's record.
+
+        The newest commit comes first.
+        """
         for committed in super()._newest_first():
             mine = committed.record.shards.get(self._shard)
             if mine is None:
@@ -136,7 +139,7 @@ class SharedTable:
 
     @contextmanager
     def hold_lease(self, *, wait_s: float = TURN_S) -> Iterator[Lease]:
-        """Hold the lease of the shared table, so that no other shard or process changes it.
+        """Hold the lease of the shared table, so that no other shard or process changes the table.
 
         Args:
             wait_s: Bound of the wait for another process, in seconds.
@@ -328,7 +331,8 @@ class SharedTable:
 class ShardTable:
     """A shard's part of a shared Hudi table, with the operations of a `FollowedTable`.
 
-    `SharedTable.write` does each of its writes, under the lease of the shared table.
+    `SharedTable.write` makes the commits of all these operations, under the lease of the shared
+    table.
 
     Args:
         spark: The session.

@@ -59,7 +59,7 @@ class Retention:
 
     @property
     def every(self) -> int:
-        """Number of commits between upkeeps of a lake table."""
+        """Number of commits from one upkeep of a lake table to the next upkeep."""
         return max(UPKEEP_EVERY_COMMITS, self.commits // 10)
 
     def options(self, *, cluster_every: int = 0) -> dict[str, str]:

@@ -104,7 +104,8 @@ class Timeline:
         again.
 
         Raises:
-            LostHistoryError: Any other commit was rolled back while it completed, so rows are gone.
+            LostHistoryError: The returned commit, or a completed clustering or overwrite, was
+                rolled back while it completed, so rows are gone.
         """
         undone = self.undone()
         return self._whole(
@@ -125,9 +126,10 @@ class Timeline:
         :mod:`cdc.lake.guard`). So the commit with the greatest instant has the greatest offsets.
 
         Raises:
-            LostHistoryError: The newest commit with offsets was rolled back while it completed, so
-                rows are gone. Or a chunk was committed after that commit, so the chunk's rows are
-                in the table twice.
+            LostHistoryError: The newest commit with offsets, or a completed clustering or
+                overwrite, was rolled back while it completed, so rows are gone. Or a chunk was
+                committed after the newest commit with offsets, so the chunk's rows are in the table
+                twice.
         """
         above: Committed | None = None
         for committed in self._newest_first():
@@ -250,7 +252,7 @@ class Timeline:
         return self._metadata(instant, self._completed().get(place))
 
     def largest_file_bytes(self, committed: Committed) -> int:
-        """Return the bytes of the largest file that a commit wrote; 0 for an archived commit."""
+        """Return the size in bytes of a commit's largest file; 0 for an archived commit."""
         if committed.instant not in self.completed_instants():
             return 0
         stats = self.metadata_of(committed.instant).getWriteStats()

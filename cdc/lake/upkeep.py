@@ -56,7 +56,7 @@ class Upkeep:
         self._clusters = clusters
 
     def run(self) -> None:
-        """Clean the lake table, archive its old commits, and merge its small files if that is due.
+        """Clean the lake table, archive its old commits, and merge its small files if due.
 
         Raises:
             FencedError: This process no longer holds the table.
@@ -74,7 +74,7 @@ class Upkeep:
                 step()
 
     def _delete_late_files(self) -> None:
-        """Delete late files, which a writer adds to a commit after its end or its rollback.
+        """Delete late files, which a writer adds to a commit after the commit's end or rollback.
 
         Late files must be deleted before their commit is archived. After the archiving, readers
         would see the late files of a rolled back commit, and the late files of a completed commit

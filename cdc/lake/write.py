@@ -144,9 +144,8 @@ class LakeTable:
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
         """Apply changes to the lake table in one commit.
 
-        Rows with ``OP = 'd'`` are deleted, the others are inserted or replaced.
-
-        In soft delete mode, rows with ``OP = 'd'`` stay, with ``DELETED`` set.
+        A row with ``OP = 'd'`` is deleted; in soft delete mode, it stays with ``DELETED`` set. Any
+        other row is inserted, or replaces the lake's row with the same key.
 
         Args:
             rows: Rows with meta and source columns, at most one per key. They are computed once.
@@ -182,7 +181,7 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace all rows in each of the lake table's partitions for which ``rows`` has a row.
+        """Replace each partition of the lake table for which ``rows`` has a row by these rows.
 
         Arguments, result and errors are those of `upsert`.
         """
@@ -208,7 +207,7 @@ class LakeTable:
         return self._write_if_current(no_rows, "insert", commit, guard)
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Clean the lake table, archive its old commits, and merge its small files, if this is due.
+        """Do the upkeep that is due: clean the table, archive its commits, merge its small files.
 
         A failure is logged and not raised, since the commit before the upkeep remains valid. The
         upkeep is due again after later commits.
@@ -294,7 +293,7 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def _guard(self, timeline: Timeline, commit: CommitRecord, guard: Guard) -> CommitGuard:
-        """Return the guard of a commit that begins with this timeline."""
+        """Return the guard of a commit that begins now, after the commits of a timeline."""
         return CommitGuard(
             self._spark,
             self.path,

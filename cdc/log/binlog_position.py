@@ -76,7 +76,7 @@ class BinlogPosition:
         return self if self.reaches(other) else other
 
     def moved(self, by: int) -> BinlogPosition:
-        """Return the place ``by`` bytes later in the file; a negative ``by`` stops at its start."""
+        """Return the place ``by`` bytes later in the file, at the file's start at the earliest."""
         return BinlogPosition(self.file, max(0, self.offset + by))
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ class LogMark:
     """The end of a server's log at one moment.
 
     Args:
-        server: The id that distinguishes the server from those that replicate from it.
+        server: The id that distinguishes the server from the servers that replicate from it.
         file: The log's newest file, read after `executed`. So each later file begins after the
             position `executed`.
         executed: The position up to which the server had executed transactions, as text.

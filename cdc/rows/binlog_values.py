@@ -1,7 +1,7 @@
 """Converts values that MySQL's and MariaDB's connectors send in another form than PostgreSQL's.
 
-Nothing in an event marks such a form. Like `cdc.rows.semantic_types`, this module writes Spark SQL
-over ``from_avro``.
+Nothing in an event marks such a form. Like `cdc.rows.semantic_types`, this module returns Spark SQL
+that converts the values that ``from_avro`` has decoded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The columns that Tributary adds to rows: each one's name, Spark type and meaning.
 
 The columns of a lake row are :data:`META_COLUMNS`, :data:`ROW`, :data:`DELETED` and :data:`KEY`.
-The others exist only between the decoder and the writer.
+The other columns of this module exist only between the decoder and the writer.
 """
 
 from __future__ import annotations

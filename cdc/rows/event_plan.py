@@ -77,7 +77,7 @@ class EventPlan:
     Args:
         from_binlog: Whether a connector of MySQL or MariaDB wrote the events.
         operation: Debezium's operation.
-        whole: Whether the body of the record ends where the body's end is by its schema.
+        whole: Whether the record's body ends where the event's schema requires.
         has_row: Whether there is a row after the change.
         source_ts: Time of the change, a timestamp.
         position: Position in the log.

@@ -99,9 +99,10 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
     """Return the summary of a whole batch, computed in one job.
 
     Args:
-        changes: The batch in normal form. A caller that reads it again should persist it first.
-        reading: The reading of the source's catalog; None if it shows all transactions of the
-            batch.
+        changes: The batch in normal form. A caller that reads the batch again should persist it
+            first.
+        reading: The reading of the source's catalog; None if the catalog shows all transactions of
+            the batch.
     """
     early = is_not_visible(reading or Reading())
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
@@ -204,8 +205,8 @@ def fold(
 
     A value is unclear if it may have changed and the new value was not sent. After an event with an
     unclear value of a column, the column's values in earlier events of the row may be outdated. So
-    they are not used: the value must be read from the source's row. A deleted row, which the source
-    no longer has, gets NULL.
+    these earlier values are not used: the value must be read from the source's row. A deleted row,
+    which the source no longer has, gets NULL.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
@@ -215,7 +216,7 @@ def fold(
             its columns count as lacking.
         after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
         gaps: Whether the batch or the lake may lack events. If so, only deleted rows take values
-            from earlier events. The other rows get them from the source's rows.
+            from earlier events. The other rows get these values from the source's rows.
 
     Returns:
         One row per key: the lake's columns, and the columns ``TRANSACTION``, ``MISSING``, ``STALE``

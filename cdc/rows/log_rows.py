@@ -91,7 +91,7 @@ class ReachedPlace:
 
     @classmethod
     def parse(cls, text: str) -> ReachedPlace:
-        """Parse an append table's place in the binlog, the text that ``str`` returns."""
+        """Parse the text that ``str`` returns for an append table's place in the binlog."""
         furthest, last, order, transaction = text.split("@")
         return cls(int(transaction), furthest, last, int(order))
 

@@ -73,14 +73,14 @@ def has_own_key(settings: TableSettings, *, from_binlog: bool) -> bool:
     """Whether the key of the lake table may differ from the connector's key.
 
     A connector of a binlog derives the table's key from the text of DDL statements. This key can be
-    missing or differ from the server's, for example after ALTER TABLE ... ADD PRIMARY KEY ..., DROP
-    PRIMARY KEY, and after CREATE OR REPLACE TABLE with another key.
+    missing or differ from the server's, for example after `ALTER TABLE ... ADD PRIMARY KEY ...,
+    DROP PRIMARY KEY` and after `CREATE OR REPLACE TABLE` with another key.
     """
     return not settings.appends and (bool(settings.key_columns) or from_binlog)
 
 
 class BatchWriter:
-    """Applies ranges of one table's topic to its lake table, within a run.
+    """Applies ranges of one table's topic to the lake table, within a run.
 
     Args:
         context: The runs' context.
@@ -187,7 +187,7 @@ class BatchWriter:
             self._held.drop_all()
 
     def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
-        """Apply a range up to the lake's offsets again, now with its quarantined records.
+        """Apply a range of the topic again, now with the quarantined records in the range.
 
         All changes since the first quarantined record are folded again. So the last change of each
         key wins, and a quarantined record never replaces a later change.
@@ -244,7 +244,7 @@ class BatchWriter:
             return self._reader.read(_up_to(piece, offset), tolerated=tolerated)
 
     def _before_truncate(self, piece: Range, truncate: int, tolerated: int) -> Batch:
-        """Read the part of a batch before its first TRUNCATE again, and return this part."""
+        """Return the part of a batch before the batch's first TRUNCATE, from a second read."""
         if all(at >= truncate for at in piece.start.values()):
             raise self._truncate_error(truncate)
         self._held.drop()

@@ -49,7 +49,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class RawRecord:
-    """A record that a batch reads from the topic: bytes, Kafka timestamp, size in bytes."""
+    """A record of a batch: key and value as bytes, Kafka's timestamp, and the size in bytes."""
 
     key: bytes | None
     value: bytes | None
@@ -58,7 +58,7 @@ class RawRecord:
 
 
 class HeldFrames:
-    """The data frames that a batch keeps in memory until it is done."""
+    """The data frames that a batch keeps in memory until the batch is done."""
 
     def __init__(self) -> None:
         self._held: list[DataFrame] = []

@@ -89,7 +89,7 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
 
 def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Update the names in the catalog that are out of date by the records of the state store.
+    """Update the names in the catalog of names that are out of date, as the records show.
 
     A publication or a run succeeds even if the metastore does not answer, so a name can be out of
     date. This function updates the names of tables that have no new changes. It stops at the first

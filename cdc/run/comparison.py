@@ -43,7 +43,7 @@ class Comparison:
 
     Args:
         source_table: The table in the source's catalog.
-        fingerprint: The facts of that catalog.
+        fingerprint: The fingerprint for the run's next commit (`judged`).
         settings: The table's settings. For a frozen table, they name only the lake's columns.
         wanted: The columns that these settings replicate.
         lake: The lake's columns.

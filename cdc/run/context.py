@@ -98,7 +98,7 @@ class RunContext:
 
     @cached_property
     def predictions(self) -> Predictions:
-        """What this process knows of the costs and the freshness of tables."""
+        """The predicted costs of tables' runs, and the times up to which tables are complete."""
         return Predictions(self.store)
 
     @property

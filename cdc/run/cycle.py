@@ -83,14 +83,14 @@ def run_tables(
         parallel: Number of tables that run at a time; None takes ``spark.parallel_tables``.
         look_at_idle: Whether to do the work that needs no new offsets, too: check catalogs, topic
             settings, and captures (also of tables whose state does not allow a run); remove former
-            generations whose retention time is over; set missing names in the catalog.
+            generations whose retention time is over; update names in the catalog of names.
         spaced: Whether this call is one of many rounds. If True, a table that is not late waits for
             its ``min_commit_interval``, and a table with a backlog stops after `TURN_S` seconds and
             leaves the rest to its next run. If False, each table runs up to its topic's present
             end.
 
     Returns:
-        One result per table that had work, in the order given.
+        One result per table that had work, in the order of ``records``.
 
     Raises:
         KafkaError: The offsets cannot be read from the cluster.
@@ -142,7 +142,7 @@ def _runnable(context: RunContext, records: Iterable[TableRecord]) -> list[Table
 def _tidy(
     context: RunContext, records: Iterable[TableRecord], ran: Collection[TableId] = ()
 ) -> None:
-    """Remove former generations, and update the catalog's names of tables that are not in ``ran``.
+    """Remove former generations, and update the names of tables that are not in ``ran``.
 
     Each of the two steps takes the lease of the table that it changes.
     """
@@ -333,7 +333,7 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
 def _capture_broken(
     context: RunContext, captures: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables whose changes are no longer captured, or were lost by a recorded loss."""
+    """Return the tables whose changes are no longer captured, or for which a loss is recorded."""
     found: set[TableId] = set()
     for record in records:
         evidence, source = captures.evidence(record), context.sources[record.table.source]

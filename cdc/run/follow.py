@@ -70,7 +70,7 @@ def follow(
         context: The runs' context.
         kept: The table's record in the state store.
         latest: The table's newest commit with offsets.
-        compared: The comparison of the lake with its source. None of its changes needs a bootstrap.
+        compared: The comparison of the lake with its source, without changes that need a bootstrap.
         guard: Called just before the commit completes. It raises an error to refuse the commit.
         turn: The table's turn. A run with a turn waits only briefly for another process that
             commits to a shared lake table, so that the worker is soon free for other tables.

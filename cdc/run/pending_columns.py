@@ -19,8 +19,9 @@ class LateColumns:
     """The differences that a run allows between the lake's columns and those of older events.
 
     Args:
-        absent: By column that an event can lack, the Spark SQL of its value in such events.
-        former: By renamed column, the former names that an event can have for it, newest first.
+        absent: By column that an event can lack, Spark SQL of the column's value for such an event.
+        former: By renamed column, the former names that the column can have in an event, newest
+            first.
         new: Columns of ``absent`` whose first events can be in this batch.
         known: Other columns that an event can have: the source's current columns, and columns that
             the settings leave out.

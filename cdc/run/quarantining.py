@@ -34,7 +34,7 @@ def require_listed(store: Store, commit: CommitRecord) -> None:
     """Check that the state store lists all records that the lake's newest commit has left out.
 
     Raises:
-        LostHistoryError: The state store lists fewer records, so it is not known which are missing.
+        LostHistoryError: The state store lists fewer records. Which records it lacks is not known.
     """
     if not commit.lacks:
         return
@@ -57,7 +57,7 @@ class LeftOut:
 
     Args:
         context: The runs' context.
-        previous: The lake's newest commit with offsets.
+        previous: The record of the lake's newest commit with offsets.
         settings: The table's settings.
     """
 

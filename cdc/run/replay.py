@@ -50,7 +50,7 @@ def replay_table(
     Args:
         context: The runs' context.
         record: The table.
-        first: Offset of the first quarantined record that is applied; earlier ones stay in
+        first: Offset of the first quarantined record that is applied; earlier records stay in
             quarantine. None applies all quarantined records.
         lease_wait_s: Bound of the wait for another process's lease, in seconds.
 

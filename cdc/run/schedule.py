@@ -17,9 +17,10 @@ The rules, in this order:
    have `LATE_SHARE` of the lane's work in any case, so that they always make progress. They have up
    to `LATE_SHARE_OF_SLACK` of the lane's work as long as this makes no other table late, with
    `MARGIN`. A late table's rank is its target plus the later one of two times: its deadline and the
-   end of its last run. The table with the lowest rank comes first. So a short target comes before a
-   long target, unless the table with the long target has waited for longer by the difference of the
-   targets. A table with a backlog of many runs takes turns with the other late tables.
+   end of its last run. The table with the lowest rank comes first. So a table with a short target
+   comes before a table with a long target, unless the other table has waited longer by more than
+   the difference of the targets. A table with a backlog of many runs takes turns with the other
+   late tables.
 
 If the command ends with these tables (`Rules.ends`), a long run comes before all other runs, if the
 other tables keep their deadlines without the worker that the long run holds. So the command does

