@@ -61,7 +61,7 @@ class TableReader(Protocol):
         """Key of the source in ``tributary.yaml``."""
 
     def tables(self) -> list[TableStats]:
-        """Return all user tables of the source, sorted by name; Tributary's own are left out."""
+        """Return all user tables of the source except Tributary's own tables, sorted by name."""
 
     def table(self, table: TableId) -> SourceTable:
         """Return the table in the catalog of the source's primary.
@@ -71,7 +71,7 @@ class TableReader(Protocol):
         """
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """Return a source table's columns in the lake, whether or not it has a usable key.
+        """Return a source table's columns in the lake; the table need not have a usable key.
 
         Raises:
             UnsupportedTypeError: A replicated column has a type without a rule.
@@ -88,7 +88,7 @@ class TableReader(Protocol):
         """
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """Return the source table as it would be after DDL statements; none is executed.
+        """Return the source table as it would be after DDL statements, which are not executed.
 
         Raises:
             DdlError: A statement cannot be parsed, or does not fit the table.
@@ -137,11 +137,11 @@ class SourceLog(Protocol):
             last: The event's `cdc.rows.columns.POSITION`.
 
         Returns:
-            The position as text; None if events of this source do not show it.
+            The position as text; None if events of this source do not show the position.
         """
 
     def current_position(self) -> LogPosition:
-        """Return the position of the source's primary, at or after every commit so far."""
+        """Return a position in the log of the source's primary, at or after every commit so far."""
 
     def write_marker(self) -> Marker:
         """Write a new marker row on the source's primary."""
@@ -360,7 +360,7 @@ class SnapshotReader(Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return the query by which Spark reads the source's ranges: under a view, or as of now."""
+        """Return the query by which Spark reads a source table's ranges: under a view, or now."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Return the error of Spark's failed read of a source, from the text of its exception.
@@ -402,7 +402,7 @@ class KeptLog(Protocol):
         """Whether the source's server retains the log for the capture."""
 
     def create(self) -> bool:
-        """Let the source retain the log from now on; return False if it already does.
+        """Make the source retain the log from now on; return False if the log was retained before.
 
         Raises:
             CaptureError: The name belongs to an object with another purpose.
@@ -455,7 +455,7 @@ class SourceCapture(Protocol):
         """Return the health of the source's log from which the capture reads."""
 
     def audit(self) -> list[str]:
-        """Return the problems of the source due to which a whole capture lacks changes."""
+        """Return the source's problems due to which a capture lacks changes of all tables."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
         """Return the problems of one source table due to which its changes are not all captured."""
@@ -491,7 +491,7 @@ class Source(TableReader, SourceLog, RowLookup, MissedChanges, Replay, SnapshotR
         """Check the source's connections, versions, settings, privileges and replica."""
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why no table of the source can be captured, and the remedy; None if tables can."""
+        """Return why no table of the source can be captured, and the remedy, or None."""
 
     def capture(self, names: CaptureNames) -> SourceCapture:
         """Return the source's capture with these names, whether or not it exists."""

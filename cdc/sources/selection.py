@@ -67,7 +67,7 @@ def _require_one_to_one(table: SourceTable, schema: TableSchema) -> None:
 
 
 def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-    """Return a source table's replicated columns, whether or not it has a usable key.
+    """Return a source table's replicated columns; the table need not have a usable key.
 
     Generated columns are left out, since the log does not contain them. Columns that the settings
     name and the table lacks are left out, too; :func:`require_named` refuses them.

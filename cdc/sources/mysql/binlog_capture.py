@@ -45,7 +45,7 @@ class BinlogCapture:
         return preparation.planned(self._connections, tables)
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """Return no statement, since MySQL or MariaDB has no object for a capture alone."""
+        """Return no statement: no object in MySQL or MariaDB belongs to one capture alone."""
         return []
 
     def unreadable(self) -> str | None:
@@ -57,7 +57,7 @@ class BinlogCapture:
         return binlog_continuity.continuity(self._connections, earlier, sent)
 
     def log_health(self) -> LogHealth:
-        """Return the health of the binlog, which the server can purge before it is captured."""
+        """Return the health of the binlog; the server can purge parts that are not captured yet."""
         source = self._connections.source
         with self._connections.open("admin") as session:
             if str(session.value("SELECT @@global.log_bin")) in ("0", "OFF"):

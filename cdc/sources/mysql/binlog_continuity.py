@@ -99,7 +99,7 @@ def known_by_file(
 
 
 def begins_again(earlier: str, newest: str) -> bool:
-    """Return whether the newest binlog file has a smaller number than an earlier newest file.
+    """Return whether the newest binlog file has a smaller number than the earlier newest file.
 
     Args:
         earlier: The file that was the newest at an earlier time.
@@ -110,7 +110,7 @@ def begins_again(earlier: str, newest: str) -> bool:
 
 
 def file_after(earlier: str, files: Iterable[str]) -> str | None:
-    """Return the oldest binlog file that began after an earlier one; None if there is none.
+    """Return the oldest binlog file that began after an earlier file; None without such a file.
 
     Args:
         earlier: The earlier file, which may be purged.

@@ -80,7 +80,9 @@ def _next(
     lower: tuple[str, ...] | None,
     step: int,
 ) -> tuple[str, ...] | None:
-    """Return the key ``step`` rows after ``lower`` in a MySQL or MariaDB table; None past the end.
+    """Return the key that comes ``step`` rows after ``lower`` in a MySQL or MariaDB table.
+
+    The result is None if the table ends earlier.
 
     Without ``lower``, the rows are counted from the table's first row.
     """

@@ -45,7 +45,7 @@ DIRECT = (
 def run(connections: Connections) -> list[Check]:
     """Return all lines of ``check`` for a MySQL or MariaDB source.
 
-    A check that cannot run gives its reason.
+    The line of a check that cannot run gives the reason.
     """
     logins, reachable = check_logins(connections.config, partial(_login_check, connections))
     found = list(logins)
@@ -177,7 +177,7 @@ def _retention(seconds: int) -> Check:
 def _may_replicate(session: Session, connections: Connections) -> Check:
     """Check that the MySQL or MariaDB capture login may replicate.
 
-    Warn if a role could grant a missing right.
+    The line is a warning if the login may have a missing right by a role.
     """
     user = connections.credential("capture").user
     grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]

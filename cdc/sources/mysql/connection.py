@@ -53,8 +53,8 @@ class Session:
 
     Args:
         connection: The driver's connection.
-        kind: The configured kind of the server. `Connections.open` compares it with the server's
-            own.
+        kind: The configured kind of the server. `Connections.open` compares this kind with the kind
+            that the server reports.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Session:
             return list(cursor.fetchall())
 
     def named(self, statement: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
-        """Run a statement like `rows`, and return each row of MySQL or MariaDB as a dictionary."""
+        """Run a MySQL or MariaDB statement as `rows` does; return each row as a dictionary."""
         with self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(statement, tuple(values) or None)
             return list(cursor.fetchall())
 
     def value(self, statement: str, values: Sequence[object] = ()) -> Any:
-        """Return the first column of the first row from MySQL or MariaDB; None without rows."""
+        """Run a MySQL or MariaDB statement; return the first row's first column, or None."""
         rows = self.rows(statement, values)
         return rows[0][0] if rows else None
 

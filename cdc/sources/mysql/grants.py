@@ -34,7 +34,7 @@ def own_rights(kind: str) -> tuple[tuple[Role, str, tuple[str, ...]], ...]:
 
 
 def accounts(connections: Connections) -> dict[Role, Account]:
-    """Return the account on the MySQL or MariaDB primary that each role logs in to.
+    """Return each role's account on the MySQL or MariaDB primary.
 
     Raises:
         SourceError: A login cannot log in.
@@ -111,7 +111,7 @@ def audit(kind: str) -> tuple[str, ...]:
 
 
 def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
-    """Return the GRANTs of `own_rights` in MySQL or MariaDB.
+    """Return the GRANT statements of MySQL or MariaDB for the rights of `own_rights`.
 
     The admin's account is left out, since it already has all rights on Tributary's tables.
     """

@@ -33,8 +33,9 @@ class Stored:
     """The files of a MySQL or MariaDB table's rows.
 
     Args:
-        ids: InnoDB's ids by partition, under the empty name for a table without partitions. A
-            rebuild or TRUNCATE gives new ids. A replica has other ids than its primary.
+        ids: InnoDB's id of each partition, by the partition's name. A table without partitions
+            counts as one partition with an empty name. A rebuild or TRUNCATE gives new ids. A
+            replica has other ids than its primary.
         versions: By partition, how often columns were added or dropped in place since the partition
             got its id; None if the server does not count this.
     """
@@ -44,7 +45,7 @@ class Stored:
 
     @property
     def shown(self) -> str:
-        """The ids of InnoDB's tablespaces as text."""
+        """The ids of the partitions in InnoDB as text."""
         return _text(self.ids)
 
     @property
@@ -140,7 +141,7 @@ def file_pattern(table: TableId) -> str:
 
 
 def _plain(table: TableId) -> str:
-    """Return a table's name as InnoDB writes it if no letter has a short form (see `_SHORT`)."""
+    """Return a table's name in InnoDB's form, without short forms of letters (see `_SHORT`)."""
     return "/".join("".join(map(_encoded, name)) for name in (table.schema, table.name))
 
 

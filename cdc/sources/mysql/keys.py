@@ -47,7 +47,7 @@ def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
 def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
     """Return the columns by which ranges of a MySQL or MariaDB table are read.
 
-    These are the key in the lake, or the source's primary key for a table of ``mode: append``.
+    The columns are the record key or, for a table of ``mode: append``, the source's primary key.
 
     Args:
         table: The table.

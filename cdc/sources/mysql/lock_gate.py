@@ -34,7 +34,7 @@ class Gate:
         session.rows(f"DO GET_LOCK('{self._gate}', 0), GET_LOCK('{self._exit}', 0)")
 
     def open(self, session: Session) -> None:
-        """Begin the pause in which MySQL or MariaDB sessions may take views, and open the gate."""
+        """Begin the pause in which MySQL or MariaDB sessions may open views, and open the gate."""
         session.rows(f"DO GET_LOCK('{self._pause}', 0), RELEASE_LOCK('{self._gate}')")
 
     def end_pause(self, session: Session) -> None:
@@ -91,7 +91,7 @@ class Gate:
 
     @property
     def _exit(self) -> str:
-        """Name of the MySQL or MariaDB lock at which sessions wait after they have views."""
+        """Name of the MySQL or MariaDB lock at which sessions wait when they have their views."""
         return f"{self.name}.exit"
 
     @property

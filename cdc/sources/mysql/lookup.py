@@ -121,7 +121,7 @@ def stored_value(
 def lake_value(rule: TypeRule, value: Any) -> Any:
     """Convert a value from MySQL or MariaDB to a Python value of the lake's type.
 
-    The rule's ``read_sql`` selects the value.
+    The value comes from a query that uses the rule's ``read_sql``.
     """
     if value is None:
         return None
@@ -143,7 +143,7 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
 
 
 def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> str:
-    """Return a lake's key value as a MySQL or MariaDB constant that equals the column's value.
+    """Return a key value of the lake as a MySQL or MariaDB constant that equals the source's value.
 
     Raises:
         SchemaError: The value is NULL.

@@ -216,7 +216,7 @@ def own_id(session: Session, kind: str) -> str:
 def identity_test(kind: str, server: str) -> str:
     """Return a condition that is true only on the MySQL or MariaDB server with this id.
 
-    The id is the first result of :func:`identity`.
+    The id is one that :func:`identity` has returned.
     """
     # The ids are compared as hex digits: none can end the SQL text, and no collation is involved.
     return f"hex({_identity_sql(kind)}) = '{server.encode().hex().upper()}'"

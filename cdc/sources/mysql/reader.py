@@ -49,11 +49,11 @@ def snapshot_query(
     view: View | None,
     fetch_size: int,
 ) -> SnapshotQuery:
-    """Return the query with which Spark reads MySQL's or MariaDB's ranges, one partition each.
+    """Return the query with which Spark reads ranges of a MySQL or MariaDB table.
 
-    Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
-    their own names. The servers merge the subquery, so predicates use the key's index. An append
-    table is read by its primary key, if it has one.
+    Each range is one partition in Spark. Columns get generated names, since Spark does not escape
+    quotes in names; ``select`` restores their own names. The servers merge the subquery, so
+    predicates use the key's index. An append table is read by its primary key, if it has one.
 
     Raises:
         SourceError: The key's type does not allow ranges, or the JDBC driver cannot connect with

@@ -97,7 +97,7 @@ def channels(session: Session, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def by_current_names(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the replication state by MySQL's current names."""
+    """Return a row of the replication state with MySQL's current names as keys."""
     return {
         name.lower().replace("slave", "replica").replace("master", "source"): value
         for name, value in row.items()
@@ -105,9 +105,9 @@ def by_current_names(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filters(found: Applying) -> list[str]:
-    """Return the names of all channels' filters that leave out or redirect changes.
+    """Return the names of all replication filters that leave out or redirect changes.
 
-    A filter that ignores tables is left out if it names tables of the system databases alone.
+    A filter that ignores tables is not returned if it names only tables of the system databases.
     """
     names = [f"replicate_{name}" for name in _FILTERS]
     return [

@@ -87,7 +87,7 @@ def of_server(connections: Connections) -> Iterator[Check]:
 
 
 def of_tables(connections: Connections) -> Iterator[Check]:
-    """Yield a check for each MySQL or MariaDB login that does not see all the admin's tables."""
+    """Yield a check for each MySQL or MariaDB login that does not see all tables of the admin."""
     patterns = connections.config.databases
     with connections.open("admin") as session:
         known = catalog.read_names(session, patterns)

@@ -102,7 +102,7 @@ WANTED: Mapping[str, RequiredSetting] = {
 
 
 def losing_settings(variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield a message for each MySQL or MariaDB setting that loses changes or makes them unusable.
+    """Yield a message for each MySQL or MariaDB setting that makes changes missing or unusable.
 
     Args:
         variables: The server's settings by name.

@@ -300,7 +300,7 @@ class MysqlSource:
         return ReplicaPosition(now.executed, None, None, now.lag_seconds, now.stopped)
 
     def size(self, table: SourceTable) -> TableSize:
-        """Return an estimate of a MySQL or MariaDB table's rows and bytes, from its size."""
+        """Return an estimate of a MySQL or MariaDB table's current number of rows and bytes."""
         with self._connections.open("snapshot", on_replica=True) as session:
             return boundaries.table_size(session, table)
 

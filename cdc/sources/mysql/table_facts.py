@@ -148,7 +148,7 @@ class Described:
         }
 
     def _default(self, row: Mapping[str, Any]) -> str | None:
-        """Return a column's default as MySQL or MariaDB prints it; None if NULL or missing."""
+        """Return a column's default as MySQL or MariaDB prints it; None for NULL or no default."""
         value = row["value"]
         # MariaDB prints a default as an expression: a text is in quotes, and NULL is a word.
         return None if value is None or (self.of_mariadb and value == "NULL") else str(value)
@@ -258,7 +258,7 @@ def _read_part(
 ) -> Iterator[tuple[TableId, Described]]:
     """Yield the facts of at most `_PART` MySQL or MariaDB tables.
 
-    The server is slow with thousands of names.
+    A statement with thousands of tables would be slow.
     """
     by_name = {(table.schema, table.name): table for table in tables}
     where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))

@@ -78,5 +78,5 @@ def former_formats(table: SourceTable) -> str | None:
 
 
 def _named(table: SourceTable) -> str:
-    """Return the MySQL or MariaDB table's name as in a statement, whatever characters it has."""
+    """Return the MySQL or MariaDB table's qualified name, quoted for a statement."""
     return f"{quoted(table.table.schema)}.{quoted(table.table.name)}"

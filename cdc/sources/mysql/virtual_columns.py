@@ -1,8 +1,9 @@
 """Finds virtual generated columns whose values depend on the session that reads them.
 
 The server computes the value of a virtual column whenever a row is read or written. The binlog has
-the value by the session that wrote the row. A copy has the value by its own session, whose time
-zone is UTC, at the time of the copy. A stored column has one value for all sessions.
+the value that was computed in the session that wrote the row. A copy has the value that is computed
+in the copy's session, with time zone UTC, at the time of the copy. A stored column has one value
+for all sessions.
 """
 
 from __future__ import annotations
@@ -78,14 +79,14 @@ def session_bound(columns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _kind(shown: str) -> str:
-    """Return the bare name of a column's type."""
+    """Return the name of a column's type, without length and attributes."""
     return re.split(r"\W", shown.lower(), maxsplit=1)[0]
 
 
 def _tokens(expression: str) -> list[re.Match[str]]:
     """Return the tokens of an expression as the catalog prints it.
 
-    MySQL's catalog writes a backslash before each quote, also before those that begin a text.
+    MySQL's catalog writes a backslash before each quote, also before a quote that begins a text.
     """
     if expression.partition("'")[0].endswith("\\"):
         expression = re.sub(r"\\(.)", r"\1", expression, flags=re.DOTALL)
@@ -130,7 +131,7 @@ def _opens(tokens: Sequence[re.Match[str]]) -> bool:
 
 
 def _of_functions(tokens: Sequence[re.Match[str]], uses_time: bool) -> Iterator[str]:
-    """Yield what the functions and variables of an expression make its value depend on."""
+    """Yield what an expression's value depends on by the expression's functions or variables."""
     for place, token in enumerate(tokens):
         if token["sign"] == "@":
             yield f"{_SESSION} (a variable)"

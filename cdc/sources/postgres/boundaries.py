@@ -137,7 +137,7 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def pages(count: int, chunks: int) -> tuple[tuple[str, ...], ...]:
-    """Return the ``ctid`` values that cut PostgreSQL's pages into about equal ranges.
+    """Return the ``ctid`` values that cut a PostgreSQL table's pages into about equal ranges.
 
     No range is empty.
     """

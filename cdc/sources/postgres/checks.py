@@ -51,7 +51,7 @@ _LACKING: dict[Role, sql.Composed] = {
 def run(connections: Connections) -> list[Check]:
     """Return all lines of ``check`` for a PostgreSQL source.
 
-    A check that cannot run gives its reason.
+    The line of a check that cannot run gives the reason.
     """
     found, reachable = check_logins(connections.config, partial(_login_check, connections))
     if ("admin", False) in reachable:

@@ -1,9 +1,9 @@
 """Opens exact views: views at a known log position, which separates a copy from its stream.
 
-A change that the copy already contains can be applied again by key without harm. If it is appended
-again, its row is doubled. So the view of an append table must contain exactly the transactions
-that end at or before one position. A replica has such a view while its replay is paused. A primary
-has such a view at the start of a logical slot.
+A change that the copy already contains can be applied again by key without harm. If the change is
+appended again, its row is doubled. So the view of an append table must contain exactly the
+transactions that end at or before one position. A replica has such a view while its replay is
+paused. A primary has such a view at the start of a logical slot.
 """
 
 from __future__ import annotations
@@ -226,7 +226,8 @@ def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
     """Make PostgreSQL resume replay by itself if this process dies while replay is paused.
 
     A session of the server runs the countdown: one text that first waits `PAUSE_LIMIT_S` and then
-    resumes replay. The end of this block cancels the countdown. The death of this process does not.
+    resumes replay. The end of this block cancels the countdown. The death of this process does not
+    cancel the countdown.
 
     Yields:
         A function that begins the countdown.

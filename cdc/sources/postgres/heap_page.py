@@ -1,7 +1,7 @@
 """Finds the row that a transaction inserted next into the page of a given row.
 
-One record of the WAL can have all rows that COPY inserts into a page. Their events then have one
-position, but the rows have different places in the page.
+One record of the WAL can have all rows that COPY inserts into a page. The events of these rows then
+have one position, but the rows have different places in the page.
 """
 
 from __future__ import annotations

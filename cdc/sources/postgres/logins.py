@@ -1,4 +1,4 @@
-"""The rights that logins lack to replicate a table.
+"""Finds the rights that logins lack to replicate a table.
 
 Without these checks, a table that cannot be read would fail in the middle of its copy. A table that
 cannot be added to the publication would fail in the middle of an onboarding, and stop other tables.

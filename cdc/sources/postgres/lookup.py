@@ -111,7 +111,7 @@ def stored_value(
 def lake_value(rule: TypeRule, value: Any) -> Any:
     """Convert a value from PostgreSQL to a Python value of the lake's type.
 
-    The rule's ``read_sql`` selects the value.
+    The value comes from a query that uses the rule's ``read_sql``.
     """
     if value is None:
         return None

@@ -221,7 +221,7 @@ def remove_tables(session: Session, publication: str, tables: Sequence[TableId])
 
 
 def removing(publication: str, table: TableId) -> str:
-    """Return the statement that removes a PostgreSQL table, for an operator."""
+    """Return the statement that removes a table from a PostgreSQL publication, for an operator."""
     return f"{_alter_statement(publication, 'DROP', [(table.schema, table.name)]).as_string(None)};"
 
 

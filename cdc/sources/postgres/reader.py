@@ -46,13 +46,13 @@ def snapshot_query(
     view: View | None,
     fetch_size: int,
 ) -> SnapshotQuery:
-    """Return the query with which Spark reads PostgreSQL's ranges, one JDBC partition each.
+    """Return the query with which Spark reads ranges of a PostgreSQL table.
 
-    Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
-    their own names. The server flattens the subquery, so predicates use the key's index. A table
-    without a key is read by the places of its rows (``ctid``). For such a table, column `ROW` has
-    the id of the table or partition, followed by the row's place. Under one view, this value is
-    different for each row.
+    Each range is one partition in Spark. Columns get generated names, since Spark does not escape
+    quotes in names; ``select`` restores their own names. The server flattens the subquery, so
+    predicates use the key's index. A table without a key is read by the places of its rows
+    (``ctid``). For such a table, column `ROW` has the id of the table or partition, followed by the
+    row's place. Under one view, this value is different for each row.
     """
     endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
     rule = rules(table, schema)
@@ -271,9 +271,9 @@ def jdbc_properties(connections: Connections, endpoint: Endpoint) -> dict[str, s
 def relation(table: SourceTable) -> sql.Composable:
     """Return the PostgreSQL table for a FROM clause, quoted and qualified.
 
-    ONLY leaves out rows of tables that inherit from the table, since the log has their changes
-    under the other tables. A partitioned table is read without ONLY, since all its rows are in its
-    partitions.
+    ONLY leaves out rows of tables that inherit from the table, since the log has the changes of
+    these rows under the other tables. A partitioned table is read without ONLY, since all its rows
+    are in its partitions.
     """
     name = sql.Identifier(table.table.schema, table.table.name)
     return name if table.kind == "partitioned" else sql.SQL("ONLY {}").format(name)

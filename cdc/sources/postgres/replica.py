@@ -82,7 +82,12 @@ def describe_lag(position: ReplicaPosition) -> str:
 def check_standby(
     found: ServerIdentity, primary: Marker | ServerIdentity, where: str
 ) -> tuple[str, ...]:
-    """Check that a server is a standby of the primary, or of the server that wrote the marker.
+    """Check that a PostgreSQL server is a standby of the primary.
+
+    Args:
+        found: The identity of the server.
+        primary: The identity of the primary, or a marker that the primary wrote.
+        where: The server's name in messages.
 
     Returns:
         The facts that could not be checked, one sentence each.
@@ -118,7 +123,7 @@ def check_standby(
 
 
 def is_ahead(found: ServerIdentity, other: Marker | ServerIdentity) -> bool:
-    """Whether a PostgreSQL server is on a later timeline; False if either timeline is not known."""
+    """Whether a PostgreSQL server's timeline is later than another; False if one is not known."""
     if found.timeline is None or other.timeline is None:
         return False
     return found.timeline > other.timeline
@@ -201,7 +206,8 @@ def exported_view(
     Other sessions can import the view until the block ends.
 
     Raises:
-        ReplicaError: The view lacks the marker, or the server is another one or has the wrong role.
+        ReplicaError: The view lacks the marker, or the server is not the expected server or has the
+            wrong role.
         SnapshotLostError: The replica cancelled the session.
     """
     with exporting(connections, on_replica=on_replica) as session:
@@ -260,7 +266,8 @@ def proven(
     """Return a view that PostgreSQL exports, after a check of its marker and of its server.
 
     Raises:
-        ReplicaError: The view lacks the marker, or the server is another one or has the wrong role.
+        ReplicaError: The view lacks the marker, or the server is not the expected server or has the
+            wrong role.
     """
     where = connections.where(on_replica=on_replica)
     if not marker_visible(session, marker):

@@ -268,7 +268,7 @@ class PostgresSource:
         return replica.replica_position(self._connections) if self.has_replica else None
 
     def size(self, table: SourceTable) -> TableSize:
-        """Return an estimate of the PostgreSQL table's rows and bytes, from its current size."""
+        """Return an estimate of a PostgreSQL table's current number of rows and bytes."""
         with self._connections.open("snapshot", on_replica=True) as session:
             return boundaries.table_size(session, table)
 
@@ -309,7 +309,7 @@ class PostgresSource:
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return the query by which Spark reads PostgreSQL's ranges: under a view, or as of now."""
+        """Return the query by which Spark reads the ranges of a PostgreSQL table."""
         return reader.snapshot_query(
             self._connections, table, schema, ranges, view=view, fetch_size=fetch_size
         )

@@ -90,7 +90,7 @@ class PostgresTableRules:
         return f"ALTER TABLE {relation} ALTER COLUMN ... SET NOT NULL, or DROP DEFAULT"
 
     def log_note(self, table: SourceTable) -> str:
-        """Return a note: which updates and deletes reach a PostgreSQL append table."""
+        """Return a note for operators about updates and deletes of a PostgreSQL append table."""
         note = "mode append: updates and deletes are not captured"
         if table.kind != "partitioned":
             return note
