@@ -157,8 +157,7 @@ def fetch(
 ) -> Path:
     """Return the folder of a bundle's jars; fetch the jars if they are neither packed nor cached.
 
-    Fetched files are verified once, after the fetch. Files that were packed with this environment
-    are verified by each call.
+    Fetched files are verified once, after the fetch. Packed files are verified by each call.
 
     Args:
         bundle: Name of the set, for progress and the folder's name.
