@@ -93,7 +93,7 @@ class BinlogCapture:
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """Return the table and its fingerprint, from the catalog of the MySQL or MariaDB primary.
 
-        Both are read at one moment.
+        The table and the fingerprint are read at one moment.
         """
         with self._connections.open("admin") as session:
             read_at = str(primary.shown(session, self._kind, table))

@@ -99,7 +99,7 @@ def known_by_file(
 
 
 def begins_again(earlier: str, newest: str) -> bool:
-    """Return whether the newest binlog file has a smaller number than the earlier newest file.
+    """Return whether the newest binlog file has a smaller number than the file ``earlier``.
 
     Args:
         earlier: The file that was the newest at an earlier time.

@@ -187,7 +187,7 @@ def _missing(table: TableId) -> MissingTableError:
 def _kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
     """Return a MySQL or MariaDB table's kind.
 
-    It is ``other`` if the table cannot be read under a view during writes.
+    The kind is ``other`` if the table cannot be read under a view during writes.
     """
     if engine != "InnoDB" or kind != "BASE TABLE":
         return "other"

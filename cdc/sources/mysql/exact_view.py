@@ -128,8 +128,8 @@ def replica_view(
     Args:
         connections: The source's servers.
         fenced: The replica and the marker that it has replicated.
-        sessions: Number of sessions, each of which reads once. They connect while this context
-            manager's block runs.
+        sessions: Number of sessions, each of which reads once. The sessions connect while this
+            context manager's block runs.
         resuming: Returns a context manager, in whose block the applier is stopped. The applier runs
             after that block, even if this process dies in it.
         timeout_s: Bound of the wait for the sessions to arrive, in seconds.
@@ -299,7 +299,8 @@ class _Opening(threading.Thread):
         """Check that the MySQL or MariaDB replica has executed transactions without a gap.
 
         Raises:
-            ReplicaError: The replica lacks a transaction, and has a later one of the same server.
+            ReplicaError: The replica lacks a transaction, and has a later transaction of the same
+                server.
         """
         if not isinstance(split, MysqlGtidSet):
             return  # a MariaDB position in one GTID domain has no gaps

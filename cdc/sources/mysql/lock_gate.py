@@ -21,7 +21,7 @@ class Gate:
     """The named locks by which MySQL or MariaDB sessions open one exact view together.
 
     Args:
-        name: The prefix of the locks' names, which only this view uses.
+        name: The prefix of the locks' names; each view has a prefix of its own.
     """
 
     name: str

@@ -258,7 +258,7 @@ class _Draft:
 
         Args:
             column: The new definition.
-            old: The column's row before; None for a new column.
+            old: The column's former row; None for a new column.
         """
         row = {**self._lookups.define(column.sql), "name": column.name}
         if column.not_null:

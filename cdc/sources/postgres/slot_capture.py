@@ -127,9 +127,9 @@ class PostgresCapture:
     def prepare(self) -> None:
         """Create what is missing: schema ``tributary``, its tables, grants and the publication.
 
-        The publication publishes insert, update, delete and truncate; changes of a partition have
-        the name of its root table. A publication of append tables publishes insert and truncate,
-        and nothing else. From the start, each publication contains two tables of schema
+        The publication publishes insert, update, delete and truncate; it publishes changes of a
+        partition under the root table's name. A publication of append tables publishes insert and
+        truncate, and nothing else. From the start, each publication contains two tables of schema
         ``tributary``: the table of markers and the table of heartbeats.
         """
         users, name = self._connections.config.credentials, self._publication
@@ -190,7 +190,7 @@ class PostgresCapture:
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """Return the table and its fingerprint, from the PostgreSQL primary's catalog.
 
-        Both are read at one moment.
+        The table and the fingerprint are read at one moment.
         """
         with self._connections.open("admin") as session:
             return fingerprint.read_described(session, table, self._publication)
