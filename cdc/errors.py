@@ -10,7 +10,7 @@ from schemas.errors import TributaryError
 
 
 class ConfigError(TributaryError):
-    """The configuration is wrong; ``field`` is the path of the key."""
+    """The configuration is wrong; ``field`` is the path of the wrong key."""
 
 
 class SecretError(ConfigError):
@@ -33,15 +33,15 @@ class MissingTableError(SourceError):
 
 
 class UnseenError(SourceError):
-    """Events of transactions that were not visible when the source's catalog was read."""
+    """A batch has events whose transactions were not visible when the catalog was read."""
 
 
 class ReplicaError(SourceError):
-    """A replica that is behind, paused, promoted, or not a standby of this primary."""
+    """A replica that lags, is paused, was promoted, or is not a standby of the source's primary."""
 
 
 class SnapshotLostError(SourceError):
-    """A snapshot view that is gone: recovery conflict, lost session, or a changed table."""
+    """A copy's view that is gone: by a recovery conflict, a lost session, or a changed table."""
 
 
 class PermanentError(SourceError):
@@ -61,23 +61,23 @@ class KafkaError(TributaryError):
 
 
 class DecodeError(TributaryError):
-    """A message that cannot be read; carries topic, partition, offset and schema id."""
+    """A message that cannot be read; the error names topic, partition, offset and schema id."""
 
 
 class LostHistoryError(TributaryError):
-    """The stream no longer follows from the lake's offsets; the table needs a bootstrap."""
+    """A table's stream no longer continues from its lake table; the table needs a bootstrap."""
 
 
 class LostLogError(LostHistoryError):
-    """A source's log that lost changes, of all tables of the capture."""
+    """A source's log has lost uncaptured changes; any table of the capture can lack changes."""
 
 
 class LostEventsError(LostHistoryError):
-    """Changes of a table that no topic has, so that every generation of the table lacks them."""
+    """No topic has some changes of a table, so each of its generations so far lacks the changes."""
 
 
 class ReplacedGenerationError(LostHistoryError):
-    """A generation that another one has replaced, so it is not published again."""
+    """A generation of a table that is not published again, since a later one has replaced it."""
 
 
 class SchemaChangeError(TributaryError):
@@ -102,9 +102,9 @@ class PositionError(TributaryError):
 
 
 class PausedByPolicyError(TributaryError):
-    """A change that the table's settings leave to a person.
+    """A change for which the table's settings require the decision of a person.
 
-    No part of it was applied.
+    No part of the change was applied.
     """
 
 
@@ -113,21 +113,21 @@ class LakeError(TributaryError):
 
 
 class MissingFolderError(LakeError):
-    """A table whose own folder is not in the lake: it is not mounted, or was removed."""
+    """A lake table whose folder is missing: the lake is not mounted, or the folder was removed."""
 
 
 class ClusterError(TributaryError):
-    """A cluster of Spark without executors, or whose executors differ from this process."""
+    """A Spark cluster without executors, or whose executors have other versions than the driver."""
 
 
 class FencedError(LakeError):
-    """Another writer has taken over the table since; this run's commit was refused."""
+    """A run's commit was refused, since another writer has taken over the table."""
 
 
 class StoppedError(FencedError):
     """The process was asked to stop.
 
-    The next process continues its unfinished work.
+    The next process continues the work that this process has not finished.
     """
 
 
@@ -140,16 +140,16 @@ class StateError(TributaryError):
 
 
 class LeaseHeldError(StateError):
-    """Another run holds the table; carries its owner and expiry."""
+    """Another process holds the lease; the error names the process and the lease's expiry."""
 
 
 def copy_again(table: object) -> str:
-    """Return the instruction to copy a table again that no run marks as NEEDS_BOOTSTRAP."""
+    """Return the instruction to copy a table again, if no run marks the table NEEDS_BOOTSTRAP."""
     return f"copy the table again: `tributary resync {table}`"
 
 
 def copy_lost(table: object) -> str:
-    """Return the instruction to copy a table that its next run marks as NEEDS_BOOTSTRAP."""
+    """Return the instruction to copy a table again, if its next run marks it NEEDS_BOOTSTRAP."""
     return f"run `tributary run {table}`, which marks the table, then `tributary bootstrap {table}`"
 
 

@@ -65,7 +65,7 @@ class KafkaAdmin:
 
         A new topic has ``cleanup.policy=delete``, since compaction would drop changes that the lake
         has not read. If somebody alters the policy later, the topic's compaction lag keeps all
-        records until a run sees this. An existing topic is never altered.
+        records until a run sees the altered policy. This method never alters an existing topic.
 
         Args:
             name: The topic.
@@ -110,8 +110,8 @@ class KafkaAdmin:
     def looks(self, names: Iterable[str]) -> dict[str, TopicLook | KafkaError]:
         """Return Kafka's facts about many topics, by three calls, without missing topics.
 
-        The result for a topic that cannot be read is its error. If only some topics lack a leader,
-        this waits a few seconds for an election.
+        If a topic cannot be read, the result has the error in place of the topic's facts. If only
+        some topics lack a leader, the call waits a few seconds for the election of a leader.
 
         Raises:
             KafkaError: Several topics were requested, and none of them can be read.
@@ -137,7 +137,7 @@ class KafkaAdmin:
         """Return the description of one Kafka topic.
 
         Raises:
-            KafkaError: It does not exist.
+            KafkaError: The topic does not exist.
         """
         found = self.topics([name]).get(name)
         if found is None:
@@ -169,12 +169,13 @@ class KafkaAdmin:
     def topic_configs_each(
         self, topics: Iterable[str]
     ) -> tuple[dict[str, dict[str, str]], dict[str, KafkaError]]:
-        """Return the effective settings of many Kafka topics, and the errors of the others.
+        """Return the settings of many Kafka topics, and the errors of topics that cannot be read.
 
-        Topics that do not exist are left out of both.
+        The settings are the effective ones, including defaults. Both results leave out topics that
+        do not exist.
 
         Raises:
-            KafkaError: Several topics were requested, and none has settings that can be read.
+            KafkaError: Several topics were requested, and the settings of none can be read.
         """
         names = list(dict.fromkeys(topics))
         found: dict[str, dict[str, str]] = {}
@@ -186,7 +187,7 @@ class KafkaAdmin:
         return found, failed
 
     def delete_topic(self, topic: str) -> bool:
-        """Delete a Kafka topic; return False if there was none."""
+        """Delete a Kafka topic; return whether the topic existed."""
         found = self._client.call(
             f"delete topic {topic}",
             lambda: self._admin.delete_topics(
@@ -204,7 +205,10 @@ class KafkaAdmin:
         return self._of_one(topic, self.start_offsets_many([topic]))
 
     def stable_offsets(self, topic: str) -> dict[int, int]:
-        """Return, per Kafka partition, the last stable offset: no open transaction is below it."""
+        """Return, per Kafka partition, the last stable offset.
+
+        No record below the last stable offset is of an open transaction.
+        """
         return self._of_one(topic, self.stable_offsets_many([topic]))
 
     def high_watermarks(self, topic: str) -> dict[int, int]:
@@ -226,8 +230,8 @@ class KafkaAdmin:
                 request.
 
         Returns:
-            For each of ``logs``, a description of the truncation; None if there was none; an error
-            if the leader does not answer.
+            For each of ``logs``, a description of the truncation; None if the partition was not
+            truncated; an error if the partition's leader does not answer.
         """
         deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
         return records.truncated(self._client, logs, deadline=deadline)
@@ -261,10 +265,11 @@ class KafkaAdmin:
         return found
 
     def offsets_at(self, times: Mapping[str, datetime]) -> dict[str, dict[int, int]]:
-        """Return, per topic and partition, the first offset that was sent at or after a time.
+        """Return, per topic and partition, the offset of the first record sent at or after a time.
 
-        It is the last stable offset if no committed record is that new. Topics that are missing or
-        cannot be read are left out. The times of records are as for `newest_times`.
+        If all committed records of a partition are older, the result is the partition's last stable
+        offset. Topics that are missing or cannot be read are left out. The time of a record is by
+        the same clock as in `newest_times`.
 
         Args:
             times: The time for each topic, aware UTC.
@@ -288,7 +293,10 @@ class KafkaAdmin:
         return records.newest(self._client, topic, starts, ends, deadline)
 
     def reader(self) -> RecordReader:
-        """Return a reader with one consumer for many reads; it closes as a context manager."""
+        """Return a reader that uses one consumer for many reads.
+
+        The reader is a context manager. At the end of its block, it closes the consumer.
+        """
         return RecordReader(self._client)
 
     def read(
@@ -310,7 +318,12 @@ class KafkaAdmin:
         return records.read(self._client, topic, partition, start, end, deadline=deadline)
 
     def new_topic_settings(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return a new Kafka topic's settings: those of ``kafka.topic``, and the given ones."""
+        """Return the settings of a new Kafka topic.
+
+        Args:
+            config: Settings that override those of ``kafka.topic``. They cannot set the cleanup
+                policy and the compaction lag.
+        """
         kept = {"retention.ms": str(self._topic.retention_ms)}
         if self._topic.max_message_bytes is not None:
             kept["max.message.bytes"] = str(self._topic.max_message_bytes)
@@ -358,9 +371,9 @@ class KafkaAdmin:
         )
 
     def _wait_for(self, name: str) -> TopicInfo:
-        """Return a new Kafka topic once all brokers know it.
+        """Wait until all brokers know a new Kafka topic, and return the topic's description.
 
-        The controller acknowledges it earlier.
+        The controller acknowledges the topic's creation earlier.
         """
         found: TopicInfo | None = None
 
@@ -408,10 +421,10 @@ class KafkaAdmin:
     def _ends(
         self, topics: Iterable[str], spec: ck_admin.OffsetSpec, *, committed: bool
     ) -> dict[str, dict[int, End]]:
-        """Return offsets as soon as all partitions of every existing Kafka topic have answered.
+        """Wait until all partitions of every existing Kafka topic answer, and return their offsets.
 
-        A new topic can be described before its partitions answer. Without this wait, the topic
-        would be missing in the result, as if it did not exist.
+        Kafka can describe a new topic before the topic's partitions answer. Without the wait, the
+        topic would be missing in the result, as if it did not exist.
         """
         level = (
             ck.IsolationLevel.READ_COMMITTED if committed else ck.IsolationLevel.READ_UNCOMMITTED
@@ -441,7 +454,10 @@ class KafkaAdmin:
     def _request_offsets(
         self, topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> list[tuple[ck.TopicPartition, ck_admin.ListOffsetsResultInfo]]:
-        """Return an offset per Kafka partition, by one request, without silent partitions."""
+        """Return one offset of each Kafka partition, by one request.
+
+        Partitions that no broker knows yet are left out.
+        """
         asked = places(topics, spec)
         found = self._client.call(
             "list offsets",
@@ -453,7 +469,7 @@ class KafkaAdmin:
         return list(found.items())
 
     def _of_one(self, topic: str, found: Mapping[str, dict[int, int]]) -> dict[int, int]:
-        """Return the offsets of one Kafka topic; raise an error if it does not exist."""
+        """Return the offsets of one Kafka topic; raise an error if the topic does not exist."""
         if topic not in found:
             raise missing(topic)
         return found[topic]

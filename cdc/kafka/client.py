@@ -118,8 +118,9 @@ class KafkaClient:
                 is not repeated.
 
         Raises:
-            KafkaError: The request has several keys, and none has an answer. Or it has one key,
-                whose error stays transient. The cause is then the cluster, and not a single topic.
+            KafkaError: The cause is the cluster, and not a single topic: the request has several
+                keys and none of them has an answer, or it has only one key and the key's error is
+                still transient after all repetitions.
         """
         patient = not others_answer
         answers, failed = self._call(what, request, ignored, _none if patient else _never, {})
@@ -135,7 +136,9 @@ class KafkaClient:
         retried: Callable[[Mapping[_Key, _Value]], bool],
         context: Mapping[str, Any],
     ) -> tuple[dict[_Key, _Value], dict[_Key, KafkaError]]:
-        """Return Kafka's answers and errors; retry transient ones if ``retried`` allows it.
+        """Return Kafka's answers and errors, by key.
+
+        If all errors are transient, and ``retried`` allows it, the request is repeated.
 
         Args:
             what: The request, for errors.
@@ -180,7 +183,10 @@ class KafkaClient:
         }
 
     def _remember(self, error: ck.KafkaError) -> None:
-        """Keep the reason of a failed connection to Kafka; a request reports only its time-out."""
+        """Keep the reason of a failed connection to Kafka for later errors.
+
+        A request that fails for this reason reports only a time-out.
+        """
         self.last_error = error.str()
         _log.debug("Kafka client: %s", error.str())
 
@@ -215,7 +221,7 @@ def _always(_answers: Mapping[_Key, _Value]) -> bool:
 
 
 def _none(answers: Mapping[_Key, _Value]) -> bool:
-    """Return whether no key has an answer; only then is a request to Kafka repeated."""
+    """Return whether no key has an answer: only then is a request to Kafka repeated."""
     return not answers
 
 
@@ -225,7 +231,7 @@ def _never(_answers: Mapping[_Key, _Value]) -> bool:
 
 
 def _topic_of(key: object) -> dict[str, str]:
-    """Return the topic that a Kafka request's key names, as context of an error."""
+    """Return the topic that a key of a Kafka request names, as context of an error."""
     if isinstance(key, ck.TopicPartition):
         return {"topic": key.topic}
     name = key.name if isinstance(key, ConfigResource) else key

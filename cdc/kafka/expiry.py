@@ -15,7 +15,7 @@ class Expiry:
     Args:
         setting: The setting's name.
         needed: The value with which the topic keeps the changes for long enough.
-        what: The effect of the setting's present value, in words that can follow its name.
+        what: The effect of the setting's present value, in words.
     """
 
     setting: str
@@ -23,12 +23,16 @@ class Expiry:
     what: str
 
     def remedy(self, topics: str) -> str:
-        """Return the remedy for Kafka topics; ``topics`` names them in words, as in ``topic t``."""
+        """Return the remedy for Kafka topics.
+
+        Args:
+            topics: The topics in words, for example ``topic t``.
+        """
         return f"Set {self.setting}={self.needed} on {topics}."
 
 
 def kept_for(settings: Mapping[str, str]) -> str:
-    """Return how long a Kafka topic with these settings keeps records, as ``for 24.0 h``."""
+    """Return for how long a topic with these settings keeps records, in words: ``for 24.0 h``."""
     kept = _kept_ms(settings)
     return "for ever" if kept < 0 else f"for {kept / _HOUR_MS:.1f} h"
 

@@ -1,6 +1,6 @@
 """Reads records of many topics with one consumer, and ranges of many topics at once.
 
-A consumer of its own for each read costs a login and a few round trips, which is most of the read.
+A new consumer costs a login and a few round trips, which take longer than a read of a few records.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIMIT = 64 * 1024 * 1024
 
 @dataclass
 class _Ahead:
-    """The records of a range that was read ahead."""
+    """A range of a topic's offsets that was read ahead, and the records in the range."""
 
     start: int
     end: int
@@ -38,7 +38,8 @@ class _Ahead:
 class RecordReader:
     """Reads committed records of partition 0 of topics. Not safe to share among threads.
 
-    A read ends the read before it.
+    All reads use the same consumer. So when a new read begins, the iterator of the former read must
+    not be used any more.
 
     Args:
         client: The cluster.
@@ -64,10 +65,10 @@ class RecordReader:
             self._consumer.close()
 
     def read_ahead(self, ranges: Mapping[str, tuple[int, int]]) -> None:
-        """Read a range of each topic at once; later reads within these ranges ask nobody.
+        """Read and keep a range of each topic; later reads within these ranges need no broker.
 
-        It replaces what was read ahead before. If the records are too large to be kept, the
-        remaining topics are not read ahead.
+        The records that an earlier call kept are dropped. If the size of the records reaches a
+        limit, the topics that are not complete then are not kept.
 
         Args:
             ranges: By topic, the first offset and the offset to stop before.
@@ -116,7 +117,7 @@ class RecordReader:
             yield from self._read(topic, start, end)
 
     def last(self, topic: str, start: int, end: int) -> KafkaRecord | None:
-        """Return the last record in ``[start, end)``; None if there is none.
+        """Return the last record in ``[start, end)``; None if the range has no record.
 
         Raises:
             KafkaError: The range cannot be read in time.
@@ -135,7 +136,7 @@ class RecordReader:
         return read_with(self._open(), self._client, first, end, deadline=deadline)
 
     def _open(self) -> ck.Consumer:
-        """Return the consumer of all reads."""
+        """Return the consumer that all reads share; create it at the first call."""
         if self._consumer is None:
             # At the end of a partition, the broker would wait for more records.
             settings = {**consumer_settings(self._client), "fetch.wait.max.ms": 10}

@@ -17,7 +17,7 @@ from cdc.kafka.client import TRANSIENT, KafkaClient
 from cdc.kafka.topic_values import ReachedOffset
 
 TAIL = 32
-"""Number of offsets that are read first where the last record of a range is looked for."""
+"""Number of offsets that are read first in a search for the last record of a range."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ def read(
 ) -> Iterator[KafkaRecord]:
     """Yield the committed Kafka records of a short range ``[start, end)`` in order.
 
-    A new leader can show an earlier end of the partition for a moment. So the call waits until the
-    partition can be read up to ``end``.
+    For a moment, a new leader can report an end of the partition that is before ``end``. So the
+    call waits until the partition can be read up to ``end``.
 
     Args:
         client: The cluster.
@@ -159,9 +159,9 @@ def truncated(
 ) -> dict[ReachedOffset, str | KafkaError | None]:
     """Find Kafka partitions that were truncated below an offset that they had reached.
 
-    The client requests from each leader the offset at which the given epoch ends
-    (OffsetForLeaderEpoch). If the partition was truncated below the offset that it had reached, the
-    epoch ends below this offset, even if the partition has got other records since.
+    The client requests from each leader the offset at which the epoch of a reached offset ends
+    (OffsetForLeaderEpoch). If the partition was truncated below the reached offset, the epoch ends
+    below this offset, even if the partition has got other records since.
 
     Args:
         client: The cluster.
@@ -169,8 +169,8 @@ def truncated(
         deadline: When to give up, as a time of ``time.monotonic()``.
 
     Returns:
-        For each of ``logs``, a description of the truncation; None if there was none; an error if
-        the leader does not answer.
+        For each of ``logs``, a description of the truncation; None if the partition was not
+        truncated; an error if the partition's leader does not answer.
     """
     asked: dict[tuple[str | None, int | None], ReachedOffset] = {
         (one.topic, one.partition): one for one in logs

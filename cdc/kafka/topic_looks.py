@@ -1,4 +1,4 @@
-"""Reads the facts about many topics. A topic that cannot be read does not hide the others."""
+"""Reads the facts about many topics, also if some of the topics cannot be read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def looks(
     def listed(
         topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> dict[str, dict[int, End]]:
-        """Return offsets of topics; note the error of each topic with a missing offset."""
+        """Return the offsets of topics; add a topic without all offsets to ``failed``."""
         seen: dict[str, dict[int, End]] = {name: {} for name in topics}
         asked = left = places(topics, spec)
         refused: dict[ck.TopicPartition, KafkaError] = {}
@@ -83,7 +83,7 @@ def looks(
 def offsets_at(
     client: KafkaClient, admin: ck_admin.AdminClient, times: Mapping[str, datetime]
 ) -> dict[str, dict[int, int]]:
-    """Return the first offsets at or after a time, as `KafkaAdmin.offsets_at` explains."""
+    """Return the result of `KafkaAdmin.offsets_at`: offsets of the first records since a time."""
     stable = ck.IsolationLevel.READ_COMMITTED
 
     def listed(asked: Mapping[ck.TopicPartition, ck_admin.OffsetSpec]) -> dict[Any, int]:
@@ -164,7 +164,7 @@ def _described(
 
 
 def described(name: str, topic: Any) -> TopicInfo:
-    """Convert Kafka's description of a topic to our own type."""
+    """Convert the Kafka client's description of a topic to a `TopicInfo`."""
     return TopicInfo(
         name,
         str(topic.topic_id),
@@ -177,7 +177,7 @@ def described(name: str, topic: Any) -> TopicInfo:
 def places(
     topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec
 ) -> dict[ck.TopicPartition, ck_admin.OffsetSpec]:
-    """Return the Kafka topics' partitions, each with ``spec``, which chooses the offset."""
+    """Return a request for one offset of each partition; ``spec`` chooses which offset."""
     return {
         ck.TopicPartition(topic.name, partition): spec
         for topic in topics.values()

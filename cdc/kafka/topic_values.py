@@ -10,7 +10,7 @@ NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.
 
 
 def never_compacted(settings: Mapping[str, str]) -> bool:
-    """Return whether a Kafka topic with these settings keeps every record when compacted."""
+    """Return whether a Kafka topic with these settings keeps every record despite compaction."""
     (lag, *_) = NEVER_COMPACTED
     return int(settings.get(lag, "0")) >= int(NEVER_COMPACTED[lag])
 
@@ -23,8 +23,8 @@ class TopicInfo:
         name: The topic's name.
         id: The topic's UUID. A recreated topic has another UUID.
         partitions: Number of partitions.
-        replicas: Number of replicas of the partition that has the fewest.
-        leaderless: The partitions without a leader.
+        replicas: Number of replicas of the partition with the fewest replicas.
+        leaderless: Numbers of the partitions without a leader.
     """
 
     name: str
@@ -47,7 +47,7 @@ class End:
 
 @dataclass(frozen=True)
 class TopicLook:
-    """The facts about one Kafka topic, from a look at many topics.
+    """The facts about one Kafka topic at one moment.
 
     Args:
         info: The topic as the cluster describes it.
@@ -78,5 +78,5 @@ class ReachedOffset:
 
 
 def leader_epochs(ends: Mapping[int, End]) -> dict[int, int]:
-    """Return the leader's epoch per Kafka partition, without those that have none."""
+    """Return the leader's epoch per Kafka partition, without partitions of unknown epoch."""
     return {partition: end.epoch for partition, end in ends.items() if end.epoch is not None}

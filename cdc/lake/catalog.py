@@ -66,9 +66,10 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     """Point a lake table's name in the metastore at a path; update its columns and partitions.
 
     If the name points at another generation, a new entry replaces the name's entry. Usually the
-    metastore does this in one step. Two renames do it for a table with partitions, and for a new
-    column type that the metastore refuses in one step. Between the two renames, for milliseconds,
-    the name is missing. If a process dies there, the next call finishes the replacement.
+    metastore replaces the entry in one step. For a table with partitions, and for a new column type
+    that the metastore refuses in one step, two renames replace the entry. Between the two renames,
+    for milliseconds, the name is missing. If a process dies there, the next call finishes the
+    replacement.
 
     Args:
         spark: The session, whose JVM has the clients.
@@ -118,7 +119,7 @@ def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Replace a name's entry in the metastore by the new one, in one step or by two renames."""
+    """Replace a name's entry in the metastore by the new entry, in one step or by two renames."""
     if not entry.partition_by:
         # Without partitions, one object of the metastore describes the whole table.
         table = client.getTable(entry.database, entry.name + _NEXT)
@@ -137,7 +138,7 @@ def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
-    """Move the metastore's entry from the name with suffix ``of`` to that with suffix ``to``."""
+    """Rename an entry of the metastore: suffix ``to`` of the name replaces suffix ``of``."""
     table = client.getTable(entry.database, entry.name + of)
     table.setTableName(entry.name + to)
     client.alter_table(entry.database, entry.name + of, table)
@@ -155,7 +156,8 @@ def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) 
     """Return the location that a name in the metastore points at; None if the name does not exist.
 
     Raises:
-        LakeError: The location is outside of the table's folder, so the name is another table's.
+        LakeError: The location is outside of the table's folder. So the name belongs to another
+            table.
     """
     if not client.tableExists(entry.database, name):
         return None
@@ -199,7 +201,7 @@ def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: st
 
 
 def _not_kept(entry: CatalogEntry) -> str:
-    """Return the beginning of the error for an entry of the metastore that cannot be updated."""
+    """Return the first words of the error's message if an entry cannot be updated."""
     return f"the name {entry} could not be updated"
 
 

@@ -47,15 +47,15 @@ def _user() -> str:
 
 @dataclass(frozen=True)
 class ShardAccount(Part):
-    """One shard's last record in a commit of a shared table.
+    """One shard's newest commit record, as each later commit of a shared table contains it.
 
-    Each commit takes over the other shards' accounts from the commit before.
+    A commit of one shard copies the accounts of the other shards from the commit before.
 
     Args:
         text: The shard's last :class:`CommitRecord`, as JSON text. The text is parsed only for a
             reader of this shard.
         readers_keep_s: How long the shard's readers may keep files open, in seconds.
-        instant: Instant of the commit that wrote the record; None inside that commit itself.
+        instant: Instant of the shard's commit that made the record; None in that commit itself.
     """
 
     text: str
@@ -64,7 +64,7 @@ class ShardAccount(Part):
 
     @cached_property
     def record(self) -> CommitRecord:
-        """The last commit record of the shard.
+        """The shard's newest commit record.
 
         Raises:
             LakeError: The text cannot be read.
@@ -81,7 +81,7 @@ def _packed(accounts: Mapping[str, ShardAccount]) -> str:
 
 
 def _unpacked(text: Any) -> dict[str, ShardAccount]:
-    """Return the shards' accounts in a text of `_packed`."""
+    """Return the shards' accounts from a text that `_packed` returned."""
     try:
         return _ACCOUNTS.validate_json(zlib.decompress(base64.b64decode(text)))
     except (ValueError, TypeError, zlib.error) as error:
@@ -117,9 +117,9 @@ class CommitRecord(Part):
             handoff.
         offsets: Next offset to read per partition after this commit; empty for chunks.
         epochs: Epoch of each partition's leader, read when the partition's end offset was already
-            at or above the one in ``offsets``.
-        topic: Data topic.
-        topic_id: UUID of the topic, so that a recreated topic is noticed.
+            at or above its offset in ``offsets``.
+        topic: Name of the table's topic.
+        topic_id: UUID of the table's topic. A recreated topic has another UUID.
         position: The source's log position up to which the lake has all transactions of the table,
             as text.
         watermark: Event time up to which the table is complete, aware UTC.
@@ -131,9 +131,9 @@ class CommitRecord(Part):
         last_event: The place in the binlog that an append table has reached, as text
             (`cdc.rows.log_rows.ReachedPlace`); None for any other table and for a source without a
             binlog.
-        truncated: Offset of the newest TRUNCATE that this or an earlier commit applied; None if
-            there is none. A replay that reads this offset again applies the TRUNCATE again, or a
-            newer one that was quarantined.
+        truncated: Offset of the newest TRUNCATE that this or an earlier commit applied; None if no
+            commit applied one. A replay that reads this offset again applies this TRUNCATE again,
+            or a newer TRUNCATE that was quarantined.
         chunk_ids: Ids of the chunks that this commit holds; empty for any other kind.
         handoff: The table's handoff with the schema that the lake follows; None before the end of
             the copy.
@@ -208,7 +208,7 @@ class CommitRecord(Part):
             name: What errors call the record.
 
         Raises:
-            LakeError: The text is not such a record, or is of another version.
+            LakeError: The text is not a commit's record, or is a record of another version.
         """
         return _CODEC.read(text, name, field=COMMIT_KEY)
 

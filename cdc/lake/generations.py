@@ -60,12 +60,12 @@ class Generation:
 def generations(
     folders: Mapping[str, int], pointer: Pointer | None, records: Iterable[TableRecord]
 ) -> list[Generation]:
-    """Return the folders of a lake table: the published ones, newest first, and then the others.
+    """Return the folders of a lake table: the published folders, newest first, then all others.
 
     Args:
-        folders: Bytes in the folder of each attempt. The caller must list them before it reads the
-            other two arguments. An attempt is recorded before it has a folder, so a folder without
-            a record is abandoned.
+        folders: Size of each attempt's folder in bytes, by the attempt's UUID. The caller must list
+            the folders before it reads the pointer and the records. An attempt is recorded before
+            it has a folder, so a listed folder without a record is abandoned.
         pointer: The pointer for readers; None if nothing is published.
         records: The table's own record, and the record of its next generation if there is one.
     """
@@ -100,7 +100,7 @@ def generations(
 def superfluous(
     found: Sequence[Generation], retain: int, *, keep: timedelta, now: datetime
 ) -> list[Generation]:
-    """Return a lake table's folders that can go: old former generations, abandoned attempts.
+    """Return a lake table's folders to delete: old former generations and abandoned attempts.
 
     Args:
         found: The folders in the order of :func:`generations`.
@@ -118,7 +118,7 @@ def superfluous(
 
 
 def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list[Generation]]:
-    """Return the generations that each name can mean.
+    """Return, by name, the generations that the name can mean.
 
     Args:
         found: The generations.

@@ -28,12 +28,13 @@ Guard = Callable[[Timeline], None]
 
 
 class CommitGuard:
-    """A Python check as Hudi's pre-commit function, which is a Java ``BiConsumer``.
+    """The checks of one commit, as a pre-commit function (a Java ``BiConsumer``) of Hudi.
 
     Args:
         spark: The session.
         path: Base path of the table.
-        check: The caller's check. It gets the table's timeline as just read from storage.
+        check: The caller's check. It gets the table's timeline, which is read from storage right
+            before the check.
         began: Instants of the commits that were complete when this writer began to read the table.
         passed: Called after all checks have passed.
 
@@ -41,17 +42,17 @@ class CommitGuard:
     a check raises an error, Hudi fails the commit, and :attr:`refusal` is the original exception.
     :attr:`instant` is the commit's instant. It is None until Hudi has called the guard.
 
-    The guard itself refuses a commit
+    The guard itself refuses a commit in each of these cases:
 
-    - that is not the only pending commit: a newer writer has rolled it back, or writes at the same
-      time;
-    - during which another commit completed: the other one could be a clustering that replaced the
-      files that this commit changed;
-    - whose instant is not above all completed instants, for example after a clock went backwards:
-      the commit with the greatest instant must have the greatest offsets;
-    - that lacks rows: Hudi counts the rows that it cannot write, and would commit the others;
-    - that merges a late file, which the completed commit of the file's instant does not name (see
-      :mod:`cdc.lake.late_files`).
+    - The commit is not the only pending commit. A newer writer has rolled the commit back, or
+      writes at the same time.
+    - Another commit completed meanwhile. It could be a clustering that replaced the files that the
+      guarded commit changes.
+    - The commit's instant is not above all completed instants, for example after a clock went
+      backwards. The commit with the greatest instant must have the greatest offsets.
+    - The commit lacks rows. Hudi counts the rows that it cannot write, and would commit the others.
+    - The commit merges a late file, which the completed commit of the file's instant does not name
+      (see :mod:`cdc.lake.late_files`).
     """
 
     class Java:
@@ -133,7 +134,7 @@ class CommitGuard:
             _log.warning("files of a refused commit of %s stay: %s", self._path, error)
 
     def _require_alone(self, timeline: Timeline) -> None:
-        """Refuse the commit if another one is pending or was completed meanwhile."""
+        """Refuse the commit if another commit is pending or was completed meanwhile."""
         pending = timeline.pending_instants()
         strange = sorted(timeline.completed_instants() - self.began)
         if len(pending) == 1 and not strange:

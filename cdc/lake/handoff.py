@@ -144,12 +144,13 @@ class Handoff(Part):
         statements_topic_id: UUID of the topic of DDL statements; None without such a topic.
         view: The view of the source that was copied.
         fingerprint: The facts of the catalog that the columns were derived from.
-        columns: The lake's columns: those of the source, then those that it no longer has.
+        columns: The lake's columns: first the source's columns, then the columns that the source no
+            longer has.
         key: Names of the columns that identify a row; empty for an append table.
         key_text: Form of the record key's text (`cdc.lake.key_text.FORM`); None if Hudi renders the
             key.
-        partition_by: The lake table's partition columns. For a shard, those beside the shard
-            column.
+        partition_by: The lake table's partition columns. For a shard, the partition columns without
+            the shard column.
         hash_key: Identity of the secret key that hashes columns; None if no column is hashed.
         schema: The newest schema change that the lake has followed; None if there is none.
     """
@@ -218,7 +219,7 @@ class Handoff(Part):
 
     @property
     def version(self) -> int:
-        """Version of the schema that the lake follows; 1 if it has not changed since the copy."""
+        """Version of the schema that the lake follows; 1 if it is still the copy's schema."""
         return 1 if self.schema is None else self.schema.version
 
     @property
@@ -272,14 +273,14 @@ class Handoff(Part):
     ) -> Handoff:
         """Return the handoff after the lake has followed a schema change.
 
-        A new column is ``late`` until all events of a batch have it. Older events lack the column,
-        and get ``fill`` for it, like old rows. The column remains ``added``, since replayed events
-        can lack it. A column is ``renamed`` until all events of a batch have it under its new name.
-        Older events have it under one of its ``former`` names.
+        A new column is ``late`` until all events of a batch have it. For an event that lacks the
+        column, the lake gets the column's ``fill``, as in old rows. The column remains ``added``
+        forever, since replayed events can lack it. A column is ``renamed`` until all events of a
+        batch have it under its new name. Older events have it under one of its ``former`` names.
 
         Args:
             wanted: The columns that the settings replicate.
-            changes: The differences of the source from the lake.
+            changes: The differences between the source's columns and the lake's.
             fingerprint: The current facts of the catalog.
             fills: Spark SQL of a new column's value in old rows, by the column's name.
             schema: The next version of the schema, from :meth:`next_schema`.

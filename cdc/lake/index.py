@@ -1,4 +1,4 @@
-"""Chooses a table's Hudi index, and stores the choice in the table's commits."""
+"""Chooses a lake table's Hudi index. Each commit of the table carries the choice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUTGROWN_BUCKET_BYTES = 256 * MIB
 
 @dataclass(frozen=True)
 class SnapshotSize:
-    """The planned size of a lake table's copy, for its index.
+    """The planned size of a table's copy, by which the index of the lake table is chosen.
 
     Args:
         rows: Estimated number of rows.
@@ -41,8 +41,8 @@ class IndexLayout(Part):
     Args:
         kind: ``bucket``, ``bloom`` or ``simple``.
         buckets: Number of buckets, for ``bucket``.
-        automatic: Whether the index was chosen by size. An automatic index is replaced if the table
-            outgrows it.
+        automatic: Whether the setting ``index`` is ``auto``. An automatic bucket index is replaced
+            if the table outgrows its buckets.
         format: Version of this document.
     """
 
@@ -62,10 +62,11 @@ class IndexLayout(Part):
     ) -> IndexLayout:
         """Return Hudi's index for a table that does not exist yet.
 
-        A bucket index needs no look-up and is the cheapest for tables of few files. But a bucket
-        takes a single bulk insert, and has rows of a single partition. So three kinds of tables get
-        bloom filters, which prune files by key ranges: an append table, a table whose copy takes
-        several commits, and a table whose rows move between partitions.
+        If the settings do not choose an index, most tables get a bucket index, which needs no
+        look-up and is the cheapest index for tables of few files. But only one bulk insert can
+        write to a bucket, and a bucket has rows of a single partition. So three kinds of tables get
+        bloom filters instead: an append table, a table whose copy takes several commits, and a
+        table whose rows can move between partitions.
 
         Args:
             settings: The table's settings.
@@ -149,10 +150,10 @@ class IndexLayout(Part):
 
         Args:
             text: The JSON.
-            name: What errors call it.
+            name: What errors call the text.
 
         Raises:
-            LakeError: The text is not an index, or is of another version.
+            LakeError: The text is not an index, or is an index of another version.
         """
         return _CODEC.read(text, name)
 

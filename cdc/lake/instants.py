@@ -1,4 +1,4 @@
-"""Instants of a lake table, and how far the newest one is ahead of this machine's clock."""
+"""Converts instants of a lake table to times, and compares them with this machine's clock."""
 
 from __future__ import annotations
 

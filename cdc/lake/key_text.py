@@ -7,10 +7,10 @@ never ends. So the text of a key has no comma.
 
 Two keys that are equal in the source have the same text: 0.0 equals -0.0, and NaN equals NaN.
 
-A bloom index looks a key up in the files whose least key is not above it and whose greatest key is
-not below it. Hudi finds a file's least and greatest key by the order of UTF-8, and compares other
-keys with them by the order of UTF-16. The two orders differ only for characters from U+10000. So
-the text of a key has no such character.
+A bloom index searches for a key only in files whose range of keys contains the key. Hudi finds a
+file's least and greatest key by the order of UTF-8, but compares other keys with these two keys by
+the order of UTF-16. The two orders differ only for characters from U+10000. So the text of a key
+has no such character.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def is_natural(column: Column) -> bool:
 
 
 def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
-    """Return the number of the form of a lake row's key text, `FORM`, or None without one.
+    """Return the form of a table's key text, `FORM`; None if the table's rows need no key text.
 
     Args:
         key: The columns of the table's key.
@@ -62,9 +62,9 @@ def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
 
 
 def key_text(key: Iterable[Column]) -> SparkColumn:
-    """Return the Spark column of a lake row's key text.
+    """Return a Spark column with the key text of each lake row.
 
-    Hudi never takes the text for an empty key.
+    The text is never empty and never ``__empty__``, by which Hudi would recognize an empty key.
     """
     parts = (
         _text(F.col(quoted(column.name)).cast(column.lake_type), column.lake_type) for column in key
@@ -73,7 +73,10 @@ def key_text(key: Iterable[Column]) -> SparkColumn:
 
 
 def _text(value: SparkColumn, kind: str) -> SparkColumn:
-    """Return one value's part of a lake row's key text, with escapes and a text for NULL."""
+    """Return the part of one key value in a lake row's key text.
+
+    Special characters are escaped, and NULL has a text of its own.
+    """
     text = F.hex(value) if kind == "binary" else value.cast("string")
     if kind in _REAL:
         text = F.when(value == 0, F.lit("0.0")).otherwise(text)

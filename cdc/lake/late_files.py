@@ -1,16 +1,17 @@
-"""Deletes late files: files that a writer adds to a commit after its end, or after its rollback.
+"""Deletes late files: files that a writer adds to a commit after its completion or its rollback.
 
 Two kinds of writers add late files:
 
-- A writer goes on after another writer has rolled back the first writer's commit. The rollback
-  deletes only the files that exist at that time. The files that the first writer adds later remain,
-  though its commit is refused.
-  Hudi counts a file as committed if its instant is below the first commit of the active timeline.
-  So these files are deleted before archiving moves that first commit above their instant.
-- An executor that the driver has given up goes on after the commit completed. The driver has
-  repeated the executor's task, and the commit names the files of the repetition. Hudi finds a
-  commit's files by the instant in their names. So readers also see the rows of a file that the
-  completed commit does not name, and later commits merge them.
+- A writer whose commit another writer has rolled back, and which goes on. The rollback deletes only
+  the files that exist at that time. The files that the first writer adds later remain, though the
+  guard refuses the first writer's commit.
+  Hudi counts a file as committed if the file's instant is below the first commit of the active
+  timeline. Archiving raises this first commit. So the late files are deleted before archiving
+  raises it above their instant.
+- An executor that the driver has given up, and which goes on after the commit completed. The driver
+  has repeated the executor's task, and the commit names the files of the repetition. Hudi finds a
+  commit's files by the instant in the names of files. So readers also see the rows of a file that
+  the completed commit does not name, and later commits merge these rows.
 """
 
 from __future__ import annotations
@@ -42,23 +43,25 @@ MOST_CACHED_PATHS = 100_000
 
 
 def may_come_late(spark: SparkSession) -> bool:
-    """Whether tasks run on other machines, so that a lost executor may still write lake files.
+    """Return whether an executor that the driver has given up can still write files to the lake.
 
-    In local mode, no task is repeated, so a completed commit names each of its files.
+    Such an executor runs on another machine. In local mode, Spark repeats no task, so a completed
+    commit names each file with its instant.
     """
     master = str(spark.sparkContext.master)
     return not (master == "local" or master.startswith("local["))
 
 
 def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_columns: int) -> None:
-    """Delete the files of each rolled back commit above the active timeline's first commit.
+    """Delete the late files of each rolled back commit after the active timeline's first commit.
 
-    If there is such a commit, each partition is listed once. If there is none, nothing is listed.
+    If there are such commits, each partition is listed once. Otherwise nothing is listed.
 
     Args:
         spark: The session whose file systems are used.
         timeline: The table's commits.
-        partition_columns: Number of the table's partition columns. Each is a level of folders.
+        partition_columns: Number of the table's partition columns. Each partition column is a level
+            of folders.
 
     Raises:
         Py4JError: The files cannot be listed or deleted.
@@ -74,7 +77,7 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
 
 
 def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
-    """Delete each file that has a completed commit's instant, but is not named by that commit.
+    """Delete each late file that has the instant of a completed commit which does not name it.
 
     Each partition to which a completed commit of the timeline has written is listed once. In local
     mode, nothing is listed.
@@ -112,18 +115,18 @@ def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
 def require_named(
     spark: SparkSession, timeline: Timeline, merged: Callable[[], Iterable[str]]
 ) -> None:
-    """Refuse a merge of late files, which the completed commit of their instant does not name.
+    """Refuse a commit that merges a late file, and delete the late file.
 
-    The late files are deleted.
+    The completed commit of a late file's instant does not name the file.
 
     Args:
         spark: The session whose file systems are used.
         timeline: The table's commits.
-        merged: Returns the paths of all files to merge, relative to the table's path. It is not
-            called in local mode.
+        merged: Returns the paths of all files that the commit merges, relative to the table's path.
+            It is not called in local mode.
 
     Raises:
-        LakeError: There are such files, or the statistics of a commit cannot be read.
+        LakeError: The commit merges a late file, or the statistics of a commit cannot be read.
     """
     if not may_come_late(spark):
         return
@@ -169,7 +172,7 @@ def merged_files(metadata: Any) -> list[str]:
 def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]) -> None:
     """Delete the files of a refused commit if another writer has already rolled it back.
 
-    The files of a commit that is still pending stay. The commit's rollback deletes them.
+    If the commit is still pending, its files stay: the rollback to come deletes them.
 
     Args:
         spark: The session whose file systems are used.
@@ -188,7 +191,7 @@ def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]
 
 
 class _Cache:
-    """The files that completed commits name. A completed commit never changes."""
+    """A cache of the files that completed commits name. A completed commit never changes."""
 
     def __init__(self) -> None:
         self._paths: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
@@ -196,7 +199,7 @@ class _Cache:
         self._size = 0
 
     def paths(self, timeline: Timeline, instant: str) -> frozenset[str]:
-        """Return the files that a commit names; read the commit if they are not cached."""
+        """Return the paths of the files that a commit names; read the commit only if necessary."""
         key = (timeline.path, instant)
         with self._lock:
             found = self._paths.get(key)
@@ -229,7 +232,7 @@ def _names(paths: Iterable[str]) -> frozenset[str]:
 
 
 def _stats(metadata: Any) -> Mapping[str, list[Mapping[str, Any]]]:
-    """Return Hudi's statistics of the files in a commit by partition, by one call to Java."""
+    """Return, by partition, Hudi's statistics of the files in a commit, by one call to Java."""
     stats: Mapping[str, list[Mapping[str, Any]]] = json.loads(metadata.toJsonString())[
         "partitionToWriteStats"
     ]
@@ -245,7 +248,7 @@ def _file_system(spark: SparkSession, path: str) -> Any:
 def _of_instants(
     spark: SparkSession, files: Any, folders: str, instants: Iterable[str]
 ) -> list[Any]:
-    """Return the paths of some commits' data files in the folders that a pattern matches."""
+    """Return the paths of the data files of some commits in the folders that match a pattern."""
     pattern = f"{folders}/*_{{{','.join(instants)}}}.parquet"
     path = java_class(spark, "org.apache.hadoop.fs.Path")(pattern)
     return [one.getPath() for one in files.globStatus(path) or ()]
@@ -257,12 +260,12 @@ def _literal(folder: str) -> str:
 
 
 def _delete(files: Any, paths: Iterable[Any], why: str) -> None:
-    """Delete late files in a Hadoop file system, and log each file that was there."""
+    """Delete late files in a Hadoop file system, and log each file that existed."""
     for path in paths:
         if files.delete(path, False):
             _log.warning("%s was written %s: deleted", path, why)
 
 
 def _instant(file: str) -> str:
-    """Return a data file's instant by its name, ``<file id>_<write token>_<instant>.parquet``."""
+    """Return a data file's instant from its name, ``<file id>_<write token>_<instant>.parquet``."""
     return file.rpartition("_")[2].partition(".")[0]
