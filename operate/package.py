@@ -91,7 +91,7 @@ class Package:
 def package(
     path: Path, progress: Progress, *, stores: Sequence[str], prefix: Path | None = None
 ) -> Package:
-    """Write the archive of ``package``; an existing file is replaced once it is complete.
+    """Write the archive of ``package``; a complete archive replaces an existing file.
 
     Args:
         path: The archive, which ends in .tar.gz.
@@ -133,10 +133,10 @@ def package(
 
 
 def _environment(prefix: Path) -> Any:
-    """Return a virtual environment to pack, without files of its owner.
+    """Return a virtual environment to pack, without the private files of its owner.
 
     Raises:
-        ConfigError: It cannot be packed.
+        ConfigError: The environment cannot be packed.
     """
     try:
         env = venv_pack.Env(str(prefix))

@@ -116,7 +116,7 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
 def _log(
     table: SourceTable, settings: TableSettings, rules: TableRules, *, nulls_are_kept: bool
 ) -> Readiness:
-    """Judge an append table to onboard, whose changes become added rows, without a key."""
+    """Judge whether onboarding can apply every change of an append table, which has no key."""
     unclear = [] if nulls_are_kept else _null_or_default(table, settings)
     if unclear:
         names = ", ".join(quote_name(name) for name in unclear)
@@ -236,13 +236,13 @@ _SHOWN = 8
 
 
 def some(names: Sequence[str]) -> str:
-    """Return the first names for a note, and how many further names there are."""
+    """Return a note's text with the first names and the number of further names."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _null_defaults(table: SourceTable) -> tuple[str, ...]:
-    """Return onboarding's note on columns whose NULL Apicurio's converter sends as default."""
+    """Return onboarding's note on columns in which Apicurio's converter sends NULL as default."""
     names = [
         quote_name(column.name)
         for column in table.columns

@@ -56,7 +56,7 @@ class Examined:
 def examine_all(
     services: Services, tables: Sequence[TableId], *, with_rows: bool = True
 ) -> Examined:
-    """Decide which tables can be onboarded, each alone and together; change nothing.
+    """Decide which tables can be onboarded, by themselves and beside the others; change nothing.
 
     Args:
         services: The services of the command.
@@ -89,7 +89,10 @@ def examine_all(
 
 
 def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId, TributaryError]:
-    """Return each table of a group to onboard whose source cannot be captured, with errors."""
+    """Return the tables of a group to onboard, each with an error, if no capture is possible.
+
+    If the source can be captured, the result is empty.
+    """
     obstacle = services.source(group.capture.source).capture_obstacle()
     if obstacle is None:
         return {}
@@ -111,8 +114,8 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
     Args:
         services: The services of the command.
         table: The table.
-        with_rows: Whether to read rows in addition to the catalogs. The rows show their size, and
-            whether the key finds each of them.
+        with_rows: Whether to read rows in addition to the catalogs. The rows show how large rows
+            are, and whether the key finds each row.
 
     Returns:
         Remarks that do not prevent the replication of the table.
@@ -151,10 +154,11 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
 
 
 def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
-    """Run all checks of onboarding; then raise their error, or one for several.
+    """Run all checks of onboarding; then raise one error if at least one check failed.
 
     Raises:
-        TributaryError: A check failed.
+        TributaryError: The error of the only check that failed.
+        CaptureError: Several checks failed. The message has the reasons of all of them.
     """
     errors: list[TributaryError] = []
     for look in looks:
@@ -187,7 +191,7 @@ def without_table_name(table: TableId, message: str) -> str:
 
 
 def _require_rights(services: Services, source: Source, table: SourceTable) -> None:
-    """Let onboarding refuse a table if Tributary's logins lack rights that its capture needs."""
+    """Let onboarding refuse a table if Tributary's logins lack rights that the capture needs."""
     missing = source.capture(services.capture(table.table)).missing_rights(table)
     if missing is not None:
         problem, remedy = missing
@@ -210,7 +214,7 @@ def _require_schema(
 
 
 def _size(services: Services, table: SourceTable) -> Iterator[str]:
-    """Yield onboarding's note if a row could be too large for a message, or was not checked."""
+    """Yield onboarding's note if a row could be too large for a message, or if none was read."""
     limit = services.config.kafka.topic.max_message_bytes
     try:
         largest = services.source(table.table.source).largest_row(table)
@@ -223,7 +227,11 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
 
 
 def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
-    """Let onboarding refuse a key that cannot find some rows; yield a note if not checked."""
+    """Let onboarding refuse a key that cannot find some rows.
+
+    Yields:
+        A note if the key could not be checked.
+    """
     if not key:
         return
     try:
@@ -244,9 +252,9 @@ def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterato
 def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSettings) -> None:
     """Refuse to onboard a table that needs an exact view which its source cannot open.
 
-    An exact view shows the source at a known position of its log. An append table cannot be copied
-    exactly without it, since its copied rows could not be distinguished from its streamed rows. The
-    setting ``one_view`` needs it, too.
+    An exact view shows the source at a known position of the source's log. An append table needs an
+    exact view, since its copied rows cannot otherwise be distinguished from its streamed rows. The
+    setting ``one_view`` needs an exact view, too.
 
     Raises:
         CaptureError: The source cannot open an exact view. The error names the choices.
@@ -267,12 +275,12 @@ def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSe
 
 
 def unused_path(services: Services, table: TableId) -> str:
-    """Return the lake path of a table to onboard; refuse one that overlaps with another's.
+    """Return the lake path of a table to onboard; no path of another table may overlap with it.
 
-    The path is also compared with the paths of retired tables.
+    Retired tables count, too.
 
     Raises:
-        ConfigError: The paths overlap.
+        ConfigError: The path overlaps with the path of another table.
     """
     path, shard = services.config.table_path(table), services.config.shard(table)
     others = [record for record in services.store.tables() if record.table != table]
@@ -297,7 +305,7 @@ def unused_path(services: Services, table: TableId) -> str:
 
 
 def _refuse_other_tier(record: TableRecord, tier: str) -> None:
-    """Refuse to onboard a table whose settings have another tier than its record."""
+    """Refuse to onboard a table if its settings have another tier than its record."""
     now = configured_tier(record.tier)
     if now != tier:
         raise StateError(

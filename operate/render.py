@@ -147,7 +147,7 @@ class Renderer:
 
 
 def to_json(value: object) -> str:
-    """Return a command's value as one line of JSON, also of times, tables and errors."""
+    """Return a command's value as one line of JSON; it may contain times, tables and errors."""
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
@@ -179,12 +179,15 @@ _WORD = re.compile(r'(?:[^\s"]|"(?:[^"]|"")*")+')
 
 
 def to_paste(text: str) -> str:
-    """Return the text with its commands quoted for a shell, which would remove names' quotes."""
+    """Return a message in which the ``tributary`` commands can be pasted into a shell.
+
+    A shell removes double quotes. So each word with double quotes is put in single quotes.
+    """
     return _COMMAND.sub(lambda found: f"`{_WORD.sub(_for_shell, found[1])}`", text)
 
 
 def _for_shell(word: re.Match[str]) -> str:
-    """Return a word of a command, quoted for a shell if it has double quotes."""
+    """Return a word of a command; put the word in single quotes if it has double quotes."""
     return shlex.quote(word[0]) if '"' in word[0] else word[0]
 
 
@@ -213,7 +216,7 @@ def describe(
 
 
 def seconds(duration_s: float) -> str:
-    """Return a printed duration, for example ``9 s``, ``3 min 20 s`` or ``2 h 5 min``."""
+    """Return a duration as text, for example ``9 s``, ``3 min 20 s`` or ``2 h 5 min``."""
     whole = round(duration_s)
     if whole < 60:
         return f"{whole} s"
@@ -308,17 +311,17 @@ class _PlainTask:
                     self._say(finished=True)
 
     def _passed_unseen(self) -> bool:
-        """Whether the printed task ended at once, and had no units and no line until then."""
+        """Whether a task ended within a moment, without progress and without a printed line."""
         silent = not self._count and not self._said
         return silent and time.monotonic() - self._began < _MOMENT_S
 
     def _say_in_turn(self) -> None:
-        """Write the printed task's line if its last one is older than the interval."""
+        """Print a line of the task if the interval has passed since the task's last line."""
         if time.monotonic() - self._spoke >= self._interval_s:
             self._say()
 
     def _say(self, *, finished: bool = False) -> None:
-        """Print a line with the task's progress, and with its note unless it has ended."""
+        """Print a line with the task's progress; add the task's note if it has not ended."""
         now = time.monotonic()
         elapsed = now - self._began
         text = describe(self._count, self._total, self._unit, elapsed, finished=finished)
@@ -333,9 +336,6 @@ class _PlainTask:
 
 
 def _console(stream: TextIO) -> Console:
-    """Return a terminal's console for a stream.
-
-    It does not cut off lines in a file or a pipe.
-    """
+    """Return a console that writes to a stream; lines in a file or a pipe have no maximum width."""
     width: dict[str, Any] = {} if stream.isatty() else {"width": _UNLIMITED_WIDTH}
     return Console(file=stream, highlight=False, soft_wrap=True, **width)

@@ -21,10 +21,10 @@ _COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
 
 
 def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
-    """Whether the settings request automatic resyncs, and the table needs or continues one.
+    """Whether the settings request automatic resyncs, and the table needs a resync.
 
-    A table with an interrupted resync continues it. A table with lost history is not a candidate.
-    An operator must find the cause of the loss first, since history could be lost again.
+    An interrupted resync is continued. A table with lost history is not a candidate: an operator
+    must find the cause of the loss first, since history could be lost again.
     """
     if settings.on_incompatible != "resync":
         return False

@@ -74,11 +74,10 @@ class Runs:
         return results
 
     def watch(self) -> None:
-        """Find what keeps changes from coming, or from being applied within freshness targets.
+        """Find silent captures, expiring topics, and targets that are missed or cannot be kept.
 
-        These are captures that send no changes, topics that could drop unread changes, and targets
-        that are missed or cannot be kept. A failure of this check is only logged as a warning,
-        since runs apply changes without it.
+        A silent capture sends no changes. An expiring topic could drop changes that no run has
+        read. If this check fails, only a warning is logged, since runs do not need the check.
         """
         context, records = self._services.run_context, self._records()
         try:
@@ -90,7 +89,7 @@ class Runs:
             _log.warning("captures and targets could not be checked: %s", error)
 
     def resync(self) -> list[Outcome]:
-        """Resync the command's tables that need it, if their settings allow it now."""
+        """Resync the command's tables that need a resync, if the tables' settings allow it now."""
         outcomes = self._unattended.once()
         self._failed -= {outcome.table for outcome in outcomes}
         self._failed |= {outcome.table for outcome in outcomes if outcome.failed}
@@ -105,10 +104,10 @@ class Runs:
         report_expiring: Callable[[list[Expiring]], None],
         report_targets: Callable[[list[Shortfall]], None],
     ) -> None:
-        """Repeat the command's run until a signal arrives, Spark ends, or tasks keep cores.
+        """Repeat the command's run until a signal arrives, Spark ends, or hanging tasks hold cores.
 
-        The signals are SIGINT and SIGTERM. The current run can still finish, but is interrupted
-        after 20 seconds. The next command continues from the last commit.
+        The signals are SIGINT and SIGTERM. A signal gives the current run 20 seconds to finish, and
+        then interrupts it. The next command continues from the last commit.
 
         Tables whose settings request a resync are copied again in a thread beside the runs. A
         signal interrupts such a copy within a minute, and the next command continues the copy.
@@ -170,11 +169,14 @@ class Runs:
             )
 
     def waiting(self) -> list[TableRecord]:
-        """Return the tables that runs leave to an operator, who must act first."""
+        """Return the tables that runs do not follow until an operator acts."""
         return [record for record in self._records() if record.state not in _FOLLOWED]
 
     def refused(self) -> list[TributaryError]:
-        """Return why this process leaves tables alone that others made with newer settings."""
+        """Return an error for each table that another process has copied with newer settings.
+
+        Runs of this process leave these tables alone.
+        """
         return [error for one in self._records() if (error := self._made.refusal(one)) is not None]
 
     @property
@@ -183,11 +185,11 @@ class Runs:
         return dict(self._unattended.waiting)
 
     def exit_code(self) -> ExitCode:
-        """Return the exit code of ``run``, by its errors and the tables' current states.
+        """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
-        These also count as failures: captures that send no changes, freshness targets that are
-        missed or cannot be kept, cores that hanging tasks keep, and an ended Spark. The state of a
-        table that was never published does not count, since the table has no readers yet.
+        Four conditions count as failures, too: a capture sends no changes, a freshness target is
+        missed or cannot be kept, hanging tasks hold cores, or Spark has ended. The state of a table
+        that was never published does not count, since the table has no readers yet.
         """
         states = {record.state for record in self._records() if not record.never_published}
         return exit_code(
@@ -199,5 +201,8 @@ class Runs:
 
 
 def _named(targets: list[Shortfall]) -> set[tuple[TableId, str, bool]]:
-    """Return the tables with their causes, without the figures, which change all the time."""
+    """Return each table with the cause and whether its target is missed, for a comparison.
+
+    The figures are left out, since they change all the time.
+    """
     return {(table, one.cause, one.missed) for one in targets for table in one.tables}

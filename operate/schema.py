@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """One column for ``schema``, with its type in source, registry and lake, or None.
+    """One column for ``schema``, with its type in source, registry and lake.
+
+    A type is None where the column does not exist.
 
     Args:
         name: The column's name.
@@ -43,13 +45,13 @@ class Side:
 
 @dataclass(frozen=True)
 class SchemaDifference:
-    """What ``schema`` shows: a table in source, registry and lake, and the next changes.
+    """The result of ``schema diff``: a table's columns, and the changes for the next run.
 
     Args:
         table: The table.
         columns: The table's columns.
         schema_id: Id of the newest schema in the registry; None if there is no schema.
-        changes: The changes since the lake's last commit, as the next run will find them.
+        changes: The schema changes since the lake's last commit.
     """
 
     table: TableId
@@ -95,7 +97,7 @@ class Answer:
 
 
 def difference(services: Services, table: TableId) -> SchemaDifference:
-    """Return how ``schema`` finds a table different in source, registry and lake.
+    """Return for ``schema diff`` a table's columns in source, registry and lake, and its changes.
 
     Raises:
         StateError: The table is not on the plan, or was not copied yet.

@@ -37,11 +37,12 @@ def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
 def expand(
     arguments: Sequence[str], config: Config, known: Iterable[TableId], *, where: str
 ) -> list[TableId]:
-    """Return the tables that a command's arguments select, each once, in their order.
+    """Return the tables that a command's arguments select, each once, in the arguments' order.
 
     Args:
-        arguments: Each is ``[source:]schema.table``, whose parts can have ``*``, ``?`` and
-            ``[...]``, or the name of a lake table that several shards share.
+        arguments: Each is ``[source:]schema.table``, or the name of a lake table that several
+            shards share. The parts of ``[source:]schema.table`` can have the wildcards ``*``, ``?``
+            and ``[...]``.
         config: The configuration, which has the default source and the shared lake tables.
         known: The tables that a wildcard can match. A table that is named without a wildcard need
             not be among them.
@@ -71,10 +72,10 @@ def expand(
 
 
 class Selection:
-    """The tables that arguments select, whichever tables are on the plan at the time of a question.
+    """The condition by which arguments select tables, also tables that are onboarded later.
 
     Args:
-        arguments: As for `expand`; without one, each table is selected.
+        arguments: The same as those of `expand`. If there are none, every table is selected.
         config: The configuration.
 
     Raises:
@@ -116,14 +117,19 @@ def not_on_plan(*tables: TableId) -> StateError:
 
 
 def _matcher(argument: str, config: Config) -> Callable[[TableId], bool]:
-    """Return whether a table is one that a wildcard or the name of a shared lake table matches."""
+    """Return a function that returns whether an argument matches a table.
+
+    Args:
+        argument: A wildcard, or the name of a shared lake table, which matches each shard.
+        config: The configuration, which has the shared lake tables.
+    """
     if argument in config.sharded:
         return lambda table: _feeds(table, argument, config)
     return Pattern.parse(argument).matches
 
 
 def _feeds(table: TableId, shared: str, config: Config) -> bool:
-    """Whether a selected table is a shard of a lake table; False if settings contradict."""
+    """Whether a table is a shard of a lake table; False if the table's settings are invalid."""
     try:
         return fed_by(table, config.tables) == shared
     except ConfigError:

@@ -27,10 +27,11 @@ class SharedStatus:
         name: The lake table's name.
         base_path: The lake table's folder.
         shards: Number of published shards.
-        joining: Shards whose first copy is not published yet.
-        held_back: Published shards that runs do not keep up to date, each with its state.
-        watermark: Event time up to which all published shards are complete; None if one of them
-            has no watermark.
+        joining: Names of the shards whose first copy is not published yet.
+        held_back: Names of the published shards that runs do not keep up to date, each with the
+            shard's state.
+        watermark: Event time up to which all published shards are complete; None if a published
+            shard has no watermark.
         freshness_s: Seconds since the watermark; None if there is no watermark.
         late: Whether ``freshness_s`` is above the smallest freshness target of the shards.
     """
@@ -96,7 +97,7 @@ def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
 
 
 def is_beside(record: TableRecord, shard: Shard) -> bool:
-    """Whether a table to onboard is a shard of the same lake table as the given shard."""
+    """Whether the table of a record is a shard of the same lake table as the given shard."""
     known = record.shard
     return known is not None and (known.of, known.base_path) == (shard.of, shard.base_path)
 

@@ -63,7 +63,7 @@ class CaptureStatus:
 
     @property
     def silent_s(self) -> float | None:
-        """Seconds since the newest heartbeat, for ``status``; None if none is known."""
+        """Seconds since the newest heartbeat, for ``status``; None if no heartbeat is known."""
         if self.beat_at is None:
             return None
         return max(0.0, (datetime.now(timezone.utc) - self.beat_at).total_seconds())
@@ -89,20 +89,20 @@ class TableStatus:
         events_behind: Number of offsets between the last commit and the end of the topic, which
             is an upper bound of the events. None if there is no commit, or if Kafka could not be
             queried.
-        watermark: Event time up to which the table is complete; None if it is not known. It is the
-            last commit's watermark, or a later time that the newest heartbeat shows: its time less
-            the allowed lateness. The heartbeat counts if the lake has the whole topic and the
-            connector writes in transactions.
-        freshness_s: Seconds since the watermark. If there is none, since no event was applied yet,
-            but events are behind: seconds since the last commit, which is the copy's. Else None.
+        watermark: Event time up to which the table is complete; None if this time is not known. The
+            last commit gives a time. If the lake has the whole topic and the connector writes in
+            transactions, the newest heartbeat can give a later one: the heartbeat's time less the
+            allowed lateness.
+        freshness_s: Seconds since the watermark. Without a watermark: seconds since the last commit
+            if events wait in the topic, otherwise None.
         target_s: The freshness target, in seconds.
         quarantined: Number of the table's quarantined records. The watermark stays before the first
-            of them.
+            quarantined record.
         notes: Notes for the operator.
         build: The record of the table's next generation; None if no generation is being built.
         runs: The table's last runs, newest first; empty unless the command named the table.
-        lost: Why the lake table can no longer continue from its stream; None if it can. The next
-            run sets the table's state accordingly.
+        lost: Why the lake table can no longer continue from its stream; None if it can continue.
+            The next run records this reason in the table's state.
     """
 
     record: TableRecord
@@ -118,13 +118,13 @@ class TableStatus:
 
     @property
     def late(self) -> bool:
-        """Whether ``status`` shows an INCREMENTAL table as older than its freshness target."""
+        """Whether the table is INCREMENTAL and ``freshness_s`` is above the freshness target."""
         following = self.record.state is State.INCREMENTAL
         return following and self.freshness_s is not None and self.freshness_s > self.target_s
 
     @property
     def remedy(self) -> str | None:
-        """What ``status`` asks an operator to do for the table; None if nothing."""
+        """What ``status`` asks an operator to do for the table; None if no action is needed."""
         lost = None if self.lost is None else self.lost.remedy
         return self.record.remedy or lost or unfinished(self.record)
 
@@ -261,7 +261,11 @@ def _targets(
 def _end_offsets(
     services: Services, records: Sequence[TableRecord]
 ) -> tuple[dict[str, dict[int, int]], str | None]:
-    """Return each topic's end offsets for ``status``, and the error if unreadable."""
+    """Return the end offsets of tables' topics, by topic and partition, or why they are unknown.
+
+    Returns:
+        The end offsets and None; or an empty mapping and the message of the error.
+    """
     topics = [record.topic for record in records if record.state is not State.RETIRED]
     if not topics:
         return {}, None
@@ -283,7 +287,12 @@ def _next_generation_json(build: TableRecord) -> dict[str, Any]:
 
 
 def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
-    """Yield notes of ``status`` on a generation in work, and on one without changes."""
+    """Yield notes on a next generation that is being built, and on one that gets no changes.
+
+    Args:
+        record: The record of the table. Its generation gets no changes in state NEEDS_BOOTSTRAP.
+        build: The record of the next generation; None if no generation is being built.
+    """
     if build is not None:
         why = build.error.message if build.error is not None else build.reason
         yield (
@@ -304,12 +313,12 @@ class _SharedFacts:
     Args:
         now: Time of the read, aware UTC.
         ends: End offsets per partition, by topic; empty if Kafka cannot be queried.
-        trouble: Why Kafka cannot be queried; None if it can.
+        trouble: Why Kafka cannot be queried; None if Kafka can be queried.
         lacking: Number of quarantined records, by the id of a table's attempt.
         evidence: The evidence of each capture, by source and tier.
         beats: Time of each capture's newest heartbeat, by source and tier.
-        losses: The losses that earlier commands have seen, by capture or table.
-        tasks: The newest look at the tasks of each connector.
+        losses: The losses of changes that earlier commands have recorded, by capture or table.
+        tasks: By connector, the newest recorded state of the connector's tasks.
     """
 
     now: datetime
@@ -374,10 +383,10 @@ def _table(
 
 
 def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | None:
-    """Return since when a table without a watermark waits for its first events, or None.
+    """Return the time of the last commit if events wait in the topic, otherwise None.
 
-    The copy's rows are complete up to some time before the copy's commit, so the table is at least
-    as old as that commit.
+    This is for a table without a watermark, whose last commit is that of its copy. The copied rows
+    show a time before this commit. So the table is at least as old as the commit.
     """
     return record.last_commit.committed_at if record.last_commit is not None and behind else None
 
@@ -401,7 +410,7 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
 def _evidence(
     services: Services, records: Sequence[TableRecord]
 ) -> dict[tuple[str, str], CaptureEvidence]:
-    """Return the evidence of captures for ``status``, each gathered once."""
+    """Return by source and tier the evidence of each capture that has tables among the records."""
     found: dict[tuple[str, str], CaptureEvidence] = {}
     for record in records:
         place = (record.table.source, record.tier)

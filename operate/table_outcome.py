@@ -65,7 +65,7 @@ class UnexpectedError(TributaryError):
 
 
 def as_unexpected_error(table: TableId, error: Exception) -> UnexpectedError:
-    """Return an unforeseen exception of a command as an error with a remedy."""
+    """Return the error with a remedy for an unforeseen exception of a command."""
     lines = redact(str(error)).strip().splitlines()
     return UnexpectedError(
         f"table {table}: unexpected {type(error).__name__}: {lines[0] if lines else 'no message'}",
@@ -94,7 +94,7 @@ class OutcomeProblem:
 
 
 def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
-    """Return a command's errors as problems; those equal but for the table become one."""
+    """Return the problems of a command. Errors that differ only in the table are one problem."""
     alike: dict[tuple[str, str], list[tuple[TableId, TributaryError]]] = {}
     for outcome in outcomes:
         if outcome.error is not None:
@@ -165,7 +165,7 @@ def for_each(
 
 
 def unfinished(record: TableRecord) -> str | None:
-    """Return the remedy of a command for a table whose copy is not complete, or None."""
+    """Return what an operator has to do if a table's copy is not complete; otherwise None."""
     if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
         return None
     return f"Run `tributary bootstrap {record.table}`, unless another process copies it now."

@@ -41,11 +41,11 @@ part of the workers. ``backlog``: old changes that wait. ``runs``: no run has co
 
 @dataclass(frozen=True)
 class Limits:
-    """The loads above which targets count as not kept.
+    """The loads above which freshness targets count as not kept.
 
     Args:
-        workers: Part of the workers.
-        table: Part of one worker, for one table.
+        workers: The limit for all tables, as a part of all workers, for example 0.7.
+        table: The limit for a single table, as a part of one worker.
     """
 
     workers: float
@@ -60,20 +60,20 @@ POSSIBLE = Limits(workers=1.0, table=1.0)
 
 @dataclass(frozen=True)
 class Need:
-    """What a table needs to keep its target, as predicted.
+    """The work that a table needs to keep its freshness target, as predicted from earlier runs.
 
     Args:
         table: The table.
-        tier: Its tier.
-        target_s: Its freshness target, in seconds.
-        commit_s: Predicted seconds of a commit.
-        events_per_s: Events that arrive per second, as learned.
-        commits_load: Part of a worker for its commits, if it commits as rarely as the target
-            allows.
-        events_load: Part of a worker for its events.
-        behind: Number of offsets that its lake lacks.
-        slack_s: Seconds for which the start of its next run can wait; None if it has no work.
-        seconds: Predicted seconds of all its work now.
+        tier: The table's tier.
+        target_s: The table's freshness target, in seconds.
+        commit_s: Predicted duration of a commit, in seconds.
+        events_per_s: Number of events that arrive per second.
+        commits_load: Part of a worker that the commits need, if the table commits as rarely as the
+            target allows.
+        events_load: Part of a worker that the events need.
+        behind: Number of offsets between the table's last commit and the end of its topic.
+        slack_s: Seconds for which the start of the next run can wait; None if no event waits.
+        seconds: Predicted duration of all work that waits now, in seconds.
     """
 
     table: TableId
@@ -89,7 +89,7 @@ class Need:
 
     @property
     def load(self) -> float:
-        """Part of a worker that the table needs, as predicted."""
+        """The part of a worker that the table needs, as predicted."""
         return self.commits_load + self.events_load
 
     def to_json(self) -> dict[str, Any]:
@@ -98,14 +98,14 @@ class Need:
 
 
 def need_of(table: TableId, tier: str, target_s: float, cost: Estimate, rate: float) -> Need:
-    """Return what a table needs to keep its target, without the work that waits now.
+    """Return the need of a table, without the work that waits now.
 
     Args:
         table: The table.
-        tier: Its tier, as the configuration names it.
-        target_s: Its freshness target, in seconds.
-        cost: The predicted cost of its runs.
-        rate: Events that arrive per second.
+        tier: The table's tier, as the configuration names it.
+        target_s: The table's freshness target, in seconds.
+        cost: The predicted cost of the table's runs.
+        rate: Number of events that arrive per second.
     """
     commits_per_s = min(rate, 1.0 / (target_s * _PART_OF_TARGET))
     loads = (commits_per_s * cost.commit_s, rate * cost.event_s)
@@ -118,7 +118,7 @@ class Late:
 
     Args:
         changes: Number of these changes.
-        seconds: Predicted seconds until they are applied, if the table had a worker now.
+        seconds: Predicted duration of a run that applies these changes, in seconds.
         unchanged_s: Seconds since the table's last commit.
     """
 
@@ -129,14 +129,14 @@ class Late:
 
 @dataclass(frozen=True)
 class Shortfall:
-    """Tables whose freshness targets are missed, or cannot all be kept by prediction.
+    """Tables whose freshness targets are missed, or cannot all be kept, for one cause.
 
     Args:
-        cause: Why.
-        missed: Whether the targets are missed now.
+        cause: The cause.
+        missed: Whether the targets are missed now. If False, they cannot be kept by prediction.
         tables: The tables.
         reason: The cause in words, with figures.
-        remedies: What has to change: one of these.
+        remedies: The changes that would help. One of them is enough.
     """
 
     cause: Cause
@@ -147,7 +147,7 @@ class Shortfall:
 
     @property
     def message(self) -> str:
-        """The tables and the reason."""
+        """The message about the tables, with the reason."""
         many = len(self.tables) > 1
         targets = f"freshness target{'s' if many else ''} of {listed(self.tables)}"
         if self.missed:
@@ -156,11 +156,11 @@ class Shortfall:
 
     @property
     def remedy(self) -> str:
-        """What has to change."""
+        """The remedies as one text, joined by ``or``."""
         return ", or ".join(self.remedies)
 
     def to_json(self) -> dict[str, Any]:
-        """The tables, the cause and the remedies as plain values."""
+        """The shortfall of freshness as plain values."""
         return {
             "cause": self.cause,
             "missed": self.missed,
@@ -172,7 +172,7 @@ class Shortfall:
 
 
 def load_of(needs: Iterable[Need], workers: int) -> float:
-    """Return the part of the workers that tables need. One table uses one worker at most."""
+    """Return the part of all workers that tables need. A table counts for one worker at most."""
     return sum(min(1.0, need.load) for need in needs) / workers
 
 
@@ -181,11 +181,11 @@ def shortfalls(
 ) -> list[Shortfall]:
     """Return the targets that are missed or cannot be kept, grouped by their cause.
 
-    A table has one cause. If several apply, it is the first one of `Cause`.
+    If several causes apply to a table, the table is listed under the first of these in `Cause`.
 
     Args:
-        needs: What each table needs.
-        rules: The workers and the shares of tiers.
+        needs: The need of each table.
+        rules: The number of workers, and the shares of tiers.
         limits: The loads above which targets count as not kept.
         late: The tables that are late now.
     """
@@ -214,14 +214,15 @@ def shortfalls(
 
 
 def short_lanes(loads: Mapping[str, float], rules: Rules, full: float) -> dict[str, float]:
-    """Return the lanes that need more than they can have, each with the part that it can have.
+    """Return the lanes of the schedule that need more workers than they can have.
 
-    What a lane does not need is lent to the others by their shares.
+    The value of a lane is the part of all workers that the lane can have. If a lane needs less than
+    its share, the other lanes get the rest, in proportion to their shares.
 
     Args:
-        loads: The part of the workers that each lane needs.
+        loads: The part of all workers that each lane needs.
         rules: The shares of tiers.
-        full: The part of the workers that all lanes together can have.
+        full: The part of all workers that the lanes together can have.
     """
     short = dict(loads)
     while short:
@@ -235,7 +236,7 @@ def short_lanes(loads: Mapping[str, float], rules: Rules, full: float) -> dict[s
 
 
 def _own_cost(need: Need, limits: Limits) -> tuple[str, tuple[str, ...]]:
-    """Return why a table cannot keep its target even with a worker of its own, and remedies."""
+    """Return why one worker is not enough for a table to keep its target, and the remedies."""
     reason = f"table {need.table} needs {need.load:.2f} of one worker by itself"
     left = limits.table - need.events_load
     if left <= 0.0:
@@ -254,7 +255,16 @@ def _overload(
     rules: Rules,
     full: float,
 ) -> tuple[Cause, str, tuple[str, ...]]:
-    """Return the cause, the reason and the remedies of a lane that needs more than it can have."""
+    """Return the cause, the reason and the remedies for a lane that needs too many workers.
+
+    Args:
+        lane: The lane.
+        lanes: The needs of the tables in each lane.
+        loads: The part of all workers that each lane needs.
+        part: The part of all workers that the lane can have.
+        rules: The number of workers, and the shares of tiers.
+        full: The part of all workers that the lanes together can have.
+    """
     times = sum(loads.values()) / full
     cores = (
         f"{times:.1f} times the cores, with spark.parallel_tables:"
@@ -283,7 +293,7 @@ def _overload(
 
 
 def _heaviest(needs: Sequence[Need]) -> str:
-    """Return the advice for the tier with most of the load."""
+    """Return the advice for the tier with the greatest load."""
     tiers: dict[str, float] = {}
     for need in needs:
         tiers[need.tier] = tiers.get(need.tier, 0.0) + need.load
@@ -297,7 +307,10 @@ def _heaviest(needs: Sequence[Need]) -> str:
 def _other_causes(
     targets: Mapping[TableId, float], late: Mapping[TableId, Late]
 ) -> list[Shortfall]:
-    """Return the late tables that should keep their targets by prediction."""
+    """Return the shortfalls of late tables that, by prediction, have enough workers.
+
+    The causes are that no run has committed in time, or that old changes wait.
+    """
     found: list[Shortfall] = []
     waited = {t: one for t, one in late.items() if one.unchanged_s > targets.get(t, math.inf)}
     if waited:
@@ -329,16 +342,16 @@ def look(
 ) -> list[Shortfall]:
     """Return the targets that are missed now, or cannot be kept by prediction.
 
-    Tables that runs do not follow (paused or failed ones, and those that need a bootstrap) are left
-    out, as are tables with invalid settings: their state says what is wrong.
+    Only INCREMENTAL tables with valid settings are checked. The state or the error of another table
+    shows why runs do not follow it.
 
     Args:
         config: The configuration.
-        kafka: The cluster. It is only asked for tables that may be late.
+        kafka: The cluster, which is queried only for tables that may be late.
         predictions: The predicted costs of runs.
         records: The tables.
-        fresh_at: Returns the time up to which a table is known to have all changes, in seconds
-            since 1970. It can have them up to a later time.
+        fresh_at: Returns a time up to which a table has all changes, in seconds since 1970. The
+            table can have all changes up to a later time, too.
 
     Raises:
         KafkaError: The cluster does not answer.
@@ -368,7 +381,7 @@ def look(
 
 
 def of_tables(found: Iterable[Shortfall], tables: Collection[TableId]) -> list[Shortfall]:
-    """Return what is said about some tables only."""
+    """Return the shortfalls of the given tables; other tables are removed from each shortfall."""
     kept = (
         replace(one, tables=tuple(table for table in one.tables if table in tables))
         for one in found

@@ -140,7 +140,7 @@ def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Return a group's new tables that would share a topic with another, with errors."""
+    """Return each new table of a group that would share a topic with another, with the error."""
     known = {
         record.table
         for record in services.store.tables()
@@ -219,9 +219,9 @@ def prepare(services: Services, group: Group) -> None:
 
 
 def _looks(source: Source, group: Group) -> dict[TableId, str]:
-    """Return the digest of each table's catalog before a change of the capture.
+    """Return a digest of each table's catalog, from before a change of the capture.
 
-    It is empty for a binlog, where it saves no wait.
+    With MySQL and MariaDB, the result is empty, since the digests would save no wait.
     """
     if group.capture.reports_definitions:
         return {}
@@ -230,10 +230,10 @@ def _looks(source: Source, group: Group) -> dict[TableId, str]:
 
 
 def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
-    """Wait briefly, as a command, until all changes up to a position are captured.
+    """Wait briefly until all changes up to a position are captured; return whether they are.
 
-    If these changes are captured, the copy of a table need not wait for them, unless the table's
-    catalog changes before the copy. Otherwise each copy waits for them, and shows its wait.
+    If so, the copy of a table need not wait for these changes again, unless the table's catalog
+    changes before the copy. If not, each copy waits for them, and shows that it waits.
     """
 
     def behind() -> bool:
@@ -252,9 +252,9 @@ def _require_known(
 ) -> None:
     """Check that a binlog's connector knows the definitions of the tables to capture.
 
-    A connector without the definition of a captured table stops for all tables when that table
-    changes. It also stops if its definition of the table has more columns than the table. A running
-    connector reports the definition of a new table within moments.
+    If a captured table changes and the connector lacks the table's definition, the connector stops
+    for all tables. The connector also stops if its definition of the table has more columns than
+    the table. A running connector reports the definition of a new table within moments.
 
     Raises:
         CaptureError: The connector does not report a table's definition in time, or its definition
@@ -299,7 +299,7 @@ def _require_known(
 
 
 def reconnect(services: Services, capture: CaptureNames) -> bool:
-    """Restart a running connector that lost its connection; return whether it had."""
+    """Restart a connector that runs but has lost its connection; return True after a restart."""
     status = services.connect.status(capture.connector)
     if status is None or not status.running:
         return False
@@ -318,7 +318,7 @@ def topics(group: Group) -> list[str]:
 def wanted_connector(
     services: Services, capture: CaptureNames, joining: Sequence[TableId] = ()
 ) -> dict[str, str]:
-    """Return the connector settings that the configuration file and the plan want.
+    """Return the connector settings that follow from the configuration file and the plan.
 
     Args:
         services: The services of the command.
@@ -347,10 +347,10 @@ def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
 
 
 def remove_table(services: Services, capture: CaptureNames, table: TableId) -> bool:
-    """Remove a table from its capture for a command; return whether it was captured.
+    """Remove a table from its capture for a command; return whether the table was captured.
 
     The capture of the other tables continues. A connector with a list of tables gets a shorter list
-    and continues from its position.
+    and continues from its stored position.
     """
     sent = services.source(capture.source).capture(capture).sent_tables
     if sent is not None:
@@ -372,11 +372,13 @@ def _configure(
 ) -> None:
     """Create a capture's connector, or change its settings without a loss of changes.
 
-    If the connector ran with settings that lose changes, its events can have a gap. These settings
-    are corrected only when no table depends on these events, since the gap could not be detected
-    later. If the settings lose no changes, only a few settings are changed, except in one case: the
-    plan has tables of the connector, and none of them depends on its events. If the plan has no
-    table of the connector, another installation could use the connector.
+    An existing connector gets all wanted settings if the plan has tables of the connector and none
+    of these tables depends on its events. Otherwise:
+
+    - If the connector ran with settings that lose changes, its events can have a gap. Its settings
+      are corrected only when no table depends on these events, since nothing shows the gap later.
+    - If its settings lose no changes, only a few are changed. Without a table on the plan, the
+      connector could be that of another installation.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(not_retired(services, capture))
@@ -416,7 +418,7 @@ def _refuse_unlisted(
 
 
 def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:
-    """Refuse a command whose connector settings would lose changes."""
+    """Refuse wanted connector settings that would lose changes."""
     findings = _findings(services, capture, wanted)
     if findings:
         raise CaptureError(
@@ -430,7 +432,7 @@ def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[s
 def _findings(
     services: Services, capture: CaptureNames, settings: Mapping[str, str]
 ) -> list[SettingFinding]:
-    """Return the findings about a command's connector settings that would lose changes."""
+    """Return a finding for each connector setting that would lose changes."""
     return audit(settings, capture, exactly_once=services.config.connect.exactly_once)
 
 

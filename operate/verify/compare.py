@@ -29,7 +29,7 @@ _SEEDS = (20_011, 90_001)
 
 @dataclass(frozen=True)
 class ComparedRows:
-    """What ``verify`` found in one pass over source and lake.
+    """The result of ``verify`` for one pass over source and lake.
 
     Args:
         source_rows: Number of rows read from the source.
@@ -49,14 +49,14 @@ class ComparedRows:
 
 @dataclass(frozen=True)
 class BagComparison:
-    """What ``verify`` found in one pass over source and lake of an append table.
+    """The result of ``verify`` for one pass over source and lake of an append table.
 
     Args:
         source_rows: Number of rows read from the source.
         lake_rows: Number of rows read from the lake.
         rows: Number of distinct rows on both sides together.
-        differing: Number of rows without a counterpart on the other side. A row that one side has n
-            times more often counts n times.
+        differing: Number of rows without a counterpart on the other side. If one side has a row n
+            more times than the other side, the row counts n times.
         surplus: The distinct rows whose counts differ, at most as many as the given limit. Each has
             its count in the source minus its count in the lake.
     """
@@ -71,7 +71,7 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Return a Spark data frame for ``verify`` of rows fetched by key, not hidden yet."""
+    """Return rows that ``verify`` has read by key, as a data frame. No values are hidden yet."""
     shown = schema.shown().columns
     ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
@@ -80,9 +80,9 @@ def source_rows(
 
 
 def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
-    """Return the lake's rows for ``verify``, without deleted ones, with these columns.
+    """Return the lake's rows for ``verify``, with the columns of the schema.
 
-    A column that the lake lacks is NULL.
+    Rows that are marked as deleted are left out. A column that the lake lacks is NULL.
     """
     if DELETED in lake.columns:
         lake = lake.where(~F.coalesce(F.col(DELETED), F.lit(False)))
@@ -153,7 +153,7 @@ def compare_bags(
         lake: The same columns of the lake (see :func:`as_table`).
         schema: The table.
         limit: Maximum number of differing rows to return. If rows differ, both sides are read a
-            second time to get them.
+            second time, to return the differing rows.
     """
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
     ours = source.select(*_row_digest(schema), one.alias("_s"), none.alias("_l"))
@@ -188,7 +188,10 @@ def compare_bags(
 def _shown(
     rows: DataFrame, wanted: DataFrame, schema: TableSchema
 ) -> list[tuple[int, dict[str, object]]]:
-    """Return the compared row of each wanted digest, with its surplus."""
+    """Return the compared row of each wanted digest, with the digest's surplus.
+
+    The surplus is the row's count in the source minus its count in the lake.
+    """
     columns = [F.col(_quoted(column.name)) for column in schema.columns]
     found = (
         rows.select(F.struct(*columns).alias("_row"), *_row_digest(schema))
@@ -201,7 +204,7 @@ def _shown(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Return each compared row's key with one digest per column; the rows must be few."""
+    """Return the key of each compared row, with one digest per column. The rows must be few."""
     key = [F.col(_quoted(name)) for name in schema.key]
     columns = [
         F.concat(
@@ -219,14 +222,14 @@ def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]
 def with_keys(
     spark: SparkSession, lake: DataFrame, schema: TableSchema, keys: Iterable[Key]
 ) -> DataFrame:
-    """Return the lake's rows with these keys for ``verify``; each task gets all keys."""
+    """Return the lake's rows with these keys for ``verify``; each Spark task gets all keys."""
     ddl = ", ".join(f"{_quoted(name)} {schema.column(name).lake_type}" for name in schema.key)
     wanted = local_frame(spark, keys, ddl)
     return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")
 
 
 def _row_digest(schema: TableSchema) -> list[SparkColumn]:
-    """Return the expressions of ``_d0`` and ``_d1``, the digest of a compared row."""
+    """Return the expressions of ``_d0`` and ``_d1``, which together are a compared row's digest."""
     facts = [fact for column in schema.columns for fact in _facts(column.name, column.lake_type)]
     return [
         F.xxhash64(F.lit(seed), *facts).alias(f"_d{number}") for number, seed in enumerate(_SEEDS)
@@ -234,9 +237,9 @@ def _row_digest(schema: TableSchema) -> list[SparkColumn]:
 
 
 def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
-    """Return a compared column's two inputs for the hash: whether it is NULL, and the value.
+    """Return a compared column's two inputs for the hash: whether the value is NULL, and the value.
 
-    The flag is needed, since the hash skips a NULL.
+    The first input is needed, since the hash skips a NULL.
     """
     value = F.col(_quoted(name))
     folded = lake_type.lower()
@@ -259,7 +262,7 @@ def _key(row: Any, schema: TableSchema) -> Key:
 
 
 def _python(value: Any, lake_type: str) -> object:
-    """Return a compared key value from Spark as the hashable value of `cdc.sources`."""
+    """Return a key's value from Spark in the hashable form in which `cdc.sources` returns it."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, datetime) and lake_type == "timestamp":

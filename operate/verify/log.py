@@ -66,11 +66,14 @@ class LogComparison:
     wait_s: float
 
     def compare(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
-        """Compare source and lake of an append table; return S, its offsets and the result.
+        """Compare source and lake of an append table at a position S of the source's log.
+
+        Returns:
+            S, the offsets of the first event after S, and the result.
 
         Raises:
-            LakeError: In every comparison, a TRUNCATE removed rows of the lake before they were
-                compared.
+            LakeError: In every comparison, a TRUNCATE removed rows of the lake before these rows
+                were compared.
             TributaryError: Source, stream or lake cannot be read.
         """
         for _ in range(PASSES):
@@ -85,7 +88,7 @@ class LogComparison:
         )
 
     def _compare_once(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
-        """Compare source and lake of an append table once; return S, its offsets, the result."""
+        """Compare source and lake of an append table once; the result is that of ``compare``."""
         capture, context = self.capture, self.context
         source, schema = capture.source, self.lake.layout.schema
         origin, ranges = Origin.now(capture), self.ranges()
@@ -121,7 +124,10 @@ class LogComparison:
         return split, boundary, found
 
     def _truncated_beyond(self, boundary: Mapping[int, int]) -> bool:
-        """Whether a run has committed a TRUNCATE beyond the compared boundary."""
+        """Whether a run's commit with a TRUNCATE has events from after the compared boundary.
+
+        Such a TRUNCATE may have removed rows of the lake before they were compared.
+        """
         return any(
             committed.record.counts.get("t")
             and any(committed.record.offsets[p] > at for p, at in boundary.items())

@@ -66,7 +66,7 @@ class Sampler:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The distinct rows in all samples, of all keys."""
+        """The distinct rows of all keys in all samples."""
         return [row for seen in self._rows.values() for row in seen.values()]
 
     @property

@@ -46,7 +46,7 @@ class Sighting:
 
     @property
     def equal(self) -> bool:
-        """Whether the lake has at most one row with the key, and it equals one of the samples."""
+        """Whether the lake has at most one row with the key, and a sample agrees with the lake."""
         return self.lake_rows <= 1 and self.in_lake in self.at_source
 
     @property
@@ -56,7 +56,7 @@ class Sighting:
 
     @property
     def kind(self) -> DifferenceKind:
-        """The kind of the difference between samples and lake, if there is a difference."""
+        """The kind of the difference between the samples and the lake, for an unequal key."""
         if self.lake_rows > 1:
             return "duplicate"
         if self.in_lake is None:
@@ -64,7 +64,10 @@ class Sighting:
         return "extra" if None in self.at_source else "different"
 
     def columns(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the columns that differ in ``verify``; empty if the row changed or is missing."""
+        """Return the columns whose values differ between source and lake.
+
+        The result is empty if the source's row changed between samples, or if a side has no row.
+        """
         if not self.unchanged_at_source or self.in_lake is None:
             return ()
         (row,) = self.at_source
@@ -79,7 +82,7 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A key that differs so far between source and lake.
+    """A key that differed between source and lake, and has not been found equal since.
 
     Args:
         key: Values of the key columns.
@@ -132,7 +135,10 @@ def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> R
 
 
 def _same_sighting(before: Sighting, now: Sighting) -> bool:
-    """Whether two rounds of ``verify`` saw the same difference, or both duplicates."""
+    """Whether two rounds of ``verify`` saw the same difference.
+
+    Two rounds that saw several rows with the key in the lake count as the same, too.
+    """
     if before.lake_rows > 1 and now.lake_rows > 1:
         return True
     return before.at_source == now.at_source and before.in_lake == now.in_lake

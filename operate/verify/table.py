@@ -61,8 +61,9 @@ class Difference:
     """A key for which source and lake differ; for an append table, a row.
 
     Args:
-        kind: ``missing``: the lake lacks the row. ``extra``: the source lacks it. ``different``:
-            its values differ. ``duplicate``: the lake has several rows with the key.
+        kind: ``missing``: only the source has the row. ``extra``: only the lake has the row.
+            ``different``: the values of the row differ. ``duplicate``: the lake has several rows
+            with the key.
         key: Values of the key columns by name; for an append table, values of all columns.
         columns: The columns that differ, if the kind is ``different``; otherwise empty.
     """
@@ -92,8 +93,8 @@ class Verification:
         checked_again: Number of keys that differed in the last pass over all rows. Most of them
             were being written.
         rounds: Number of rounds over the keys of ``checked_again``.
-        position: Position of the source's log. The comparison covers all changes up to it. For an
-            append table, it covers no later change.
+        position: Position of the source's log. The comparison covers all changes up to this
+            position. For an append table, the comparison covers no later change.
         covered: Offsets of the topic. The comparison covers all events before these.
         offsets: The offsets of the lake's last commit. The lake contains all events before these.
         instant: The instant of that commit.
@@ -148,7 +149,8 @@ class Verification:
 def verify_table(services: Services, context: RunContext, table: TableId) -> Verification:
     """Compare a table with its source row by row while both change.
 
-    If they are equal, ends of the connector's tasks that were in doubt are not shown any more.
+    If the table equals its source, `status` no longer warns that rows of the table could have been
+    lost at the end of a connector's task.
 
     Args:
         services: The services of the command.
@@ -170,7 +172,7 @@ def require_published(services: Services, table: TableId) -> tuple[TableRecord, 
     """Return the record and the attempt of a table that ``verify`` can compare.
 
     Raises:
-        StateError: The table is not published, or not kept up to date.
+        StateError: The table is not published, or runs do not keep it up to date.
     """
     record = require(services, table)
     if record.state is not State.INCREMENTAL or record.attempt is None:
@@ -214,7 +216,10 @@ class _TableVerifier:
         )
 
     def _lake_settings(self, services: Services) -> TableSettings:
-        """Return the settings that select the compared columns; for a frozen table, the lake's."""
+        """Return the settings that select the compared columns.
+
+        If the columns of the lake table are frozen, only the lake's columns are compared.
+        """
         settings = services.config.settings_on_plan(self._id, self._tier)
         latest = self._context.timeline(self._attempt).latest_offsets()
         if latest is None or latest.record.handoff is None:
@@ -264,7 +269,7 @@ class _TableVerifier:
         """Compare all rows once for ``verify``, after lake and replica have passed a marker.
 
         Returns:
-            The marker, the topic's offsets before it, and the result.
+            The marker, the topic's end offsets before the marker was written, and the result.
         """
         # The transactions of these events end before the marker, so the source's rows show them.
         covered = self._services.kafka.stable_offsets(self._topic)
@@ -352,7 +357,7 @@ class _TableVerifier:
         return [KeyRange(low, high) for low, high in itertools.pairwise(edges)]
 
     def _source_frame(self, ranges: list[KeyRange], view: View | None = None) -> DataFrame:
-        """Return source rows for ``verify`` in lake types, with values hidden as in the lake."""
+        """Return source rows for ``verify`` in lake types, hashed and masked as in the lake."""
         query = self._source.snapshot_query(self._table, self._schema, ranges, view=view)
         rows = self._services.spark.read.jdbc(
             query.url, query.table, predicates=list(query.predicates), properties=query.properties
@@ -383,9 +388,10 @@ class _TableVerifier:
         return sightings(keys, at_source, sampler.absent, in_lake)
 
     def _advance(self, upto: Mapping[int, int] | None = None) -> None:
-        """Let the lake reach given offsets for ``verify``, or the topic's end.
+        """Run the table for ``verify`` until the lake has all events before the given offsets.
 
-        This process runs the table itself. If another process holds the table, wait for its run.
+        Without offsets, the lake has to reach the topic's end. If another process holds the table's
+        lease, wait for the run of that process.
         """
         target = upto or self._services.kafka.high_watermarks(self._topic)
         self._capture.wait_until_readable(target, timeout_s=WAIT_S)
@@ -428,7 +434,7 @@ class _TableVerifier:
 
 
 def _stopped(table: TableId, result: RunResult) -> TributaryError:
-    """Return the error of ``verify`` if a run of the table has failed meanwhile."""
+    """Return the error of ``verify`` after a failed run of the table."""
     error = result.error
     kind = LostHistoryError if result.state is State.NEEDS_BOOTSTRAP else LakeError
     return kind(
