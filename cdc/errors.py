@@ -1,6 +1,6 @@
 """Errors of the stream side.
 
-Each names what failed and what to do next.
+Each error names what failed and what to do next.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LostLogError(LostHistoryError):
 
 
 class LostEventsError(LostHistoryError):
-    """No topic has some changes of a table, so each of its generations so far lacks the changes."""
+    """Some changes of a table are in no topic, so all of its generations lack these changes."""
 
 
 class ReplacedGenerationError(LostHistoryError):

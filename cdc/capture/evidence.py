@@ -155,9 +155,8 @@ class CaptureEvidence:
         starts: For each start of the connector without a stored position, an offset in the topic
             of DDL statements.
         life: Whether the connector sends changes; None if the caller did not request this fact.
-        strays: By table, the topics to which the connector sent the table's changes while the
-            table's schema had another name (`cdc.capture.strays`). Only runs search for such
-            topics.
+        strays: By table, the topics to which the connector sent the table's changes because the
+            table's schema was renamed (`cdc.capture.strays`). Only runs search for such topics.
     """
 
     names: CaptureNames

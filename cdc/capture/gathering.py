@@ -253,7 +253,7 @@ class Captures:
     def _strays(
         self, names: CaptureNames, records: Sequence[TableRecord]
     ) -> dict[TableId, list[str]]:
-        """Return, by table, the topics that got the table's changes while its schema was renamed.
+        """Return, by table, the topics that got its changes because its schema was renamed.
 
         `cdc.capture.strays` explains such topics. The result is empty if a server does not answer.
         """

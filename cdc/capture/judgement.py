@@ -104,7 +104,7 @@ def of_table(
 
 
 def follows(record: TableRecord) -> bool:
-    """Return whether runs apply the stream to the table now, or will as soon as it is resumed."""
+    """Return whether runs apply the stream to a table, now or after the table is resumed."""
     return (record.resume_to or record.state) in (State.CATCHING_UP, State.INCREMENTAL)
 
 

@@ -1,12 +1,12 @@
 """Checks that a connector of MySQL or MariaDB has the same definition of a table as the catalog.
 
-In the binlog, a row's values have no names, and its text is bytes. The connector takes the name,
-type and character set of each value from its own definition of the table. It derives this
-definition from the DDL statements in the binlog. Some statements have one effect on the server and
-another on the connector's definition. Examples are an IF NOT EXISTS that does nothing on the
-server, and a default character set that the connector ignores. After such a statement, the
-connector assigns values to the wrong columns or misreads them, without an error. A new copy of the
-table does not repair the connector's definition.
+In the binlog, a row's values have no names, and texts are bytes. The connector takes the name, type
+and character set of each value from its own definition of the table. It derives this definition
+from the DDL statements in the binlog. Some statements have one effect on the server and another on
+the connector's definition. Examples are an IF NOT EXISTS that does nothing on the server, and a
+default character set that the connector ignores. After such a statement, the connector assigns
+values to the wrong columns, or misreads the values, without an error. A new copy of the table does
+not repair the connector's definition.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FLOAT_DIGITS = 24
 
 @dataclass(frozen=True)
 class _Form:
-    """The part of a column's type by which the connector reads its values in the binlog."""
+    """The part of a column's type by which the connector reads the column's values."""
 
     kind: str
     sizes: tuple[int, ...] = ()

@@ -1,6 +1,6 @@
-"""Compares the end of a source's log with the end that was recorded before, and records it again.
+"""Compares a source's log with the log's end as last recorded, and records the present end.
 
-A look is one such comparison for a capture. The recorded end is the mark of the look.
+A look is one such comparison for a capture. The end that a look records is the look's mark.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
 
 
 def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity | None) -> None:
-    """Check that the primary is the server, and on the timeline, from which the copy was made.
+    """Check that the primary has the same identity and timeline as the server that was copied.
 
     Args:
         table: The table.

@@ -87,7 +87,7 @@ def disconnected(names: CaptureNames) -> FailedConnector:
 
 
 class Recovery:
-    """Restarts a failed or disconnected connector while a command waits for its changes.
+    """Restarts a failed or disconnected connector while a command waits for a capture's changes.
 
     No run checks the connector during such a wait. Without a restart, one transient failure would
     end the command with a time-out. Such a failure is, for example, a broken connection or a Kafka
@@ -164,7 +164,7 @@ class Recovery:
 
 
 def _restarts_text(tried: Restarted) -> str:
-    """Return, as text, the number of a connector's restarts and the earliest time of the next."""
+    """Return, as text, how often a connector was restarted, and when the next restart can be."""
     if tried.next_at is None and tried.times >= LIMIT:
         return f"restarted {tried.times} times in a row, and not again by itself"
     again = (

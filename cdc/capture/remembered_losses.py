@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RememberedLossError(LostHistoryError):
-    """Changes of a table were lost after its O, as any process has recorded in the state store."""
+    """Changes of a table were lost since its O, as a process has noted in the state store."""
 
 
 def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None:

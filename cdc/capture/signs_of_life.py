@@ -45,8 +45,8 @@ def signs(
         names: The capture.
         interval_ms: Interval between two heartbeats, in milliseconds.
         beat: Time of the newest heartbeat; None if there is none.
-        flows: Returns whether any record was sent within the last seconds, whose number is the
-            argument. It is called only if no heartbeat was sent within this time.
+        flows: Returns whether any record was sent within the last N seconds, where N is the
+            argument. It is called only if no heartbeat was sent within N seconds.
     """
     bound_s = silence_bound_s(interval_ms)
     age = None if beat is None else (datetime.now(timezone.utc) - beat).total_seconds()

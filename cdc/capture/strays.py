@@ -53,7 +53,7 @@ def written_since(
     sent: Mapping[str, datetime],
     began: Mapping[TableId, datetime],
 ) -> dict[TableId, list[str]]:
-    """Return, by table, the stray topics with a record from after the start of its attempt.
+    """Return, by table, the stray topics with a record since the table's attempt began.
 
     The other stray topics have only older changes, and the table's copy contains these changes.
 

@@ -1,9 +1,9 @@
 """Finds changes that a connector has left out, or sent twice, because a task of it ended.
 
-A connector stores a position in the log, and how much of the log's record there it has sent. On
-PostgreSQL it counts the events of a record of the WAL. On MySQL and MariaDB it counts the rows of
-an event of the binlog. The next task skips what the earlier task has sent. In two cases the next
-task skips too much:
+A connector stores a position in the log, and a count of what it has sent from the record at this
+position. On PostgreSQL it counts the events from a record of the WAL. On MySQL and MariaDB it
+counts the rows of an event of the binlog. The next task skips what the count includes. In two cases
+the next task skips too much:
 
 - The earlier task has sent the delete for an UPDATE of a key, but not the insert. The delete and
   the insert have the same position, and in a binlog they are one row.

@@ -17,7 +17,7 @@ _SWITCHES = (f"{_AUTH}service.account.enable", f"{_AUTH}null.enable", "fs.gs.grp
 
 
 def is_gcs(url: str) -> bool:
-    """Return whether a configured URL is of Google Cloud Storage."""
+    """Return whether a configured URL is a URL of Google Cloud Storage."""
     return url.startswith(f"{SCHEME}://")
 
 

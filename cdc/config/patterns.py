@@ -64,7 +64,7 @@ class Pattern:
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, int]:
-        """The rank among the patterns of ``tables`` that match one table. The highest wins.
+        """The rank among the patterns of ``tables`` that match one table. The highest rank wins.
 
         The tuple compares, in this order: whether the table name has no wildcards, whether the
         schema has none, whether the source has none, and the number of characters that are no

@@ -132,7 +132,7 @@ class Config(Section):
         return known.of(table)
 
     def settings_on_plan(self, table: TableId, tier: str) -> TableSettings:
-        """Return an onboarded table's configured settings, after a check that they fit its tier.
+        """Return an onboarded table's settings, after a check that the mode fits the tier.
 
         Raises:
             ConfigError: The table's mode has changed since onboarding. An append table cannot

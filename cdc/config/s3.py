@@ -21,7 +21,7 @@ _KEY = ("encryption.key", "server-side-encryption.key")
 
 
 def is_s3(url: str) -> bool:
-    """Return whether a URL is one of Hadoop's file system for S3."""
+    """Return whether a configured URL is a URL of Hadoop's file system for S3."""
     return url.startswith(f"{SCHEME}://")
 
 

@@ -23,7 +23,9 @@ def sharded(tables: Mapping[str, TableSettings]) -> dict[str, TableSettings]:
 
 
 def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
-    """Return the name of the lake table of which a source table is a shard; None if it is none.
+    """Return the name of the lake table that a source table feeds as a shard.
+
+    The result is None if the source table is no shard.
 
     Raises:
         ConfigError: The source table would feed two lake tables.

@@ -100,9 +100,10 @@ def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
 
 
 def _safe(name: str) -> str:
-    """Encode a name for a path. Letters, digits, ``_``, ``-`` and dots stay as they are.
+    """Encode a name as one part of a path.
 
-    Only ASCII letters and digits stay, and a dot at the beginning is encoded.
+    ASCII letters and digits, ``_``, ``-``, and dots after the first character stay as they are. All
+    other characters are encoded as `fill` describes.
     """
     return "".join(
         character if _is_plain(character) or (character == "." and at) else f"~{ord(character):02x}"

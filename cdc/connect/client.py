@@ -85,14 +85,17 @@ class ConnectClient:
         return sorted(str(name) for name in self._rest.ask("GET", "connectors").json())
 
     def connector(self, name: str) -> dict[str, str] | None:
-        """Return a connector's configuration, secrets as references; None if it does not exist."""
+        """Return a connector's configuration, with references in place of secrets.
+
+        The result is None if the connector does not exist.
+        """
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/config", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         return {str(key): str(value) for key, value in answer.json().items()}
 
     def validate(self, config: Mapping[str, str]) -> list[FieldProblem]:
-        """Have the Connect worker check a configuration, and return its objections.
+        """Have the Connect worker check a configuration, and return the worker's objections.
 
         The worker connects to the database for the check.
 
@@ -119,7 +122,7 @@ class ConnectClient:
         configuration, this method does nothing.
 
         Returns:
-            Whether the configuration was new or changed.
+            Whether the connector was created, or its configuration was changed.
 
         Raises:
             ConnectError: The worker refuses the configuration; the error names each field.
@@ -262,7 +265,7 @@ class ConnectClient:
     ) -> None:
         """Stop the connector in Connect and wait until its tasks are gone.
 
-        Its configuration stays.
+        The connector's configuration stays.
         """
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/stop")
         self._wait_for_status(
@@ -281,8 +284,8 @@ class ConnectClient:
         Args:
             name: The connector.
             forget_offsets: Whether to delete the connector's stored position, too. If the position
-                stays, a later connector of the same name starts there, even if a new slot does not
-                retain the log from there.
+                stays, a later connector of the same name starts at this position, even if a new
+                slot does not retain the log since the position.
             progress: Shows the wait.
         """
         if self.status(name) is None:

@@ -105,7 +105,7 @@ class StatementsByTable:
                     self._by_table[table].append(change)
 
     def of(self, table: TableId) -> list[DefinitionChange]:
-        """Return Debezium's statements on a table, in the order of the binlog."""
+        """Return the reported DDL statements on a table, in the order of the binlog."""
         source = table.source
         names = (table, TableId(source, "", table.name), TableId(source, "", ""))
         found = {id(one): one for name in names for one in self._by_table.get(name, ())}

@@ -54,7 +54,7 @@ def came_lately(sent: datetime | None, bound_s: float) -> bool:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """One heartbeat that a connector has sent to its topic.
+    """One heartbeat that a connector has sent to the heartbeat topic.
 
     Args:
         owner: Name of the slot; name of the connector if this kind of connector has no slot.
@@ -81,7 +81,7 @@ def latest_heartbeat(
     *,
     timeout_s: float = 30.0,
 ) -> Heartbeat | None:
-    """Return the newest committed heartbeat of a connector; None if its topic has none.
+    """Return the newest committed heartbeat of a connector; None if the topic has no heartbeat.
 
     Raises:
         KafkaError: The heartbeat topic does not exist or cannot be read in time.

@@ -199,7 +199,7 @@ class ConnectorKind(Protocol):
         """Return the advice for a Debezium connector that runs but sends no heartbeat."""
 
     def lost_after_s(self, interval_ms: int) -> float | None:
-        """Return for how long a Debezium connector sends no record before it counts as lost.
+        """Return for how long a connector sends no record before it counts as disconnected.
 
         Args:
             interval_ms: Interval between two heartbeats, in milliseconds.

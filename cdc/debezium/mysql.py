@@ -279,7 +279,7 @@ class Mysql:
         )
 
     def lost_after_s(self, interval_ms: int) -> float | None:
-        """Return after how many seconds without a record MariaDB's connector counts as lost.
+        """Return after how many seconds without a record MariaDB's connector is disconnected.
 
         The result is None for MySQL, whose connector connects again by itself.
         """
@@ -295,13 +295,13 @@ class Mysql:
         Connect stores a place in the binlog, as a file and an offset in this file:
 
         - With a row, or with a heartbeat inside a transaction, Connect stores the place where the
-          transaction's BEGIN begins, and the number of events and rows to skip. With the commit, it
-          stores the end of the commit (BinlogOffsetContext: startNextTransaction,
+          transaction's BEGIN begins, and the number of events and rows to skip. With the commit,
+          Connect stores the end of the commit (BinlogOffsetContext: startNextTransaction,
           commitTransaction). So everything before the stored place is in Kafka.
         - An event outside of a transaction can have several records: a RENAME TABLE of two tables
-          has two. Connect stores the event's end already with the first of them. So the returned
-          place is one byte before the stored place. It does not reach the event's end until Connect
-          has stored the place of a later event.
+          has two records. Connect stores the event's end already with the first record. So the
+          returned place is one byte before the stored place. The returned place does not reach the
+          event's end until Connect has stored the place of a later event.
         """
         gtids = offset.get("gtids")
         if self.kind == "mariadb":

@@ -74,7 +74,7 @@ def task_of(record: KafkaRecord) -> str | None:
 
 
 def moves_key(record: KafkaRecord) -> bool:
-    """Return whether a record is the delete of a row that got another key, or its tombstone."""
+    """Return whether a record deletes a row that got another key, or is the delete's tombstone."""
     return _NEW_KEY in dict(record.headers)
 
 
@@ -186,7 +186,7 @@ class TaskEnds:
             offsets: Number of offsets to read.
 
         Returns:
-            None if the transaction has more records than were read.
+            The answer; None if the transaction has more records than were read.
         """
         transaction, last = self.change(record).transaction, min(record.offset + 1 + offsets, end)
         for one in self._read(record.topic, record.offset + 1, last):
@@ -208,7 +208,7 @@ class TaskEnds:
             offsets: Number of offsets to read.
 
         Returns:
-            None if there are more records than were read.
+            The answer; None if the topic has more records than were read.
         """
         key, last = self._key(record), min(record.offset + 1 + offsets, end)
         for one in self._read(record.topic, record.offset + 1, last):

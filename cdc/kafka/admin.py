@@ -306,7 +306,7 @@ class KafkaAdmin:
 
         Args:
             topic: The topic.
-            partition: Its partition.
+            partition: The partition's number.
             start: First offset.
             end: Offset to stop before.
             timeout_s: Limit for the whole read, in seconds.

@@ -108,7 +108,7 @@ class KafkaClient:
         ignored: frozenset[int] = frozenset(),
         others_answer: bool = False,
     ) -> tuple[dict[_Key, _Value], dict[_Key, KafkaError]]:
-        """Send Kafka one request; return the answers, and the errors of the other keys.
+        """Send Kafka one request; return its answers, and the errors of keys without an answer.
 
         Args:
             what: The request, for errors.

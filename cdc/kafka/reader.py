@@ -67,8 +67,8 @@ class RecordReader:
     def read_ahead(self, ranges: Mapping[str, tuple[int, int]]) -> None:
         """Read and keep a range of each topic; later reads within these ranges need no broker.
 
-        The records that an earlier call kept are dropped. If the size of the records reaches a
-        limit, the topics that are not complete then are not kept.
+        The records that an earlier call kept are dropped. If the records reach a limit of size, the
+        call ends, and keeps only the topics whose ranges were read completely.
 
         Args:
             ranges: By topic, the first offset and the offset to stop before.

@@ -50,7 +50,7 @@ def read(
     Args:
         client: The cluster.
         topic: The topic.
-        partition: Its partition.
+        partition: The partition's number.
         start: First offset.
         end: Offset to stop before.
         deadline: When to give up, as a time of ``time.monotonic()``.
@@ -109,7 +109,7 @@ def newest(
     ends: Mapping[int, int],
     deadline: float,
 ) -> KafkaRecord | None:
-    """Return the newest committed Kafka record of a topic's partitions, or None.
+    """Return the newest committed record of a Kafka topic; None if the topic has no record.
 
     Args:
         client: The cluster.

@@ -56,7 +56,7 @@ def reach(spark: SparkSession, metastore: str) -> int:
     The answer proves that the metastore can be reached.
 
     Raises:
-        LakeError: The metastore cannot be reached, or refuses.
+        LakeError: The metastore cannot be reached, or refuses the request.
     """
     with _client(spark, metastore, "the databases could not be listed") as client:
         return int(client.getAllDatabases().size())
@@ -77,7 +77,8 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
         entry: The table.
 
     Raises:
-        LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
+        LakeError: The metastore cannot be reached or refuses the request, or the name belongs to
+            another table.
     """
     with _client(spark, metastore, _not_kept(entry), entry.path) as client:
         _finish_move(spark, client, entry)
@@ -99,8 +100,8 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     The table's data stays.
 
     Raises:
-        LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
-            The other table keeps its name.
+        LakeError: The metastore cannot be reached or refuses the request, or the name belongs to
+            another table. The other table keeps the name.
     """
     with _client(spark, metastore, _not_kept(entry), entry.path) as client:
         for suffix in ("", _NEXT, _FORMER):

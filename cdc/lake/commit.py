@@ -134,7 +134,7 @@ class CommitRecord(Part):
         truncated: Offset of the newest TRUNCATE that this or an earlier commit applied; None if no
             commit applied one. A replay that reads this offset again applies this TRUNCATE again,
             or a newer TRUNCATE that was quarantined.
-        chunk_ids: Ids of the chunks that this commit holds; empty for any other kind.
+        chunk_ids: Ids of the chunks that this commit holds; empty for a handoff and for a run.
         handoff: The table's handoff with the schema that the lake follows; None before the end of
             the copy.
         shared: State of all shards of a shared table; None for any other table.

@@ -46,8 +46,8 @@ class CommitGuard:
 
     - The commit is not the only pending commit. A newer writer has rolled the commit back, or
       writes at the same time.
-    - Another commit completed meanwhile. It could be a clustering that replaced the files that the
-      guarded commit changes.
+    - Another commit completed meanwhile. The other commit could be a clustering that replaced the
+      files that the guarded commit changes.
     - The commit's instant is not above all completed instants, for example after a clock went
       backwards. The commit with the greatest instant must have the greatest offsets.
     - The commit lacks rows. Hudi counts the rows that it cannot write, and would commit the others.
@@ -102,9 +102,9 @@ class CommitGuard:
             raise
 
     def verdict(self, timeline: Timeline) -> BaseException | None:
-        """Return the error of a refused or undone commit; None for any other commit.
+        """Return the error of a commit that was refused or rolled back; None for any other commit.
 
-        If another writer has undone the commit, the files that the commit wrote afterwards are
+        If another writer has rolled back the commit, the files that the commit wrote afterwards are
         deleted.
 
         Args:

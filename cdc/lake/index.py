@@ -74,7 +74,8 @@ class IndexLayout(Part):
             size: Planned size of the copy; None for a table that begins empty.
 
         Raises:
-            ConfigError: The settings require a bucket index where it would lose rows.
+            ConfigError: The settings require a bucket index for a table whose rows can move between
+                partitions. The index would lose rows.
         """
         if settings.index == "bucket" and layout.moves_partitions:
             table = layout.schema.table

@@ -12,7 +12,7 @@ def time_of(instant: str) -> datetime:
 
 
 def ahead_of_clock(newest: str | None) -> timedelta:
-    """Return how far the newest Hudi instant is ahead of this machine's clock, or zero."""
+    """Return how far Hudi's newest instant is ahead of this machine's clock; zero if not ahead."""
     if newest is None:
         return timedelta()
     seconds = (time_of(newest) - datetime.now(timezone.utc)).total_seconds()

@@ -2,16 +2,16 @@
 
 Two kinds of writers add late files:
 
-- A writer whose commit another writer has rolled back, and which goes on. The rollback deletes only
-  the files that exist at that time. The files that the first writer adds later remain, though the
-  guard refuses the first writer's commit.
-  Hudi counts a file as committed if the file's instant is below the first commit of the active
-  timeline. Archiving raises this first commit. So the late files are deleted before archiving
-  raises it above their instant.
-- An executor that the driver has given up, and which goes on after the commit completed. The driver
-  has repeated the executor's task, and the commit names the files of the repetition. Hudi finds a
-  commit's files by the instant in the names of files. So readers also see the rows of a file that
-  the completed commit does not name, and later commits merge these rows.
+- A writer goes on although another writer has rolled back the first writer's commit. The rollback
+  deletes only the files that exist at that time. The files that the first writer adds later remain,
+  though the guard refuses the first writer's commit.
+  Hudi counts a file as committed if the file's instant is below the active timeline's first commit.
+  Archiving removes the oldest commits from the active timeline. So the late files are deleted
+  before archiving leaves only commits above their instant.
+- An executor goes on although the driver has given up the executor, and the commit has completed.
+  The driver has repeated the executor's task, and the commit names the files of the repetition.
+  Hudi finds a commit's files by the instant in the names of files. So readers also see the rows of
+  a file that the completed commit does not name, and later commits merge these rows.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
 
 
 def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
-    """Delete each late file that has the instant of a completed commit which does not name it.
+    """Delete the late files of completed commits.
+
+    Such a file has the instant of a completed commit, and the commit does not name the file.
 
     Each partition to which a completed commit of the timeline has written is listed once. In local
     mode, nothing is listed.
@@ -115,9 +117,7 @@ def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
 def require_named(
     spark: SparkSession, timeline: Timeline, merged: Callable[[], Iterable[str]]
 ) -> None:
-    """Refuse a commit that merges a late file, and delete the late file.
-
-    The completed commit of a late file's instant does not name the file.
+    """Refuse a commit that would merge a late file of a completed commit, and delete the late file.
 
     Args:
         spark: The session whose file systems are used.
@@ -199,7 +199,7 @@ class _Cache:
         self._size = 0
 
     def paths(self, timeline: Timeline, instant: str) -> frozenset[str]:
-        """Return the paths of the files that a commit names; read the commit only if necessary."""
+        """Return the paths of the files that a commit names, from the cache or from the commit."""
         key = (timeline.path, instant)
         with self._lock:
             found = self._paths.get(key)
