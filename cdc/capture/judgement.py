@@ -1,6 +1,6 @@
 """Judges from the evidence alone whether the changes of a capture's tables are captured.
 
-A bootstrap's proof, a run's stop, `check` and `status` all use these findings.
+Bootstraps, runs, `check` and `status` all use these findings.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Severity(Enum):
     WAITING = "waiting"
     """Changes wait in the source's log until an operator acts."""
     UNKNOWN = "unknown"
-    """A server does not answer, so its facts are not known."""
+    """A server does not answer, so it is unknown whether the changes are captured."""
 
 
 @dataclass(frozen=True)

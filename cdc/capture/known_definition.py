@@ -37,7 +37,9 @@ _NAMES = {
     **dict.fromkeys(("national varchar", "national character varying"), "varchar"),
     **dict.fromkeys(("nchar varchar", "nchar varying", "national char varying"), "varchar"),
 }
-"""By synonym of a type in statements, the type's plain name. The connector reads both alike."""
+"""The plain name of a type, by the type's synonym in statements. The connector reads values of the
+type in the same way under both names.
+"""
 _SIGNS = frozenset({"unsigned", "signed", "zerofill"})
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})

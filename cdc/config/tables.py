@@ -83,7 +83,7 @@ class ColumnRules(Section):
     """Columns whose values the lake gets as ***. NULL stays NULL."""
     renames: dict[NonEmpty, NonEmpty] = Field(default_factory=dict)
     """Old column names by new name: the lake then follows a rename on the source without a copy.
-    Set it before the rename; afterwards it may stay."""
+    Write the entry before the rename on the source; afterwards the entry may stay."""
 
     def is_read_by_key(self, column: str) -> bool:
         """Return whether the settings let runs read the column from the source by key, as text."""
@@ -147,7 +147,7 @@ class TableSettings(Section):
     one_view: bool = False
     """Whether a copy reads all rows at one moment, even if the stream would correct rows of several
     moments. MySQL and MariaDB: the replica's applier is stopped while the sessions for all parallel
-    chunks open; each session reads its part of the table once, and cannot repeat it."""
+    chunks open; each session reads its part of the table once, and cannot repeat the read."""
     partition_by: tuple[NonEmpty, ...] = ()
     """Columns by which the lake table is partitioned."""
     columns: ColumnRules = Field(default_factory=defaults)
@@ -161,7 +161,8 @@ class TableSettings(Section):
     allowed_lateness_s: Annotated[int, Field(ge=0)] = 0
     """Seconds to subtract from the watermark."""
     delete_mode: Literal["hard", "soft"] = "hard"
-    """hard: the lake deletes deleted rows; soft: it keeps them, marked in _cdc_deleted."""
+    """hard: the lake deletes deleted rows; soft: the lake keeps these rows, marked in
+    _cdc_deleted."""
     on_truncate: Literal["apply", "ignore", "pause"] = "apply"
     """The reaction to a TRUNCATE on the source. pause: the table waits for a person."""
     on_bad_message: Literal["stop", "quarantine"] = "stop"
@@ -171,8 +172,8 @@ class TableSettings(Section):
     max_quarantined: Annotated[int, Field(ge=1, le=1_000)] = 100
     """The most messages of a table in quarantine; one more stops the table."""
     on_schema_change: Literal["evolve", "freeze", "pause"] = "evolve"
-    """evolve: the lake follows; freeze: it gets no new columns; pause: the table waits for a
-    person."""
+    """evolve: the lake follows the change; freeze: the lake gets no new columns; pause: the table
+    waits for a person."""
     chunk_rows: Positive = 500_000
     """The largest estimated number of rows in one chunk of a copy."""
     chunk_bytes: Annotated[
@@ -313,9 +314,9 @@ class TierSettings(Section):
     """The section with the settings of one tier."""
 
     pool_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-    """Part of the work of spark.parallel_tables that the tier's tables have while they have work.
-    The other tiers use what it leaves. Default: no share of its own; the tiers without one have the
-    rest together, and at least a twentieth."""
+    """The part of spark.parallel_tables that the tier's tables have while these tables have work.
+    Other tiers use what the tier leaves. Default: no part of its own. The tiers without a
+    pool_share have the rest together, and at least a twentieth."""
 
 
 def _listed(columns: Iterable[str]) -> str:

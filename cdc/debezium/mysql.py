@@ -72,13 +72,14 @@ _KEEP_ALIVE: Mapping[str, tuple[str, str]] = {
         "a connection that is opened again inside a transaction can leave out its other rows",
     ),
 }
-"""By kind, whether the connector opens a lost connection again, and why it must (not) do so.
+"""By kind of server, the setting ``connect.keep.alive`` of the connector, and the reason for it.
 
-With keep-alive, a thread of the connector opens a lost connection again, and asks for the binlog
-behind the GTIDs that the connector's client has read. On MariaDB, this client counts a running
-transaction as read once it has read one of its statements, such as a SAVEPOINT. Then the server
-leaves out the rest of this transaction, and nothing shows that. Without keep-alive, a connector
-whose connection was lost stays RUNNING and reads nothing, until runs restart it.
+With keep-alive, a thread of the connector opens a lost connection again, and requests the binlog
+after the GTIDs that the connector's client has read. On MariaDB, the client counts a running
+transaction as read once the client has read one statement of the transaction, such as a SAVEPOINT.
+Then the server leaves out the rest of the transaction, and no error shows the loss. Without
+keep-alive, a connector whose connection was lost stays RUNNING and reads nothing, until a run
+restarts the connector.
 """
 
 _RULES = AuditRules(

@@ -19,13 +19,15 @@ _TASK = "__debezium.context.runId"
 _NEW_KEY = "__debezium.newkey"
 _OLD_KEY = "__debezium.oldkey"
 _FEW = 256
-"""Number of offsets that are read one after the other."""
+"""Number of offsets up to which a range is read record by record, without a binary search."""
 _BEFORE = 16
-"""Number of offsets to read before those that a search needs; they decide most ends of tasks."""
+"""Number of offsets that are read before the first offset of a search. The records there suffice
+to judge most ends of tasks.
+"""
 _LARGEST_GROUP = 1_200
 """The most rows of one page, with PostgreSQL's largest size of a page."""
 _STEPS = 8
-"""Number of records without a value that can come before a record."""
+"""The most records without a value that are skipped in a search for the record before a record."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LATEST_MS = 250_000_000_000_000
-"""Later send times count as this one, in the year 9892: Python's times end before Kafka's."""
+"""The greatest send time, in the year 9892. A later time is replaced by this time, since Kafka's
+times can be beyond the end of Python's times.
+"""
 _CONFIGS_AT_ONCE = 500
 """The most topics in one request for settings, since an answer has 5 KB for each topic."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.ms": str(2**63 - 1)}
-"""Settings by which a compacted topic keeps every record, until a run sees the compaction."""
+"""Settings by which a topic keeps every record even if somebody sets its policy to compaction."""
 
 
 def never_compacted(settings: Mapping[str, str]) -> bool:

@@ -35,8 +35,9 @@ _ESCAPES = (("\\", "\\\\"), (",", "\\."), ("|", "\\|"))
 _NULL = "\\N"
 """The text of NULL. No value has this text, since each backslash in a value begins an escape."""
 _BEYOND, _HEX = r"[\x{10000}-\x{10FFFF}]", "\\U"
-"""A pattern of the characters that two units of UTF-16 represent, and what begins the text of a
-value with such a character: the bytes of its UTF-8 in hexadecimal digits follow."""
+"""A pattern of the characters that two units of UTF-16 represent, and the prefix of the text of a
+value with such a character. After the prefix, the text has the value's UTF-8 bytes in hexadecimal.
+"""
 _REAL = ("float", "double")
 
 
