@@ -40,7 +40,12 @@ class Software:
 
 
 def version_of(bundle: str, name: str) -> str:
-    """Return the pinned version of a stack's artifact, as of ``kafka-clients`` in ``kafka``."""
+    """Return the pinned version of an artifact in a bundle of the stack.
+
+    Args:
+        bundle: The bundle, for example ``kafka``.
+        name: The artifact's name, for example ``kafka-clients``.
+    """
     return next(a.revision for a in LOCK[bundle] if a.name == name)
 
 

@@ -51,7 +51,7 @@ class Package:
 
 
 def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
-    """Return the folder of the newest accepted Debian package in the cache, or None."""
+    """Return the cache's folder of the newest accepted version of a Debian package, or None."""
     # A version of Debian's begins with a digit; a suite's name does not.
     folders = [
         folder
@@ -62,7 +62,7 @@ def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
 
 
 def unpack(package: Package, *, cache: Path | None = None, report: Report | None = None) -> Path:
-    """Return the folder of the unpacked Debian package, fetched if the cache lacks it.
+    """Return the folder of the unpacked Debian package, which is fetched if the cache lacks it.
 
     Args:
         package: The package.
@@ -89,7 +89,7 @@ def unpack(package: Package, *, cache: Path | None = None, report: Report | None
 
 
 def _fetch(package: Package, staging: Path, folder: Path, report: Report) -> Path:
-    """Fetch, verify and unpack a Debian package with dependencies; return their new folder."""
+    """Fetch, verify and unpack a Debian package with its dependencies; return the new folder."""
     report(f"fetching Debian's package {package.name}")
     apt = _Apt(staging / "apt", package)
     apt.update()
@@ -161,7 +161,7 @@ class _Apt:
         self._apt("update", limit_s=_UPDATE_LIMIT_S)
 
     def narrow_to(self, suite: str) -> None:
-        """Let APT use another suite of the configured mirror in place of the configured ones."""
+        """Let APT use only the given suite, from the configured mirror of Debian."""
         targets = self._apt(
             "indextargets",
             "--format",
@@ -192,7 +192,7 @@ class _Apt:
         self._config.write_text("\n".join(lines) + "\n", "utf-8")
 
     def candidate(self) -> str | None:
-        """Return the Debian package's version in the suites; None if they lack it."""
+        """Return the Debian package's version in the suites; None if no suite has the package."""
         answer = _run(
             ["apt-cache", f"--config-file={self._config}", "policy", self._package.name], 60
         )
@@ -200,7 +200,7 @@ class _Apt:
         return None if found is None or found[1] == "(none)" else found[1]
 
     def download(self) -> list[Path]:
-        """Fetch the Debian package and its dependencies; return their files."""
+        """Fetch the Debian package and its dependencies; return the fetched files."""
         plan = self._apt("install", "--simulate", self._package.name, *self._package.also)
         names = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
         wanted = [name for name in names if not name.startswith(self._package.without or "\0")]
@@ -253,7 +253,7 @@ def _folder(cache: Path | None) -> Path:
 
 
 def _prefix(package: Package) -> str:
-    """Return what the names of a Debian package's folders have before the version."""
+    """Return the part before the version in the names of a Debian package's folders."""
     return "_".join(filter(None, (package.name, package.suite)))
 
 

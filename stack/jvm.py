@@ -164,9 +164,9 @@ class Registry(JavaServer):
 class Connect(JavaServer):
     """The stack's Kafka Connect worker with Debezium and the Avro converter.
 
-    Its REST interface requires a login. Without it, anyone could send a configuration for
-    validation. The answer shows the values that the configuration providers read, and these can be
-    secrets.
+    The REST interface requires a login. Without a login, anyone could send a configuration for
+    validation. The answer shows the values that the configuration providers read, and these values
+    can be secrets.
 
     Args:
         folder: Working directory.
@@ -309,5 +309,8 @@ def properties_text(properties: Mapping[str, str]) -> str:
 
 
 def _cluster_id() -> str:
-    """Return a random id for the stack's Kafka; it begins with T, as a dash would be an option."""
+    """Return a random id for the stack's Kafka.
+
+    The id begins with T, since a dash at the beginning would be read as an option.
+    """
     return "T" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii")[1:22]

@@ -51,8 +51,8 @@ class Record:
     Args:
         ports: Port of each server by name, and the port of Kafka's controller.
         binaries: The PostgreSQL that wrote the data; None if the stack has no PostgreSQL.
-        installations: By kind, the MySQL and the MariaDB that wrote the data, as far as the stack
-            has them.
+        installations: By kind of source, the MySQL and the MariaDB that wrote the data. A kind that
+            the stack does not have is left out.
     """
 
     ports: dict[str, int]

@@ -50,12 +50,12 @@ _LOCK_LIMIT_S = 600.0
 class LocalStack:
     """Databases with replicas, Kafka, Connect and a registry, in one folder.
 
-    As a context manager, it starts the stack before its block and always stops it afterwards.
+    As a context manager, this class starts the stack before the block and stops it after the block.
 
     Args:
         folder: Holds all data, logs and secrets.
         cache: Cache of downloads; by default the cache of ``cdc.runtime.jars``.
-        report: Receives lines of progress, except from methods that get a receiver of their own.
+        report: Receives lines of progress, unless a method gets another receiver.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class LocalStack:
         return RunningServer(servers[name], self._process(servers[name]))
 
     def psql(self, sql: str, *, database: str = DATABASE, replica: bool = False) -> str:
-        """Run SQL as superuser of the stack's PostgreSQL, beyond the product's rights.
+        """Run SQL as superuser of the stack's PostgreSQL. Tributary's own logins have fewer rights.
 
         Args:
             sql: The statements.
@@ -240,7 +240,7 @@ class LocalStack:
             replica: Whether to run them on the replica and not on the primary.
 
         Returns:
-            The output of psql, one row a line, columns separated by ``|``.
+            The output of psql, with one row per line and ``|`` between columns.
         """
         pair = self._layout().postgres
         if pair is None:
@@ -250,7 +250,7 @@ class LocalStack:
     def mysql(
         self, kind: str, *statements: str, database: str | None = None, replica: bool = False
     ) -> list[Row]:
-        """Run statements as superuser of the stack's MySQL or MariaDB, each in a transaction.
+        """Run statements as superuser of the stack's MySQL or MariaDB, in one transaction each.
 
         Args:
             kind: ``mysql`` or ``mariadb``.
@@ -392,7 +392,7 @@ class LocalStack:
         )
 
     def _held(self, kept: Mapping[str, int]) -> set[int]:
-        """Return those of the kept ports on which running servers of this stack listen."""
+        """Return the recorded ports on which running servers of this stack listen."""
         if not kept:
             return set()
         held = {s.port for s in self._layout().servers if self._process(s).find() is not None}

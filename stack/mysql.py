@@ -73,7 +73,7 @@ class MysqlServer:
         return Command(argv, self.folder, self._installation.environment)
 
     def unhealthy(self) -> str | None:
-        """The reason why the stack's MySQL or MariaDB is not ready; None when it is."""
+        """The reason why the stack's MySQL or MariaDB is not ready; None when it is ready."""
         try:
             self.sql("SELECT 1", limit_s=_PROBE_LIMIT_S)
         except StackError as error:
@@ -83,7 +83,7 @@ class MysqlServer:
     def sql(
         self, *statements: str, database: str | None = None, limit_s: float = _STEP_LIMIT_S
     ) -> list[Row]:
-        """Run statements as superuser of the stack's MySQL or MariaDB, each in a transaction.
+        """Run statements as superuser of the stack's MySQL or MariaDB, in one transaction each.
 
         Args:
             statements: The statements.
@@ -135,7 +135,7 @@ class MysqlPrimary(MysqlServer):
     """The stack's primary of MySQL or MariaDB, whose changes are captured."""
 
     def prepare(self) -> None:
-        """Make the data directory of the stack's MySQL primary if missing; write its options."""
+        """Write the options of the stack's MySQL primary; if it is incomplete, create its data."""
         if self.data.unfinished:
             self.data.make()
         self.data.configure({})
@@ -150,13 +150,13 @@ class MysqlPrimary(MysqlServer):
 
 
 class MysqlReplica(MysqlServer):
-    """The stack's replica of MySQL or MariaDB, with every transaction under its GTID."""
+    """The stack's replica of MySQL or MariaDB, which keeps the GTID of every transaction."""
 
     joining = False
     """Whether the replica is being created and does not follow a primary yet."""
 
     def prepare(self) -> None:
-        """Make the data directory of the stack's MySQL replica if missing; write its options."""
+        """Write the options of the stack's MySQL replica; if it is incomplete, create its data."""
         if self.data.unfinished:
             self.data.make()
             # A read-only server could not run its first statements.
@@ -165,7 +165,7 @@ class MysqlReplica(MysqlServer):
             self.data.configure(REPLICA_SETTINGS[self._kind])
 
     def follow(self, primary: MysqlPrimary) -> None:
-        """Let the stack's MySQL replica follow the primary, unless it does so already."""
+        """Let the stack's MySQL replica follow the primary, unless the replica already does."""
         if not self.data.unfinished and self._state().get("port") == str(primary.port):
             return
         password = self._passwords.get(REPLICATOR)
@@ -208,7 +208,7 @@ class MysqlReplica(MysqlServer):
         return f"it does not replicate (receiver {state['io']}, applier {state['sql']}): {reason}"
 
     def _state(self) -> dict[str, str]:
-        """Return the replication state of the stack's MySQL replica; empty without a primary."""
+        """Return the state of the stack's MySQL replication; empty if there is no replication."""
         new = self._kind == MYSQL
         statement = "SHOW REPLICA STATUS" if new else "SHOW SLAVE STATUS"
         rows, names = self._sql([statement], None, _PROBE_LIMIT_S)
@@ -232,7 +232,7 @@ class MysqlPair:
         folder: Holds both data directories.
         ports: Ports of primary and replica.
         installation: The programs.
-        user: The user that runs them.
+        user: The user that runs both servers.
         passwords: Passwords of the roles.
     """
 

@@ -64,7 +64,7 @@ class DataDirectory:
         self._passwords = passwords
 
     def make(self) -> None:
-        """Create the stack's MySQL data directory, and the statements of the first start."""
+        """Create the data directory of the stack's MySQL, and the statements of its first start."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self._user.own(self.folder)
@@ -73,7 +73,7 @@ class DataDirectory:
         self._user.own(self.first)
 
     def _first_statements(self) -> str:
-        """Return statements for the stack's MySQL that leave one superuser, over TCP.
+        """Return statements after which the stack's MySQL has one superuser, who logs in over TCP.
 
         The statements are not replicated.
         """
@@ -163,13 +163,13 @@ class DataDirectory:
     def options(self) -> Path:
         """The option file of the stack's MySQL or MariaDB.
 
-        It is not in the data directory, which must be empty at first.
+        This file is beside the data directory, which must be empty before its creation.
         """
         return self.folder.parent / f"{self.folder.name}.cnf"
 
     @property
     def first(self) -> Path:
-        """The statements that the stack's MySQL executes first, before any login."""
+        """The file of the statements that the stack's MySQL executes before any login."""
         return self.folder.parent / f"{self.folder.name}.first.sql"
 
     @property
@@ -192,6 +192,6 @@ class DataDirectory:
 
 
 def _quoted(value: str) -> str:
-    """Return a value in quotes for MySQL's option file; a path can contain a comment's start."""
+    """Return a value in quotes for MySQL's option file. Without quotes, ``#`` begins a comment."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"' if value else ""

@@ -51,11 +51,11 @@ REPLICA_SETTINGS: Mapping[str, Mapping[str, str]] = {
 
 
 def roles_sql(kind: str, host: str) -> list[str]:
-    """Return statements for the stack's MySQL: the database, and roles with documented rights.
+    """Return statements that create the database and the roles of the stack's MySQL.
 
-    The statements have placeholders for the passwords, as ``{tributary_admin}``. ``admin`` creates
-    the tables in the schema ``tributary`` later, so it also grants the rights on them that capture,
-    snapshot and marker need.
+    The roles get the documented rights. The statements have placeholders for the passwords, for
+    example ``{tributary_admin}``. The role ``admin`` later creates the tables in the schema
+    ``tributary``, and then grants the other roles the rights on these tables.
 
     Args:
         kind: ``mysql`` or ``mariadb``.
@@ -82,9 +82,9 @@ def roles_sql(kind: str, host: str) -> list[str]:
 def write_option_file(kind: str, ports: Mapping[str, int], passwords: Passwords) -> None:
     """Write an option file for MySQL's clients into the folder of the stack's passwords.
 
-    ``[client]`` logs in to the primary as admin, and ``[client_replica]`` to the replica as
-    snapshot. With `mysql --defaults-extra-file=FILE`, no password is needed on the command line.
-    For the replica, add `--defaults-group-suffix=_replica`.
+    The section ``[client]`` has the login ``admin`` to the primary. ``[client_replica]`` has the
+    login ``snapshot`` to the replica. With `mysql --defaults-extra-file=FILE`, no password is
+    needed on the command line. For the replica, add `--defaults-group-suffix=_replica`.
 
     Args:
         kind: ``mysql`` or ``mariadb``.

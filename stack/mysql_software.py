@@ -121,7 +121,7 @@ class Installation:
 
     @property
     def places(self) -> dict[str, Path]:
-        """The settings of the stack's MySQL for unpacked folders; empty if it is installed."""
+        """The settings with the folders of an unpacked MySQL; empty for an installed MySQL."""
         if self.root is None:
             return {}
         share = self.root / "usr" / "share" / "mysql"
@@ -134,7 +134,7 @@ class Installation:
 
     @property
     def _loader(self) -> Path | None:
-        """The C library's loader that was unpacked with the stack's MySQL; None without one."""
+        """The C library's loader that was unpacked with the stack's MySQL; None if none was."""
         if self.root is None:
             return None
         return next(_libraries(self.root).glob("ld-linux*.so*"), None)
@@ -143,7 +143,7 @@ class Installation:
 def find_installation(
     kind: str, *, cache: Path | None = None, report: Report | None = None
 ) -> Installation:
-    """Return the MySQL or MariaDB for the stack, fetched if this machine has none.
+    """Return the MySQL or MariaDB for the stack, which is fetched if this machine has none.
 
     Args:
         kind: A key of ``PRODUCTS``.
@@ -151,7 +151,7 @@ def find_installation(
         report: Receives lines of progress.
 
     Raises:
-        UnavailableError: This machine lacks the product, and it cannot be fetched.
+        UnavailableError: This machine lacks the product, and the product cannot be fetched.
         StackError: The environment variable names an unusable program, or the fetched files are
             unusable.
     """
@@ -225,7 +225,7 @@ def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation 
 
 
 def _libraries(root: Path) -> Path:
-    """Return the folder of the unpacked MySQL's shared libraries, by the architecture."""
+    """Return the folder of the unpacked MySQL's shared libraries; its name has the architecture."""
     return next((root / "usr" / "lib").glob("*-linux-gnu*"), root / "usr" / "lib")
 
 

@@ -29,7 +29,7 @@ def is_free(port: int) -> bool:
 
 
 def refused(port: int) -> str | None:
-    """Return why a port of the stack takes no connection; None if it takes one."""
+    """Return why a port of the stack takes no connection; None if a connection succeeds."""
     try:
         with socket.create_connection((HOST, port), timeout=_PROBE_S):
             return None
@@ -42,12 +42,12 @@ def choose(
     kept: Mapping[str, int] | None = None,
     held: Collection[int] = (),
 ) -> dict[str, int]:
-    """Return a port for each name of the stack: its kept port if usable, else a free one.
+    """Return a port for each name of the stack: the kept port if usable, otherwise a free port.
 
     Args:
         names: The names that need a port.
         kept: The ports of the stack's earlier start, by name.
-        held: Those of the kept ports on which running servers of the stack listen.
+        held: The kept ports on which running servers of the stack listen.
 
     Raises:
         StackError: No free port was found.

@@ -100,7 +100,7 @@ class Binaries:
 
 
 def find_binaries() -> Binaries:
-    """Return the first usable PostgreSQL by ``PATH``, ``pg_config``, system folders or a wheel.
+    """Return the first usable PostgreSQL on ``PATH``, by ``pg_config``, in ``/usr`` or in a wheel.
 
     Raises:
         StackError: There is no usable PostgreSQL. The message names the unusable ones.
@@ -141,7 +141,7 @@ def _major(name: str) -> int:
 
 
 def _output(command: list[str]) -> str:
-    """Return a command's output; if it fails, a text that reads as PostgreSQL's version 0."""
+    """Return a command's output; after a failure, a text that stands for PostgreSQL's version 0."""
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             command, capture_output=True, text=True, timeout=60, check=True
@@ -158,7 +158,7 @@ class PostgresServer:
         data: Data directory.
         port: Port that the server listens on.
         binaries: The installation.
-        user: The user that runs it.
+        user: The user that runs the server.
         passwords: Passwords of the roles.
     """
 
@@ -200,7 +200,7 @@ class PostgresServer:
         return None if answer.returncode == 0 else answer.stdout.strip() or "no answer"
 
     def psql(self, sql: str, *, database: str = "postgres", limit_s: float = _STEP_LIMIT_S) -> str:
-        """Run SQL as superuser of the stack's PostgreSQL; return the output by lines.
+        """Run SQL as superuser of the stack's PostgreSQL; return the output of psql.
 
         Args:
             sql: The statements. They can contain secrets, since psql reads them from standard
@@ -315,7 +315,7 @@ class Replica(PostgresServer):
     name = "replica"
 
     def prepare_from(self, primary: Primary) -> None:
-        """Copy the stack's PostgreSQL primary if there is no copy; write the configuration."""
+        """Copy the stack's PostgreSQL primary if no copy exists; write the replica's settings."""
         passfile = self.folder.parent / "replication.pgpass"
         self._passwords.write_pgpass(passfile, (REPLICATOR,), host=HOST)
         self._user.own(passfile)
@@ -357,7 +357,7 @@ class PostgresPair:
         folder: Holds both data directories.
         ports: Ports of primary and replica.
         binaries: The installation.
-        user: The user that runs them.
+        user: The user that runs both servers.
         passwords: Passwords of the roles.
     """
 

@@ -30,8 +30,8 @@ class Command:
 
     Args:
         argv: Program and arguments. They must contain no secret, since every user can read them.
-        folder: Working directory, which no other server uses. Processes of the program in it belong
-            to this server.
+        folder: Working directory, which no other server uses. A process of the program with this
+            working directory belongs to this server.
         environment: Environment variables besides those of this process.
     """
 
@@ -45,10 +45,10 @@ class ServerProcess:
 
     Args:
         name: The server's name.
-        program: File name of its program, for example ``java``.
-        folder: Its working directory.
-        record: The file of the record.
-        log: The file of its output.
+        program: File name of the server's program, for example ``java``.
+        folder: The server's working directory.
+        record: The file with the pid and the start time.
+        log: The file of the server's output.
     """
 
     def __init__(self, name: str, *, program: str, folder: Path, record: Path, log: Path) -> None:
@@ -59,7 +59,7 @@ class ServerProcess:
         self._record = record
 
     def start(self, command: Command) -> None:
-        """Start the stack's server in a session of its own, to outlive this process.
+        """Start the stack's server in a session of its own, so that it outlives this process.
 
         Raises:
             StackError: The program cannot be started.
@@ -95,7 +95,7 @@ class ServerProcess:
         return self._record.exists()
 
     def find(self) -> psutil.Process | None:
-        """Return the stack server's recorded process if it still runs, else None.
+        """Return the stack server's recorded process; None if the process does not run.
 
         A process with the recorded pid but another start time is a different process.
         """
@@ -109,7 +109,10 @@ class ServerProcess:
         return process
 
     def memory_bytes(self) -> int:
-        """Return the resident memory of a stack server's processes, with shared pages."""
+        """Return the resident memory of all processes of a stack's server, in bytes.
+
+        A page that several processes share counts for each of them.
+        """
         total = 0
         for process in self._family():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -142,10 +145,10 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def _family(self) -> list[psutil.Process]:
-        """Return the stack server's process, its children, and others of its program.
+        """Return the stack server's process, its descendants, and its program's other processes.
 
         PostgreSQL's children have sessions of their own, and live a moment longer than a killed
-        postmaster. So neither the process group nor the process tree contains them all.
+        postmaster. So neither the process group nor the process tree contains all children.
         """
         found: dict[int, psutil.Process] = {}
         if process := self.find():

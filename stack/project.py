@@ -114,7 +114,7 @@ class Addresses:
         return None if port is None else f"http://{HOST}:{port}"
 
     def dsn(self, role: str, *, replica: bool = False, database: str | None = None) -> str:
-        """Return the PostgreSQL URI of the stack, which names the password's file.
+        """Return the URI of the stack's PostgreSQL. The URI names the file with the password.
 
         Args:
             role: The role that logs in.
@@ -196,7 +196,7 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
 
 
 def _lake(addresses: Addresses, folder: Path) -> str:
-    """Return the section ``lake`` for a stack: its S3 if it has one, otherwise a folder."""
+    """Return the section ``lake``: on the stack's S3 server if there is one, else in a folder."""
     endpoint = addresses.s3_endpoint
     if endpoint is None:
         return f"  url: {_yaml(str(folder / 'lake'))}"
@@ -211,5 +211,5 @@ def _lake(addresses: Addresses, folder: Path) -> str:
 
 
 def _yaml(text: str) -> str:
-    """Return a text of the stack's ``tributary.yaml`` in quotes, as a JSON string always is."""
+    """Return a text in quotes for the stack's ``tributary.yaml``, which accepts JSON strings."""
     return json.dumps(text, ensure_ascii=False)

@@ -22,7 +22,7 @@ class Passwords:
         self.folder = folder
 
     def file(self, role: str) -> Path:
-        """Return the path of the file that has nothing but a stack role's password."""
+        """Return the path of the file that contains only a stack role's password."""
         return self.folder / f"{role}.password"
 
     def get(self, role: str) -> str:
@@ -38,7 +38,7 @@ class Passwords:
 
 
 def private_folder(path: Path) -> None:
-    """Create the stack's folder for rows or secrets if missing, closed to other users."""
+    """Create a folder of the stack if it is missing, and close the folder to other users."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)
 

@@ -50,8 +50,8 @@ class ServerStatus:
     Args:
         name: The server's name.
         port: Port that the server listens on.
-        pid: The server's process id; None if it does not run.
-        memory_bytes: Resident memory of the process and its children.
+        pid: The server's process id; None if the server does not run.
+        memory_bytes: Resident memory of all of the server's processes, in bytes.
         state: ``healthy``, ``unhealthy``, ``dead`` (it ended by itself) or ``stopped``.
         detail: The reason why the server is not healthy, with its last log lines if it died; empty
             otherwise.
@@ -98,7 +98,7 @@ class RunningServer:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the stack's server; None if it does not run."""
+        """The process id of the stack's server; None if the server does not run."""
         process = self._process.find()
         return process.pid if process else None
 
@@ -138,11 +138,11 @@ def wait_ready(
         server: The server.
         process: Its process.
         report: Receives lines of progress.
-        abort: Ends the wait early if it is set, which happens if another server fails.
+        abort: An event that ends the wait early. The caller sets it if another server fails.
 
     Raises:
-        ServerDiedError: The server ended or was not ready in time. The message has its last log
-            lines.
+        ServerDiedError: The server ended or was not ready in time. The message has the last lines
+            of the server's log.
         StackError: The wait ended early.
     """
     started = reported = time.monotonic()

@@ -22,7 +22,7 @@ _PROBE_S = 3.0
 
 
 class Trino:
-    """The stack's Trino: one node, coordinator and worker, in front of a Hive Metastore.
+    """The stack's Trino: one node that is coordinator and worker, and uses a Hive Metastore.
 
     Args:
         folder: Working directory, which also holds the configuration.

@@ -80,7 +80,7 @@ def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaI
 
 
 def _homes() -> Iterator[Path]:
-    """Yield folders in which this machine could have a Java for Trino, the preferred first."""
+    """Yield folders in which this machine could have a Java for Trino, in order of preference."""
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home)
     if command := shutil.which("java"):

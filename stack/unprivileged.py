@@ -36,7 +36,7 @@ class Unprivileged:
 
 
 def database_user(*needs: Path) -> Unprivileged:
-    """Return the user that runs the stack's databases: the current one, another if root.
+    """Return the user that runs the stack's databases: the current user, or another than root.
 
     Args:
         needs: Folders that the user must be able to reach.
@@ -81,7 +81,7 @@ def _open(folder: Path) -> bool:
 
 
 def _capability(folder: Path, user: str) -> str:
-    """Return the weakest capability with which the stack's database user enters a folder."""
+    """Return the weakest capability with which the stack's database user can enter a folder."""
     status = Path("/proc/self/status")
     if status.exists():
         bounding = next(

@@ -6,15 +6,15 @@ from schemas.errors import TributaryError
 
 
 class ReadError(TributaryError):
-    """A lake table that cannot be read, or a state of the table that no longer exists."""
+    """A reader cannot read a lake table, or the requested state of the table no longer exists."""
 
 
 class CleanedError(ReadError):
-    """A state of a table whose files a cleaning may have deleted.
+    """A cleaning may have deleted files of the table's state that a reader requested.
 
     ``oldest`` in the error's context is the instant of the oldest state that has all files.
     """
 
 
 class WholeTableError(ReadError):
-    """A position from which changes cannot be read, so that the whole table must be read once."""
+    """The changes since a reader's position cannot be read; the whole table must be read once."""

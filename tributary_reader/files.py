@@ -20,7 +20,7 @@ class DataFile:
             without partitions.
         size: Size in bytes.
         group: Hudi's id of the file group. Later versions of the file have the same id.
-        instant: The commit that wrote the file.
+        instant: The instant of the commit that wrote the file.
         rows: Number of rows; None if the number is not known without opening the file.
     """
 
@@ -33,7 +33,7 @@ class DataFile:
 
     @classmethod
     def of(cls, base: str, entry: Entry) -> DataFile | None:
-        """Return a listed file below a table as a reader's data file, or None."""
+        """Return the data file for a listed file below a table; None if it is no data file."""
         partition, _, name = entry.path.rpartition("/")
         stem, dot, suffix = name.rpartition(".")
         parts = stem.rsplit("_", 2)
@@ -46,7 +46,7 @@ class DataFile:
 
 
 def data_files(storage: Storage, path: str) -> list[DataFile]:
-    """Return all Parquet files of a table for a reader, also those of no commit.
+    """Return all Parquet files of a table for a reader, also files that no commit has completed.
 
     The timeline must be read before this call.
     """
@@ -60,8 +60,8 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
     Args:
         files: The result of :func:`data_files`.
         timeline: The table's commits, which were read before the files.
-        instant: The instant. It must not be before :attr:`Timeline.complete_from`, since older
-            files can be gone.
+        instant: The instant. It must not be before :attr:`Timeline.complete_from`, since files of
+            an earlier state can be gone.
     """
     replaced = timeline.replaced_upto(instant)
     newest: dict[tuple[str, str], DataFile] = {}
@@ -77,7 +77,7 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
 def require_written(
     files: Iterable[DataFile], timeline: Timeline, instant: str, commits: Iterable[Commit]
 ) -> None:
-    """Check that a reader's list of an instant's files has all that some commits name.
+    """Check that a reader's list of files at an instant has every file version that commits name.
 
     Args:
         files: The result of :func:`as_of`.
@@ -110,7 +110,7 @@ def require_written(
 
 
 def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:
-    """Return a reader's files with their numbers of rows, as far as commits have them."""
+    """Return a reader's files with numbers of rows; a file of an archived commit has none."""
     known = set(timeline.instants)
     rows: dict[tuple[str, str], int] = {}
     listed = list(files)

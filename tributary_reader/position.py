@@ -43,10 +43,10 @@ class Position(Part):
 
     @classmethod
     def from_text(cls, text: str) -> Position:
-        """Read a reader's position that :meth:`to_text` wrote.
+        """Return the reader's position that :meth:`to_text` wrote.
 
         Raises:
-            ReadError: The text is no position, or is of another version.
+            ReadError: The text is no position, or is a position of another version.
         """
         try:
             document = base64.urlsafe_b64decode(text.encode())
@@ -64,7 +64,7 @@ _CODEC = Codec(
 
 @dataclass(frozen=True)
 class Progress:
-    """What a commit records about the stream, as far as a reader needs it.
+    """The facts about the stream that a reader needs, from the record of a commit.
 
     Args:
         offsets: Next offset to read per partition.
@@ -86,7 +86,7 @@ class Progress:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Progress | None:
-        """Return the progress in a commit's record for a reader; None without a handoff."""
+        """Return the progress in a commit's record for a reader; None if it has no handoff."""
         handoff = record.get("handoff")
         if not handoff:
             return None

@@ -32,14 +32,14 @@ _TRIES = 3
 class Snapshot:
     """A table as of one commit, for a reader.
 
-    Its files can be read for as long as the table's setting ``readers_keep``, also after later
+    The files can be read during the time of the table's setting ``readers_keep``, also after later
     commits.
 
     Args:
         path: Base path of the generation's Hudi table.
         instant: Hudi's instant of the commit, ``yyyyMMddHHmmssSSS`` in UTC.
         files: The files that hold the rows.
-        timeline: The generation's commits at the time when it was opened.
+        timeline: The generation's commits at the time when the snapshot was opened.
         storage: The file access.
     """
 
@@ -68,7 +68,7 @@ class Snapshot:
         return arrow_schema(avro, meta=meta)
 
     def dataset(self, *, meta: bool = False) -> pd.Dataset:
-        """Return the rows as a dataset, which reads no other columns and rows than a query needs.
+        """Return the rows as a dataset, which reads only the columns and rows that a query needs.
 
         A column is NULL in the rows of files that are older than the column.
 
@@ -117,7 +117,7 @@ def open_table(
         filesystem: A pyarrow file system that has the folder; None for the local disk.
 
     Raises:
-        ReadError: There is no such table, or its state as of that time no longer exists.
+        ReadError: There is no such table, or the table's state as of that time no longer exists.
     """
     return _opened(storage_of(filesystem), url, _instant(as_of))
 
@@ -151,7 +151,7 @@ def table_folder(url: str) -> str:
 
 
 def _generation(storage: Storage, pointer: Pointer | None, instant: str | None, url: str) -> str:
-    """Return the path of the generation for readers at an instant.
+    """Return the path of the generation that readers saw at an instant.
 
     Args:
         storage: The file access.
@@ -160,7 +160,7 @@ def _generation(storage: Storage, pointer: Pointer | None, instant: str | None, 
         url: The path or URL that the reader was given.
 
     Raises:
-        ReadError: The generation is removed.
+        ReadError: The generation has been removed.
     """
     if pointer is None:
         return storage.resolve(url)
@@ -179,8 +179,8 @@ def snapshot(storage: Storage, path: str, instant: str | None = None) -> Snapsho
     """Return a reader's snapshot of a generation at an instant, or at its newest commit.
 
     Raises:
-        ReadError: There is no such table, its state as of the instant no longer exists or is a part
-            of a copy, or a completed commit was rolled back.
+        ReadError: There is no such table, or a completed commit was rolled back. Or the state as of
+            the instant no longer exists, or is a copy that was not complete yet.
     """
     timeline = Timeline(storage, path)
     wanted = min(timeline.newest, instant or timeline.newest)
@@ -201,7 +201,7 @@ def files_as_of(
 
     Args:
         storage: The file access.
-        timeline: The generation's commits, which were read before.
+        timeline: The generation's commits, which were read before this call.
         instant: The instant of a commit.
         commits: The commits by whose statistics the files are checked.
 
@@ -217,7 +217,7 @@ def files_as_of(
 
 
 def require_there(timeline: Timeline, instant: str) -> None:
-    """Check that no file of an instant can be missing for a reader, by cleaning or rollback.
+    """Check that neither a cleaning nor a rollback can have removed a file of an instant.
 
     Raises:
         CleanedError: The state as of the instant is no longer there.
@@ -240,10 +240,10 @@ def require_there(timeline: Timeline, instant: str) -> None:
 
 
 def _require_whole(timeline: Timeline, instant: str) -> None:
-    """Check that a generation's copy was complete at a commit, with all events up to H.
+    """Check that a commit has the generation's whole copy and all events before H.
 
     Raises:
-        ReadError: Rows of the table were still missing or older than others at that commit.
+        ReadError: As of the commit, rows of the table were missing, or older than other rows.
     """
     text = timeline.note(COMMIT_KEY, instant)
     record = {} if text is None else json.loads(text)
@@ -270,7 +270,7 @@ def published_files(path: str, storage: Storage | None = None) -> list[DataFile]
         storage: The file access; None for the local disk.
 
     Raises:
-        ReadError: There is no such table, or it cannot be read.
+        ReadError: There is no such table, or the table cannot be read.
     """
     opened = _opened(storage or storage_of(None), path, None)
     files = counted(opened.files, opened.timeline)
@@ -289,7 +289,7 @@ def published_files(path: str, storage: Storage | None = None) -> list[DataFile]
 
 
 def _instant(as_of: datetime | str | None) -> str | None:
-    """Return Hudi's instant of a reader's time; an instant or None stays as it is.
+    """Return Hudi's instant for a reader's time; return an instant or None unchanged.
 
     Raises:
         ReadError: The time has no zone, or the text is no instant.

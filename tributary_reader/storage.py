@@ -20,8 +20,8 @@ class Entry:
     """A file in a listing of the reader's storage.
 
     Args:
-        path: The file's path below the folder that was listed, with ``/``.
-        size: Its size in bytes.
+        path: The file's path below the listed folder, with ``/`` between names.
+        size: The file's size in bytes.
     """
 
     path: str
@@ -38,10 +38,10 @@ class Storage(Protocol):
         """Return the content of a file for the reader; None if there is no such file."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder for the reader; none without such a folder."""
+        """Return the names in a folder for the reader; empty if there is no such folder."""
 
     def below(self, folder: str) -> Iterator[Entry]:
-        """Yield all files below a folder for the reader; nothing without such a folder."""
+        """Yield all files below a folder for the reader; nothing if there is no such folder."""
 
     def arrow(self) -> FileSystem:
         """Return this file system in the form that Arrow's readers need."""
@@ -51,7 +51,7 @@ class LocalStorage:
     """The reader's access to files on the local disk."""
 
     def resolve(self, url: str) -> str:
-        """Return the local path that a ``file:`` URL or a path names, for the reader."""
+        """Return the absolute local path for the reader, from a ``file:`` URL or a path."""
         folder = local_folder(url)
         if folder is None:
             raise no_file_system(url)
@@ -65,17 +65,17 @@ class LocalStorage:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in the reader's local folder; none without such a folder."""
+        """Return the names in the reader's local folder; empty if there is no such folder."""
         try:
             return [one.name for one in Path(folder).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def below(self, folder: str) -> Iterator[Entry]:
-        """Yield all files below the reader's local folder; nothing without such a folder.
+        """Yield all files below the reader's local folder; nothing if there is no such folder.
 
         Raises:
-            ReadError: A folder or file below it cannot be accessed.
+            ReadError: The folder, or a folder or file below it, cannot be accessed.
         """
         for place, _, names in os.walk(folder, onerror=_unlisted):
             for name in names:
@@ -103,7 +103,7 @@ class ArrowStorage:
         self._files = filesystem
 
     def resolve(self, url: str) -> str:
-        """Return a URL's path for Arrow, without scheme; for an object store, bucket and key."""
+        """Return a URL without its scheme: a path, or bucket and key, as Arrow needs it."""
         _, scheme, rest = url.rpartition("://")
         return (rest if scheme else url.removeprefix("file:")).rstrip("/")
 
@@ -116,12 +116,12 @@ class ArrowStorage:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder through Arrow; none without such a folder."""
+        """Return the names in a folder through Arrow; empty if there is no such folder."""
         selector = pyarrow_module("fs").FileSelector(folder, allow_not_found=True)
         return [one.base_name for one in self._files.get_file_info(selector)]
 
     def below(self, folder: str) -> Iterator[Entry]:
-        """Yield all files below a folder through Arrow; nothing without such a folder."""
+        """Yield all files below a folder through Arrow; nothing if there is no such folder."""
         fs = pyarrow_module("fs")
         found = self._files.get_file_info(
             fs.FileSelector(folder, recursive=True, allow_not_found=True)
@@ -136,10 +136,12 @@ class ArrowStorage:
 
 
 def _unlisted(error: OSError) -> None:
-    """Raise a reader's error for what cannot be listed, unless it was removed since.
+    """Raise a reader's error for a folder or file that cannot be listed.
+
+    A folder or file that was removed meanwhile is no error.
 
     Raises:
-        ReadError: The folder or file exists.
+        ReadError: The folder or file still exists.
     """
     if not isinstance(error, FileNotFoundError):
         raise ReadError(
@@ -150,7 +152,7 @@ def _unlisted(error: OSError) -> None:
 
 
 def storage_of(filesystem: FileSystem | None) -> Storage:
-    """Return the access to a file system of Arrow, or to the local disk if it is None."""
+    """Return a reader's access to a file system of Arrow; None means the local disk."""
     return LocalStorage() if filesystem is None else ArrowStorage(filesystem)
 
 

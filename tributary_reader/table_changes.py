@@ -37,13 +37,14 @@ class Changes:
 
     Args:
         rows: The rows that are new or were written again, as of the new position. A row that was
-            written again may be equal to the row before.
-        deleted: The rows that are gone, as they were at the former position: of hard deletes and
-            of TRUNCATE. A soft delete is a row of ``rows`` instead.
+            written again can have the same values as before.
+        deleted: The rows that hard deletes or TRUNCATE removed, as they were at the former
+            position. A row that is only marked as deleted is in ``rows`` instead.
         position: The new position.
         whole: Whether ``rows`` are the whole table. If True, a reader must drop all rows that it
             had before.
-        more: Whether there are more changes, in the table's next generation. Read again at once.
+        more: Whether there are more changes, in the table's next generation. If True, the reader
+            should read again at once.
     """
 
     rows: pa.Table
@@ -68,8 +69,8 @@ def changes(
         url: The table's folder, which has the pointer ``_current.json``; or the path of one of its
             generations.
         position: The position of the changes that were read last. None reads the whole table.
-        deletes: Whether the rows that are gone are looked for. If False, a position stays valid
-            after its files were cleaned.
+        deletes: Whether to find the rows that were removed. If False, a position stays valid after
+            a cleaning has deleted the position's files.
         meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
         over_resync: Whether the position stays valid after every new copy of the table. If False,
             the position stays valid only after a resync during which runs followed the table, and
@@ -137,7 +138,10 @@ class _Reader:
         return snapshot(self._storage, self._storage.resolve(published.path))
 
     def _former(self, since: Position) -> Snapshot | None:
-        """Return the generation of the reader's position, if its folder is still there."""
+        """Return the newest state of the former generation that a reader's position names.
+
+        The result is None if the folder of this generation has been removed.
+        """
         for one in self._pointer.former:
             if one.attempt == since.attempt:
                 path = self._storage.resolve(one.path)
@@ -183,7 +187,7 @@ class _Reader:
         return Changes(rows, gone, self._position(now, since.attempt).to_text(), more=more)
 
     def _deleted(self, now: Snapshot, since: Position, later: Sequence[Commit]) -> pa.Table:
-        """Return the rows that files of the position have, and newer files have no more.
+        """Return the rows that the table had at a reader's position and no longer has.
 
         The rows have the values that they had at the position.
         """
@@ -206,8 +210,8 @@ class _Reader:
     def _of_next_generation(self, former: Snapshot | None, since: Position) -> Changes:
         """Return to a reader the changes from a former generation to the newest commit.
 
-        The changed rows are those whose offset is the position's or a greater one. This finds every
-        change if two conditions are met: the new generation's stream does not begin after the
+        The changed rows are those whose offset is at or after the position's offset. These are all
+        changed rows if two conditions are met: the new generation's stream does not begin after the
         position, and the new copy differs from the former generation only by changes of the stream.
         """
         now = self._opened(self._pointer.current)
@@ -232,11 +236,14 @@ class _Reader:
         return found.select(at.schema(meta=self._meta).names)
 
     def _keys(self, at: Snapshot, files: Sequence[DataFile]) -> pa.Array:
-        """Return Hudi's record keys of all rows in some files of a reader."""
+        """Return Hudi's record keys of all rows in the given files."""
         return at.dataset_of(files, meta=True).to_table([_KEY])[_KEY]
 
     def _missing(self, now: Snapshot, files: Sequence[DataFile], keys: pa.Array) -> pa.Table:
-        """Return the rows that a reader misses, by key, with the newest columns."""
+        """Return the rows of the given files whose Hudi record key is not among the given keys.
+
+        The rows have the newest columns. Rows that are marked as deleted are left out.
+        """
         compute = pyarrow_module("compute")
         old = now.dataset_of(files, meta=True).to_table()
         kept = old.filter(compute.invert(compute.is_in(old[_KEY], value_set=keys)))
@@ -252,7 +259,7 @@ def _progress(at: Snapshot) -> Progress | None:
 
 
 def _difference(since: Position, next_: Progress | None) -> str | None:
-    """Return why a reader cannot compare the next generation with the former, or None."""
+    """Return why changes cannot be read from a former generation to the next; None if they can."""
     if next_ is None or len(since.offsets) != 1 or since.offsets.keys() != next_.offsets.keys():
         return "the table was copied again, and its rows have no offsets of one topic partition"
     if since.topic_id != next_.topic_id:

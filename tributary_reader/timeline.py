@@ -52,13 +52,13 @@ class Commit:
 
     @property
     def removes_rows(self) -> bool:
-        """Whether rows may be gone for readers that were in the table before the commit."""
+        """Whether the commit can have removed rows that readers saw in the table before."""
         if self.action == "replacecommit" and self.metadata.get("operationType") != "CLUSTER":
             return True
         return any(stat.get("numDeletes") for stat in self.stats)
 
     def note(self, key: str) -> str | None:
-        """Return the text that the writer put into the Hudi commit under a key, or None."""
+        """Return the writer's text under a key of the Hudi commit; None if there is no text."""
         return (self.metadata.get("extraMetadata") or {}).get(key) or None
 
 
@@ -100,7 +100,10 @@ class Timeline:
         self._pending = planned - self._completed.keys()
 
     def again(self) -> Timeline:
-        """Return the reader's timeline as of now. Plans that were read are not read again."""
+        """Return the reader's timeline as of now.
+
+        Plans of cleanings and rollbacks that were already read are not read again.
+        """
         now = Timeline(self._storage, self.path)
         now._plans = self._plans
         return now
@@ -133,7 +136,7 @@ class Timeline:
         """The newest instant that a reader finds completed.
 
         Raises:
-            ReadError: Nothing is committed.
+            ReadError: The table has no completed commit.
         """
         if not self._completed:
             raise ReadError(
@@ -163,12 +166,12 @@ class Timeline:
         return max([oldest, *(self._retained_from(name) for name in self._cleanings)])
 
     def _retained_from(self, name: str) -> str:
-        """Return the oldest instant that a cleaning keeps for readers, or empty."""
+        """Return the oldest instant that a cleaning keeps for readers; empty if not known."""
         earliest = self._plan(name).get("earliestInstantToRetain") or {}
         return str(earliest.get("timestamp") or "")
 
     def _plan(self, name: str) -> Mapping[str, Any]:
-        """Return the plan of Hudi's cleaning or rollback; empty if archived or not written.
+        """Return Hudi's plan of a cleaning or rollback; empty if it is archived or not written.
 
         Raises:
             ReadError: The plan cannot be read, for example since it is being written.
@@ -190,9 +193,10 @@ class Timeline:
 
     @property
     def undone(self) -> frozenset[str]:
-        """The completed commits that Hudi rolled back: another writer removed their files.
+        """The completed commits that another writer rolled back, which removes their files.
 
-        A chunk whose rollback is complete is left out: the copy has copied it again.
+        A chunk's commit is left out if the rollback is complete, since the copy has then copied the
+        chunk again.
         """
         undone: set[str] = set()
         for instant, complete in self._rollbacks.items():
@@ -210,7 +214,8 @@ class Timeline:
         """Return a completed commit for a reader.
 
         Raises:
-            ReadError: Its file cannot be read, for example since it was archived meanwhile.
+            ReadError: The commit's file cannot be read, for example since Hudi has archived the
+                commit meanwhile.
         """
         if instant not in self._read:
             action = self._completed[instant]
@@ -240,7 +245,10 @@ class Timeline:
         )
 
     def note(self, key: str, instant: str) -> str | None:
-        """Return for a reader the newest text under a key in the commits up to an instant."""
+        """Return for a reader the newest text under a key in the commits up to an instant.
+
+        The result is None if no commit has such a text.
+        """
         for one in reversed(self.instants):
             if one <= instant and (text := self.commit(one).note(key)) is not None:
                 return text
