@@ -1,6 +1,6 @@
 """``onboard --dry-run``: lists the statements, requests and topics of an onboarding.
 
-It changes nothing.
+The command changes nothing.
 """
 
 from __future__ import annotations

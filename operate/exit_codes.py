@@ -26,8 +26,8 @@ def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
 
     Args:
         failed: Whether at least one table failed.
-        needs_bootstrap: Whether at least one table needs a bootstrap. This takes precedence over a
-            failure.
+        needs_bootstrap: Whether at least one table needs a bootstrap. If both arguments are True,
+            the result is the exit code for a bootstrap.
     """
     if needs_bootstrap:
         return ExitCode.NEEDS_BOOTSTRAP

@@ -1,4 +1,4 @@
-"""``plan``: which tables would run next, how long, and whether all freshness targets can be kept.
+"""``plan``: which tables would run next and when, and whether all freshness targets can be kept.
 
 The command reads the state store and the ends of topics. It needs neither Spark nor the sources.
 """

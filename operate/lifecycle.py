@@ -199,8 +199,8 @@ def offboard(
         delete_data: Whether to delete the lake table with all generations, its name in the catalog,
             and the table's topic. If the table is the last one, the capture's own topics are
             deleted, too.
-        absent: The error by which the table's source did not answer. The source is then not
-            queried, and a note names what remains on it. None if the source is to be queried.
+        absent: The error if the table's source does not answer. The source is then not queried, and
+            a note names what remains on the source. None if the source is to be queried.
     """
     if services.store.get(table) is None:
         raise not_on_plan(table)
@@ -266,7 +266,7 @@ def _is_absent(services: Services, table: TableId) -> bool:
 def _left_there(
     services: Services, names: CaptureNames, table: TableId, absent: SourceError, *, last: bool
 ) -> list[str]:
-    """Return notes on what ``offboard`` leaves on an absent source, and how to remove it."""
+    """Return notes on the parts that ``offboard`` leaves on an absent source; each has a remedy."""
     on_source = services.source(names.source).capture(names)
     notes = []
     if statements := on_source.removal(table, last=last):
@@ -283,7 +283,7 @@ def _left_there(
 
 
 def _others_on_plan(services: Services, record: TableRecord) -> bool:
-    """Whether the plan has other tables of the same source and tier."""
+    """Whether the plan has other tables of the same source and tier as the record's table."""
     return any(
         other.table != record.table
         and other.table.source == record.table.source

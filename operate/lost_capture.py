@@ -69,8 +69,8 @@ def after_gtid_change(
     """Return why a capture is lost if its source has turned GTIDs on or off.
 
     Connect's stored position does not show the change, since the connector can repeat the old GTIDs
-    for ever. The recorded positions of the tables show it, since none of them is comparable with
-    the current positions of the binlog.
+    for ever. The recorded positions of the tables show the change, since none of these positions is
+    comparable with the current positions of the binlog.
 
     Returns:
         The reason; None if the position of at least one table is comparable, or if no table has a
@@ -88,8 +88,8 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
     """Return why a capture is lost if its tables were copied from another server.
 
     Returns:
-        The reason; None if at least one table was copied from the current server, or if no identity
-        is known to compare.
+        The reason; None if at least one table was copied from the current server, or if the
+        identities of the servers are not known.
     """
     attempts = (record.attempt for record in not_retired(services, capture))
     servers = (one for attempt in attempts if attempt is not None for one in attempt.servers)
@@ -118,7 +118,7 @@ def cut_off(
         only: The only table that has lost changes; None for all tables.
 
     Raises:
-        CaptureError: A table is published and followed, or another process copies it.
+        CaptureError: A table is published and followed, or another process copies a table.
     """
     _refuse_followed(services, capture, lost, only)
     with ExitStack() as held:

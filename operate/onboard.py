@@ -112,7 +112,7 @@ def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
 
 
 def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
-    """Let ``onboard`` capture one tier's tables and put them on the plan; undo on failure."""
+    """Let ``onboard`` capture one tier's tables and put them on the plan; undo what failed."""
     try:
         with tier_capture.hold_for_change(services, group.capture):
             before = look(services, group.capture)
@@ -252,7 +252,7 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
 
 def copied(done: BootstrapResult, then: str) -> Outcome:
-    """Return a command's outcome of a copy; ``then`` says what happened after it."""
+    """Return a command's outcome of a copy; ``then`` says what happened after the copy."""
     # A resumed copy shows no number of rows, since an earlier command copied some of them.
     copied = f"copied {done.rows:,} rows" if done.attempts else "continued its copy"
     return Outcome(

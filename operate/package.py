@@ -79,7 +79,7 @@ class Package:
 
     Args:
         path: The archive.
-        sha256: Its checksum.
+        sha256: The SHA-256 checksum of the archive.
         manifest: The facts about the package.
     """
 

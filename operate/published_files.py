@@ -25,7 +25,7 @@ class PublishedFile:
         url: The file's absolute path on the local disk, or its URL.
         partition: The file's folder below the table; empty for a table without partitions.
         size: The file's size in bytes.
-        rows: The file's number of rows; None if it is not known without opening the file.
+        rows: The file's number of rows; None if only the file itself has this number.
     """
 
     url: str
@@ -65,7 +65,7 @@ class SparkStorage:
         return read_file(self._spark, folder, name)
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder; none if there is no such folder."""
+        """Return the names of the files in a folder; empty if there is no such folder."""
         from cdc.lake.publish import list_files
 
         return [name for name, _ in list_files(self._spark, folder, recursive=False)]

@@ -56,7 +56,7 @@ class Readiness:
 def judge(
     table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False
 ) -> Readiness:
-    """Judge whether onboarding can apply every change of a table, by key or as a row.
+    """Judge whether a table can be onboarded, so that runs can apply every change of the table.
 
     Args:
         table: The table in the source's catalog.
@@ -95,7 +95,7 @@ DEFAULT_MESSAGE_BYTES = 1_048_588
 
 
 def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
-    """Return why a table's events could be too large to onboard it; None if they fit.
+    """Return why events of a table to onboard could be too large for a message; None if all fit.
 
     Args:
         table: The table.
@@ -116,7 +116,7 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
 def _log(
     table: SourceTable, settings: TableSettings, rules: TableRules, *, nulls_are_kept: bool
 ) -> Readiness:
-    """Judge whether onboarding can apply every change of an append table, which has no key."""
+    """Judge whether an append table, which has no key, can be onboarded."""
     unclear = [] if nulls_are_kept else _null_or_default(table, settings)
     if unclear:
         names = ", ".join(quote_name(name) for name in unclear)

@@ -33,7 +33,7 @@ _MOMENT_S = 1.0
 _FEW = 1000
 """Number of units below which no rate is shown.
 
-Most of a short task's time passes before its first unit, so its rate would mislead.
+Most of a short task's time passes before its first unit, so a rate would mislead.
 """
 
 
@@ -97,7 +97,7 @@ class Renderer:
         sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
     def note(self, text: str) -> None:
-        """Write a command's message to stderr, since it is not part of the result."""
+        """Write a message that is not part of a command's result to stderr."""
         _console(sys.stderr).print(Text(text))
 
     def warning(self, text: str) -> None:

@@ -37,11 +37,11 @@ def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
 def waits_for(
     record: TableRecord, settings: TableSettings, rows: int | None, now: datetime
 ) -> str | None:
-    """Return why the resync of a candidate must wait; None if it can begin now.
+    """Return why the resync of a candidate must wait; None if the resync can begin now.
 
     Args:
-        record: The table.
-        settings: Its settings.
+        record: The table's record.
+        settings: The table's settings.
         rows: The table's estimated number of rows; None if the number is unknown.
         now: The current time.
     """
@@ -66,8 +66,8 @@ def why_not_copied(
     Args:
         services: The services of the command. If the settings limit the number of rows, the table's
             size is queried at the source.
-        record: The table.
-        settings: Its settings.
+        record: The table's record.
+        settings: The table's settings.
         now: The current time.
 
     Returns:

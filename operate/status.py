@@ -91,7 +91,7 @@ class TableStatus:
             queried.
         watermark: Event time up to which the table is complete; None if this time is not known. The
             last commit gives a time. If the lake has the whole topic and the connector writes in
-            transactions, the newest heartbeat can give a later one: the heartbeat's time less the
+            transactions, the newest heartbeat can give a later time: that of the heartbeat less the
             allowed lateness.
         freshness_s: Seconds since the watermark. Without a watermark: seconds since the last commit
             if events wait in the topic, otherwise None.
@@ -205,7 +205,7 @@ class Status:
 
 
 def status(services: Services, tables: Sequence[TableId]) -> Status:
-    """Return the status of the given tables; if none is given, of all that are not retired.
+    """Return the status of the given tables; if none is given, of all tables on the plan.
 
     If a service cannot be reached, only the figures from this service are missing.
     """
@@ -287,11 +287,13 @@ def _next_generation_json(build: TableRecord) -> dict[str, Any]:
 
 
 def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
-    """Yield notes on a next generation that is being built, and on one that gets no changes.
+    """Yield the notes of ``status`` on a table's generations.
 
     Args:
-        record: The record of the table. Its generation gets no changes in state NEEDS_BOOTSTRAP.
-        build: The record of the next generation; None if no generation is being built.
+        record: The record of the table. In state NEEDS_BOOTSTRAP, a note says that the table's
+            generation gets no changes.
+        build: The record of the next generation, on which a note says that it is being built; None
+            if there is no next generation.
     """
     if build is not None:
         why = build.error.message if build.error is not None else build.reason

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
 
 _PART_OF_TARGET = 0.8
-"""Part of its target in which a table has to commit, since predictions are not exact."""
+"""The part of a table's target within which the table commits, as predictions are not exact."""
 _RUN_OFTEN = (
     "start runs more often than the targets ask, or use `tributary run --continuous`;"
     " `tributary status TABLE` shows the last runs of a table"
@@ -53,7 +53,7 @@ class Limits:
 
 
 PLANNED = Limits(workers=0.7, table=0.8)
-"""Above these loads, targets are not kept for sure: 0.7 is the load of the simulations."""
+"""Above these loads, it is not sure that targets are kept. The simulations had a load of 0.7."""
 POSSIBLE = Limits(workers=1.0, table=1.0)
 """Above these loads, targets cannot be kept even if no worker ever waits."""
 

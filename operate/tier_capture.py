@@ -2,8 +2,8 @@
 
 With PostgreSQL, the publication alone decides which tables are captured. So a new table changes the
 publication, and the connector keeps running. With MySQL and MariaDB, the connector has a list of
-tables. For a new table, it restarts with the longer list and continues from its position. The
-changes of the other tables wait for some seconds, and no change is lost.
+tables. For a new table, the connector restarts with the longer list and continues from its stored
+position. The changes of the other tables wait for some seconds, and no change is lost.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
     """Check that no two captures of the plan share a connector, publication or prefix.
 
-    If two tiers shared a publication, both would send all of its tables, and the removal of one
-    tier would drop the publication of the other.
+    If two tiers shared a publication, both would send all tables of the publication, and the
+    removal of one tier would drop the publication of the other tier.
 
     Raises:
         CaptureError: Two captures share a name. The error names both tiers and this name.
@@ -129,8 +129,8 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]:
     """Hold a capture's lease while a command changes the capture.
 
-    Without the lease, one process could remove the last table and drop the slot while another one
-    adds a table.
+    Without the lease, one process could remove the last table and drop the slot while another
+    process adds a table.
 
     Raises:
         LeaseHeldError: Another process holds the lease, and the wait for it has timed out.

@@ -1,8 +1,8 @@
 """Unpacks Debian's packages into the cache, without installing them and without root.
 
 APT itself finds, fetches and authenticates the packages, with the mirrors and keys of this
-machine's configuration. Its lists and downloads are in a temporary folder of the cache. So the
-system's own lists stay unchanged, and can even be old or empty.
+machine's configuration. The fetched lists and packages are in a temporary folder of the cache. So
+the system's own lists stay unchanged, and can even be old or empty.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def unpack(package: Package, *, cache: Path | None = None, report: Report | None
         report: Receives lines of progress.
 
     Raises:
-        UnavailableError: This machine has no APT, or its mirror lacks the accepted version.
+        UnavailableError: This machine has no APT, or APT's mirror lacks the accepted version.
         StackError: A file does not have the pinned checksum, or cannot be unpacked.
     """
     report = report or _silent

@@ -14,7 +14,7 @@ class ServerDiedError(StackError):
 
 
 class UnavailableError(StackError):
-    """This machine lacks a server program and cannot fetch it; stacks without it still work.
+    """This machine lacks a server and cannot fetch it. A stack without this server still works.
 
     Args:
         message: The reason why the server is not available.

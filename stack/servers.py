@@ -70,7 +70,7 @@ def status_of(server: Server, process: ServerProcess) -> ServerStatus:
 
     Args:
         server: The server.
-        process: Its process.
+        process: The server's process.
     """
     found = process.find()
     if found is not None:
@@ -85,11 +85,11 @@ def status_of(server: Server, process: ServerProcess) -> ServerStatus:
 
 
 class RunningServer:
-    """A handle on one server of the stack, to crash and restart it.
+    """A handle on one server of the stack, to crash and restart the server.
 
     Args:
         server: The server.
-        process: Its process.
+        process: The server's process.
     """
 
     def __init__(self, server: Server, process: ServerProcess) -> None:
@@ -136,7 +136,7 @@ def wait_ready(
 
     Args:
         server: The server.
-        process: Its process.
+        process: The server's process.
         report: Receives lines of progress.
         abort: An event that ends the wait early. The caller sets it if another server fails.
 

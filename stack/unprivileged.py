@@ -36,7 +36,7 @@ class Unprivileged:
 
 
 def database_user(*needs: Path) -> Unprivileged:
-    """Return the user that runs the stack's databases: the current user, or another than root.
+    """Return the user that runs the stack's databases: the current user, if that is not root.
 
     Args:
         needs: Folders that the user must be able to reach.

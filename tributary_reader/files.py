@@ -110,7 +110,7 @@ def require_written(
 
 
 def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:
-    """Return a reader's files with numbers of rows; a file of an archived commit has none."""
+    """Return a reader's files, with the number of rows of each file whose commit is known."""
     known = set(timeline.instants)
     rows: dict[tuple[str, str], int] = {}
     listed = list(files)

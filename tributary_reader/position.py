@@ -20,7 +20,7 @@ class Position(Part):
 
     Args:
         attempt: UUID of the generation's bootstrap attempt.
-        instant: The commit.
+        instant: The instant of the commit.
         offsets: Next offset to read per partition after the commit; empty for a table that several
             source tables feed.
         topic_id: UUID of the topic; None if it is not known.
@@ -86,7 +86,7 @@ class Progress:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Progress | None:
-        """Return the progress in a commit's record for a reader; None if it has no handoff."""
+        """Return for a reader the progress in a commit's record; None without a handoff in it."""
         handoff = record.get("handoff")
         if not handoff:
             return None

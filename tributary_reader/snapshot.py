@@ -32,8 +32,8 @@ _TRIES = 3
 class Snapshot:
     """A table as of one commit, for a reader.
 
-    The files can be read during the time of the table's setting ``readers_keep``, also after later
-    commits.
+    The files can be read for the time that the table's setting ``readers_keep`` sets, also after
+    later commits.
 
     Args:
         path: Base path of the generation's Hudi table.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def show_forecast(renderer: Renderer, found: Forecast) -> None:
-    """Show the order of runs, the load of each tier, and what would have to change.
+    """Show the predicted order of runs, the load of each tier, and the advised changes.
 
     Args:
         renderer: The output.

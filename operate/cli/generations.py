@@ -32,7 +32,7 @@ def list_(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """List the serving generation, the one being built, former ones and abandoned ones."""
+    """List all generations of a table: serving, being built, former or abandoned."""
     from operate.context import services
     from operate.generations import look
 

@@ -78,7 +78,7 @@ def status(
     """Show state, position, freshness, events behind, last commit, errors and retained log.
 
     The command also names each freshness target that is missed, or that cannot be kept if runs take
-    as long as earlier runs did. It gives the reason, and what has to change.
+    as long as earlier runs did. Each such target comes with the reason and the remedy.
     """
     from operate.context import services
     from operate.discover import selected
@@ -272,7 +272,7 @@ def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
 
 
 def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
-    """Report the freshness targets that are missed or cannot be kept; if none, report that."""
+    """Report the freshness targets that are missed or cannot be kept, or that there are none."""
     if renderer.json:
         renderer.document({"targets": [one.to_json() for one in targets]})
     elif not targets:

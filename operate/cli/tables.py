@@ -214,7 +214,7 @@ def offboard(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Take tables off the plan. With a tier's last table, the tier's connector and slot go, too."""
+    """Take tables off the plan; after a tier's last table, also remove the connector and slot."""
     from operate.context import services
     from operate.discover import selected
     from operate.lifecycle import absent_sources

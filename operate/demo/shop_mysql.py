@@ -185,7 +185,7 @@ _DEEDS: tuple[Deed, ...] = (
 
 
 def _shop(kind: str, title: str) -> ShopKind:
-    """Return the demo's shop on one kind of server, the same for MySQL and MariaDB."""
+    """Return the demo's shop on MySQL or on MariaDB. The SQL of both is the same."""
     return ShopKind(kind, title, _CREATE, _FILL, _DEEDS, WITNESSES)
 
 

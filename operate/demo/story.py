@@ -93,7 +93,7 @@ class Demo:
         renderer: The output.
         progress: Shows long work.
         shop: The shop, on its kind of source.
-        config: The configuration file to write; None writes it into the folder. An existing file
+        config: The configuration file to write; None for a file in the folder. An existing file
             outside the folder is not replaced.
         s3: Whether the lake is on an S3-compatible server.
     """

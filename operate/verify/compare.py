@@ -57,8 +57,8 @@ class BagComparison:
         rows: Number of distinct rows on both sides together.
         differing: Number of rows without a counterpart on the other side. If one side has a row n
             more times than the other side, the row counts n times.
-        surplus: The distinct rows whose counts differ, at most as many as the given limit. Each has
-            its count in the source minus its count in the lake.
+        surplus: The distinct rows whose counts differ, at most as many as the given limit. Each row
+            comes with its count in the source minus its count in the lake.
     """
 
     source_rows: int
@@ -146,7 +146,7 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
 def compare_bags(
     source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: int
 ) -> BagComparison:
-    """Compare the rows of an append table in source and lake by how often each occurs.
+    """Compare the rows of an append table in source and lake by how often each row occurs.
 
     Args:
         source: The source's columns in lake types.

@@ -32,7 +32,7 @@ CONFIRMATIONS = 2
 
 @dataclass(frozen=True)
 class Sighting:
-    """The samples of one suspect key in one round of ``verify``.
+    """The source's samples and the lake's row of one suspect key, in one round of ``verify``.
 
     Args:
         at_source: The distinct sampled rows of the source, where None represents a missing row.
