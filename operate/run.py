@@ -17,7 +17,7 @@ from cdc.runtime.task_watch import held_cores
 from cdc.store.table_state import State
 from operate.automatic_resync import Unattended
 from operate.exit_codes import ExitCode, exit_code
-from operate.targets import look
+from operate.targets import shortfalls_now
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -84,7 +84,9 @@ class Runs:
             self.silences = silences(context, records)
             self.expiring = expiring(context, records)
             known = context.predictions
-            self.targets = look(context.config, context.kafka, known, records, known.fresh_at)
+            self.targets = shortfalls_now(
+                context.config, context.kafka, known, records, known.fresh_at
+            )
         except TributaryError as error:
             _log.warning("captures and targets could not be checked: %s", error)
 

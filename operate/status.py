@@ -23,7 +23,7 @@ from cdc.store.task_looks import KeptLooks
 from operate.resync_candidates import why_not_copied
 from operate.shards import SharedStatus, shared_tables
 from operate.table_outcome import unfinished
-from operate.targets import look, of_tables
+from operate.targets import of_tables, shortfalls_now
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -252,7 +252,8 @@ def _targets(
     shown = {table.record.table for table in found}
     try:
         config, predictions = services.config, Predictions(services.store)
-        return of_tables(look(config, services.kafka, predictions, plan_records, fresh_at), shown)
+        found_now = shortfalls_now(config, services.kafka, predictions, plan_records, fresh_at)
+        return of_tables(found_now, shown)
     except TributaryError as error:
         _log.warning("freshness targets could not be checked: %s", error)
         return []

@@ -333,7 +333,7 @@ def _other_causes(
     return found
 
 
-def look(
+def shortfalls_now(
     config: Config,
     kafka: KafkaAdmin,
     predictions: Predictions,

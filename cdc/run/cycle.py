@@ -355,7 +355,7 @@ def _run_due(context: RunContext, work: Work, worker: int) -> RunResult:
     """
     try:
         return _run_and_name(context, work, worker)
-    except Exception as error:
+    except Exception as error:  # py4j and sockets raise many kinds once Spark has ended
         if not _spark_is_gone(context):
             raise
         _log.info("the run of table %s ended with Spark: %s", work.table, error)
@@ -478,7 +478,7 @@ def _try_round(
         # Kafka or the state store is unreachable.
         _log.warning("no round was possible: %s", error)
         return False
-    except Exception as error:
+    except Exception as error:  # py4j and sockets raise many kinds once Spark has ended
         if not _spark_is_gone(context):
             raise
         _log.info("the round ended with Spark: %s", error)

@@ -165,8 +165,8 @@ class KeptLooks:
         Args:
             connector: The connector.
             table: The table.
-            end: The offset in the table's topic up to which the lake table has all changes. A doubt
-                about a later offset stays.
+            end: The offset in the table's topic up to which table and source were compared: the first
+                that was not. A doubt about this offset or a later one stays.
 
         Raises:
             StateError: The state store cannot be used, or holds another document.

@@ -70,7 +70,7 @@ def test_one_run_looks_at_captures_once_its_tables_are_done(
     monkeypatch.setattr(run, "silences", lambda *_: done.append("captures") or [])
     monkeypatch.setattr(run, "expiring", lambda *_: done.append("topics") or [])
     missed = Shortfall("runs", True, (TABLE,), "no commit", ("wait",))
-    monkeypatch.setattr(run, "look", lambda *_: done.append("targets") or [missed])
+    monkeypatch.setattr(run, "shortfalls_now", lambda *_: done.append("targets") or [missed])
     try:
         runs = Runs(services, services.store.tables)
         assert runs.exit_code() is ExitCode.OK

@@ -29,11 +29,11 @@ from operate.targets import (
     Late,
     Need,
     Shortfall,
-    look,
     need_of,
     of_tables,
     short_lanes,
     shortfalls,
+    shortfalls_now,
 )
 from schemas.table import TableId
 from tests.records import table_record
@@ -194,12 +194,12 @@ def test_only_tables_that_runs_follow_are_judged(tmp_path: Path) -> None:
     predictions = Predictions(Store(f"sqlite:///{tmp_path}/state.db"))
     records = [followed("old"), followed("paused", State.PAUSED), followed("bad")]
     kafka = Topics(old={0: 103}, paused={0: 103}, bad={0: 103})
-    found = look(known, cast("Any", kafka), predictions, records, freshness)
+    found = shortfalls_now(known, cast("Any", kafka), predictions, records, freshness)
     assert shown(found) == [("runs", True, ["old"])]
     assert [[*asked] for asked in kafka.asked] == [["old"]]
     assert of_tables(found, {table("old"), table("other")}) == found
     assert of_tables(found, {table("other")}) == []
-    assert look(known, cast("Any", kafka), predictions, records, lambda _: math.inf) == []
+    assert shortfalls_now(known, cast("Any", kafka), predictions, records, lambda _: math.inf) == []
     assert len(kafka.asked) == 1, "no call for tables that are whole"
 
 
@@ -208,7 +208,7 @@ def test_each_table_is_judged_by_its_own_target(tmp_path: Path) -> None:
     predictions = Predictions(Store(f"sqlite:///{tmp_path}/state.db"))
     records = [followed("usual"), followed("slow")]
     kafka = Topics()
-    assert look(known, cast("Any", kafka), predictions, records, freshness) == []
+    assert shortfalls_now(known, cast("Any", kafka), predictions, records, freshness) == []
     (asked,) = kafka.asked
     assert asked["usual"] - asked["slow"] == timedelta(seconds=7200 - 900)
 
@@ -226,7 +226,7 @@ def test_a_table_that_needs_too_much_is_named_before_it_is_late(tmp_path: Path) 
         store.record_run(run_entry("run", hot, done), predictions.learn(hot, done))
     known = config(tmp_path, hot={"freshness_target_s": 60})
     for knows in (predictions, Predictions(store)):
-        found = look(known, cast("Any", Topics()), knows, [hot], lambda _: math.inf)
+        found = shortfalls_now(known, cast("Any", Topics()), knows, [hot], lambda _: math.inf)
         assert shown(found) == [("table", False, ["hot"])]
 
 
