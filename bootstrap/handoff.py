@@ -37,7 +37,7 @@ from cdc.errors import (
 )
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.lake.timeline import Timeline
-from cdc.run.comparison import settings_digest
+from cdc.run.comparison import settings_digests
 from cdc.runtime.failpoints import crash
 from cdc.store.attempt import Attempt, CopiedServer
 from cdc.store.loss_counts import Losses
@@ -140,7 +140,7 @@ class _Bootstrap:
         self._table: TableId = record.table
         self._source = context.sources[self._table.source]
         self._settings = context.settings(record)
-        self._made_by = settings_digest(self._settings, config.lake)
+        self._made_by = settings_digests(self._settings, config.lake)
         self._capture = Capture(
             table=self._table,
             topic=record.topic,
@@ -258,7 +258,7 @@ class _Bootstrap:
         self._attempts += 1
         identity = uuid.uuid4()
         path = attempt_path(self._record.base_path, identity)
-        attempt = Attempt(identity, _now(), path, settings_digest=self._made_by)
+        attempt = Attempt(identity, _now(), path, **self._made_by._asdict())
         self._context.published_settings.note(attempt)
         return attempt
 
@@ -435,7 +435,7 @@ class _Bootstrap:
 
     def _require_start(self) -> None:
         """Check that no change of settings, loss of changes or lack of records spoils the copy."""
-        require_same_settings(self._record, self._attempt, self._made_by)
+        require_same_settings(self._record, self._attempt, self._made_by.settings_digest)
         self._context.looks.follow(self._capture.names, self._source)
         try:
             check_losses(self._seen_losses(), self._capture.names, self._record)

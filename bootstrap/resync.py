@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from bootstrap.catchup import catch_up
 from bootstrap.errors import BootstrapError
 from bootstrap.handoff import BootstrapResult, Limits, bootstrap_table
-from cdc.run.comparison import settings_digest
+from cdc.run.comparison import settings_digests
 from cdc.runtime.failpoints import crash
 from cdc.store.table_state import State, TableRecord
 
@@ -141,8 +141,8 @@ def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
 
 def _require_newest_settings(context: RunContext, record: TableRecord) -> None:
     """Refuse to replace a generation that another process has made with newer settings."""
-    digest = settings_digest(context.settings(record), context.config.lake)
-    context.published_settings.check(record, digest)
+    digests = settings_digests(context.settings(record), context.config.lake)
+    context.published_settings.check(record, digests)
 
 
 def _left_alone(record: TableRecord) -> BootstrapError:

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import LeaseHeldError
-from cdc.run.comparison import settings_digest
+from cdc.run.comparison import settings_digests
 from operate.resync import resync
 from operate.resync_candidates import is_candidate, why_not_copied
 from operate.table_outcome import Outcome
@@ -75,8 +75,8 @@ class Unattended:
         """Check that no other process has copied the table with newer settings."""
         config = self._services.config
         settings = config.settings_on_plan(record.table, record.tier)
-        digest = settings_digest(settings, config.lake)
-        self._services.published_settings.check(record, digest)
+        digests = settings_digests(settings, config.lake)
+        self._services.published_settings.check(record, digests)
 
     def _needs_copy(self, record: TableRecord) -> bool:
         """Whether a table, by its record and settings, is still to be copied automatically."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc.debezium.event_reader import EventReader
@@ -54,6 +54,8 @@ _RENEWED_AFTER = timedelta(minutes=5)
 """Age at which a look is replaced although the task is the same. An old look gives the same result
 as a new one, but the search for the end of the task then reads more offsets.
 """
+_NO_LOOK = TaskLook("", datetime.min.replace(tzinfo=timezone.utc), {})
+"""The look before a connector's first one: nothing was searched, and no task has this name."""
 
 
 def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
@@ -76,16 +78,14 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
     return replace(look, ends={**kept, **certain})
 
 
-def is_worth_keeping(look: TaskLook, earlier: TaskLook | None) -> bool:
+def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
     """Return whether a look must replace the look before in the state store.
 
     Args:
         look: The new look.
-        earlier: The look before; None if there was none.
+        earlier: The look before.
     """
-    if earlier is None or earlier.task != look.task:
-        return True
-    if earlier.doubts != look.doubts:
+    if (earlier.task, earlier.doubts) != (look.task, look.doubts):
         return True
     return earlier.ends != look.ends and look.beat_at - earlier.beat_at >= _RENEWED_AFTER
 
@@ -129,29 +129,30 @@ class TaskLooks:
             TributaryError: A server does not answer, or the state store cannot be used.
         """
         earlier = self._looks.of(names.connector)
-        known = None if earlier is None else earlier.look
+        kept = None if earlier is None else earlier.look
+        known = _NO_LOOK if kept is None else kept
         begun = {one.topic: one for one in records if first_offset(one) is not None}
         following = tuple(begun.values())
         beat = self._kafka.latest_record(names.heartbeat_topic)
         now = self._look(beat, begun)
         if now is None:
-            return known
+            return kept
         found: _Found | None = _Found()
         sent = self._kafka.newest_times(begun)
-        if known is None or known.task == now.task:
-            now = settled(now, sent, {} if known is None else known.ends)
+        if known.task == now.task:
+            now = settled(now, sent, known.ends)
         else:
             # If the connector has sent a heartbeat later than a record, it does not skip after it.
             lively = [begun[topic] for topic, at in sent.items() if at >= known.beat_at]
             capture = _Capture(names, following, source)
             found = self._search(capture, lively, (known, now), beat)
         if found is None:
-            return known
+            return kept
         now = replace(now, doubts={**_remaining(known, following), **found.doubts})
         if not is_worth_keeping(now, known):
             return known
         if not self._looks.move(names.connector, earlier, NextLook(now, found.losses)):
-            return known  # another process has looked meanwhile
+            return kept  # another process has looked meanwhile
         found.log()
         return now
 
@@ -396,10 +397,8 @@ def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
     return last.timestamp > now.beat_at
 
 
-def _remaining(known: TaskLook | None, records: Iterable[TableRecord]) -> dict[str, Doubt]:
+def _remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
     """Return the doubts of the look before for tables that were not copied again since."""
-    if known is None:
-        return {}
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
     return {table: known.doubts[table] for table in tables}
 

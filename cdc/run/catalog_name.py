@@ -78,7 +78,8 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
     try:
         with context.leases.hold(record.resource):
             now = context.store.newest(record)
-            if now.state is State.INCREMENTAL:
+            # A run can commit changes, and then stop its table.
+            if State.INCREMENTAL in (now.state, now.resume_to):
                 try:
                     keep_name(context, now, wait_s=wait_s)
                 except LeaseHeldError:

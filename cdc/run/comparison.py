@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cdc.errors import ConfigError, SchemaChangeError
 from cdc.lake.key_text import FORM, key_form
@@ -302,7 +302,42 @@ def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
         "timestamps_without_zone": settings.timestamps_without_zone,
         "hash_key": key_check(config) if settings.columns.hash else None,
     }
-    return hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
+    return _digest(made_by)
+
+
+class SettingsDigests(NamedTuple):
+    """Digests of a table's settings, by which a process finds out that its own are older.
+
+    Args:
+        settings_digest: Digest of all settings that determine a lake table's rows.
+        policies_digest: Digest of the settings that decide what runs do with later events and old
+            files.
+    """
+
+    settings_digest: str
+    policies_digest: str
+
+
+def settings_digests(settings: TableSettings, config: LakeConfig) -> SettingsDigests:
+    """Return the digests of a table's settings.
+
+    Raises:
+        SecretError: The key of hashes cannot be read.
+    """
+    policies = {
+        "on_bad_message": settings.on_bad_message,
+        "on_incompatible": settings.on_incompatible,
+        "on_schema_change": settings.on_schema_change,
+        "on_truncate": settings.on_truncate,
+        "readers_keep": settings.readers_keep,
+        "renames": dict(settings.columns.renames),
+    }
+    return SettingsDigests(settings_digest(settings, config), _digest(policies))
+
+
+def _digest(document: Mapping[str, object]) -> str:
+    """Return the SHA-256 digest of a document, in hexadecimal."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _left_out(

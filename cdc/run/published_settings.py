@@ -20,6 +20,7 @@ from cdc.errors import OlderSettingsError
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from cdc.run.comparison import SettingsDigests
     from cdc.store.attempt import Attempt
     from cdc.store.table_state import TableRecord
 
@@ -36,8 +37,8 @@ class PublishedSettings:
 
     def __init__(self, at_start: Iterable[TableRecord] | None = None) -> None:
         self._complete = at_start is not None
-        self._known: dict[UUID, str | None] = {}
-        self._refused: dict[tuple[UUID, str | None], OlderSettingsError] = {}
+        self._known: dict[UUID, _Made] = {}
+        self._refused: dict[tuple[UUID, _Made], OlderSettingsError] = {}
         self._lock = threading.Lock()
         for record in at_start or ():
             if record.attempt is not None:
@@ -46,14 +47,14 @@ class PublishedSettings:
     def note(self, attempt: Attempt) -> None:
         """Note an attempt whose settings are those of this process or older settings."""
         with self._lock:
-            self._known[attempt.id] = attempt.settings_digest
+            self._known[attempt.id] = _made(attempt)
 
-    def check(self, record: TableRecord, digest: str) -> None:
+    def check(self, record: TableRecord, own: SettingsDigests) -> None:
         """Refuse a table whose attempt another process has made with newer settings.
 
         Args:
             record: The table's current record.
-            digest: Digest of the table's settings in this process.
+            own: Digests of the table's settings in this process.
 
         Raises:
             OlderSettingsError: The attempt has other settings than the table has in this process,
@@ -62,8 +63,9 @@ class PublishedSettings:
         attempt = record.attempt
         if attempt is None:
             return
-        made = attempt.settings_digest
-        if made is None or made == digest or (attempt.id not in self._known and not self._complete):
+        made = _made(attempt)
+        same = all(one in (None, mine) for one, mine in zip(made, own, strict=True))
+        if same or (attempt.id not in self._known and not self._complete):
             self.note(attempt)
             return
         with self._lock:
@@ -86,4 +88,13 @@ class PublishedSettings:
         attempt = record.attempt
         if attempt is None:
             return None
-        return self._refused.get((attempt.id, attempt.settings_digest))
+        return self._refused.get((attempt.id, _made(attempt)))
+
+
+_Made = tuple[str | None, str | None]
+"""The digests of an attempt's settings; None for a digest that the attempt does not have."""
+
+
+def _made(attempt: Attempt) -> _Made:
+    """Return the digests of the settings with which an attempt was made or is followed."""
+    return attempt.settings_digest, attempt.policies_digest

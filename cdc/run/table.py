@@ -37,7 +37,7 @@ from cdc.run.commits import (
     keep_size,
     run_entry,
 )
-from cdc.run.comparison import Comparison, compare, settings_digest
+from cdc.run.comparison import Comparison, SettingsDigests, compare, settings_digests
 from cdc.run.context import RunResult, Turn
 from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import LakeShape, follow, seen_at
@@ -137,7 +137,7 @@ class _TableRun:
             # It has copied the table again: the facts and the evidence are older than the copy.
             self._topic, self._captures = None, Captures(context)
         self._settings: TableSettings
-        self._made_by: str
+        self._made_by: SettingsDigests
         self._counts: Counter[str] = Counter()
         self._stopped: SchemaEntry | None = None
         self._still_open: Collection[int] | None = None
@@ -176,7 +176,7 @@ class _TableRun:
         """Run the table, and move it to the state that an error requires."""
         try:
             self._settings = self._context.settings(self._record)
-            self._made_by = settings_digest(self._settings, self._context.config.lake)
+            self._made_by = settings_digests(self._settings, self._context.config.lake)
             self._context.published_settings.check(self._record, self._made_by)
             self._apply_seen(until)
         except (FencedError, LeaseHeldError):
@@ -381,9 +381,9 @@ class _TableRun:
             compared.statements
             or attempt.fingerprint is None
             or attempt.fingerprint.digest != fingerprint.digest
-            or attempt.settings_digest != self._made_by
+            or (attempt.settings_digest, attempt.policies_digest) != self._made_by
         ):
-            accepted = replace(attempt, fingerprint=fingerprint, settings_digest=self._made_by)
+            accepted = replace(attempt, fingerprint=fingerprint, **self._made_by._asdict())
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 
     def _keep_history(self, handoff: Handoff) -> None:

@@ -91,6 +91,8 @@ class Attempt(Part):
         fingerprint: The catalog's facts at the last check that found the copy unspoiled. After the
             copy, the lake follows these facts.
         settings_digest: Digest of the settings that determine the table's rows.
+        policies_digest: Digest of the settings that decide what runs do with later events and old
+            files.
         reads_upto: R, an upper bound of the position that the view can contain, as text.
         handoff_offsets: H, the offset per partition at which everything up to R is captured.
         transaction_offsets: Offsets of the topic of transactions, recorded before O; None unless
@@ -121,6 +123,7 @@ class Attempt(Part):
     view: CopyView | None = None
     fingerprint: Fingerprint | None = None
     settings_digest: str | None = None
+    policies_digest: str | None = None
     reads_upto: str | None = None
     handoff_offsets: Mapping[int, int] | None = None
     transaction_offsets: Mapping[int, int] | None = None

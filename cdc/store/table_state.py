@@ -300,8 +300,12 @@ def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> Tabl
 
 
 def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> TableRecord:
-    """Return the table's record with a new last commit, and with zero failures in a row."""
-    return replace(record, last_commit=commit, failures=0, updated_at=at)
+    """Return the table's record with a new last commit, and with zero failures in a row.
+
+    The commit can have a new column or a new partition, so the table's name in the catalog of names
+    counts as out of date.
+    """
+    return replace(record, last_commit=commit, failures=0, named=None, updated_at=at)
 
 
 def _failures(record: TableRecord, to: State) -> int:

@@ -159,14 +159,30 @@ class KeptLooks:
                 continue
         return False
 
+    def forget(self, connector: str) -> None:
+        """Delete a connector's look, for example with the connector.
+
+        A later connector of the same name can write to new topics, whose offsets begin again.
+
+        Args:
+            connector: The connector.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        with self._store.transaction() as connection:
+            connection.execute(
+                sa.delete(task_look_rows).where(task_look_rows.c.connector == connector)
+            )
+
     def settle(self, connector: str, table: TableId, end: int) -> None:
         """Forget a table's doubt, since the table was found equal to its source.
 
         Args:
             connector: The connector.
             table: The table.
-            end: The offset in the table's topic up to which table and source were compared: the first
-                that was not. A doubt about this offset or a later one stays.
+            end: The first offset in the table's topic that the comparison with the source did not
+                cover. A doubt about this offset or a later one stays.
 
         Raises:
             StateError: The state store cannot be used, or holds another document.
@@ -174,7 +190,7 @@ class KeptLooks:
         for _ in range(_TRIES):
             kept = self.of(connector)
             doubt = None if kept is None else kept.look.doubts.get(str(table))
-            if kept is None or doubt is None or doubt.offset > end:
+            if kept is None or doubt is None or doubt.offset >= end:
                 return
             others = {name: one for name, one in kept.look.doubts.items() if name != str(table)}
             if self.move(connector, kept, NextLook(replace(kept.look, doubts=others))):

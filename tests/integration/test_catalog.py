@@ -16,17 +16,19 @@ from bootstrap.resync import resync_table
 from cdc.config import Config
 from cdc.config.lake import CatalogConfig
 from cdc.errors import LakeError
-from cdc.run import drop_name, keep_name, run_tables
+from cdc.run import drop_name, keep_name, run_table, run_tables
+from cdc.run.catalog_name import follow_name
 from cdc.runtime import spark as spark_module
 from cdc.runtime.progress import NullProgress
 from cdc.runtime.spark import java_class
 from cdc.sources.source_facts import Check
-from cdc.store.table_state import State
+from cdc.store.table_state import Cause, State, transition
 from operate.check import check
 from operate.context import Services
 from stack.local import LocalStack
 from tests.integration.rigs.bootstrapping import LIMITS, Bootstrapping
 from tests.integration.rigs.postgres import own_database
+from tests.records import NOW
 
 ROWS = 500
 _NUMBERS = itertools.count(1)
@@ -120,6 +122,12 @@ class Named(Bootstrapping):
             found = {str(one.getSd().getLocation()).rsplit("/", 1)[0] for one in partitions}
             places = {str(table.getSd().getLocation()), serde["path"], *found}
             return {place.replace("file:///", "file:/") for place in places}
+
+    def partitions(self, name: str) -> set[int]:
+        """The values of the only partition column that the metastore lists."""
+        with self.client() as client:
+            found = client.listPartitions(f"{self.database.name}_public", name, -1)
+            return {int(one.getValues()[0]) for one in found}
 
     def left_over(self) -> list[str]:
         with self.client() as client:
@@ -221,6 +229,24 @@ def test_a_column_type_that_the_metastore_does_not_change_in_place(
     assert shop.rows(name, "id", "v")[:2] == [(1, 1), (2, 2)]
     assert shop.places(name) == {shop.attempt_path(name)}
     assert shop.left_over() == []
+
+
+def test_a_commit_that_the_name_does_not_show_yet_is_named_by_the_next_look(shop: Named) -> None:
+    """As of a process that is killed behind its commit, and of `verify`, which runs the table."""
+    columns = "id int, part int, v text, PRIMARY KEY (id, part)"
+    name = shop.create(columns, "g, g % 3, 'x'", partition_by=["part"])
+    for number, state in ((9, State.INCREMENTAL), (10, State.PAUSED)):
+        shop.database.execute(f"INSERT INTO {name} VALUES (1, {number}, 'new partition')")
+        shop.settle()
+        assert run_table(shop.context(), shop.record(name)).commits == 1
+        assert number not in shop.partitions(name)
+        if state is State.PAUSED:
+            paused = transition(shop.record(name), state, at=NOW, cause=Cause(reason="a migration"))
+            shop.context().store.put(paused)
+            follow_name(shop.context(), shop.record(name))
+        else:
+            assert run_tables(shop.context(), [shop.record(name)]) == []
+        assert number in shop.partitions(name)
 
 
 @pytest.mark.breadth

@@ -8,6 +8,7 @@ import pytest
 
 from cdc.errors import StateError
 from cdc.store.table_state import State
+from cdc.store.task_looks import KeptLooks
 from operate.check import check
 from operate.discover import discover, selected
 from operate.lifecycle import offboard, pause, published_path, resume
@@ -204,10 +205,12 @@ def test_offboarding_the_last_table_takes_the_capture_along(shop: Shop) -> None:
     shop.database.execute("UPDATE parts SET v = 1", "UPDATE orders SET v = 2")
     shop.assert_equal("orders")
 
+    assert KeptLooks(services.store).of(capture.connector) is not None
     offboard(services, shop.table("orders"), delete_data=False)
     assert set(services.kafka.topics(own)) == own
     assert kept is None or not kept.drop(), "it was there"
     assert services.connect.connector(capture.connector) is None
+    assert KeptLooks(services.store).of(capture.connector) is None
     assert services.kafka.topics([capture.topic(shop.table("parts"))]) == {}
     assert Path(shop.record("orders").base_path).exists()
     assert not Path(shop.record("parts").base_path).exists()

@@ -105,7 +105,6 @@ def test_a_topic_whose_newest_record_can_be_of_a_later_task_keeps_its_former_end
 )
 def test_a_look_is_written_only_if_the_next_one_gains_by_it(look: TaskLook, kept: bool) -> None:
     assert is_worth_keeping(look, TaskLook("a", AT, {"t": 5})) is kept
-    assert is_worth_keeping(look, None)
 
 
 @pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"])
@@ -143,6 +142,21 @@ def test_an_end_between_the_two_events_of_a_changed_key_is_a_loss(
     beat(topics, "b", at=30, names=names)
     looks_at(tmp_path, topics).follow(names, [record()], asked)
     assert losses(tmp_path) == ({str(record().table): 1} if lost else {})
+
+
+def test_the_first_look_searches_everything_that_came_after_the_copy_began(tmp_path: Path) -> None:
+    """The command that onboards a table can look at its tasks hours after O."""
+    topics = Topics()
+    topics.add(event(0, 1, "d", 1, topic="orders", task="a", at=10, headers=MOVED))
+    topics.add(event(1, 2, "d", 1, topic="orders", task="b", at=20, headers=MOVED))
+    topics.add(event(2, 3, "c", 1, topic="orders", task="c", at=30))
+    beat(topics, "c", at=40)
+    after = replace(record(), attempt=Attempt(READY.id, AT, "p", start_offsets={0: 1}))
+    looks_at(tmp_path, topics).follow(NAMES, [after], asked)
+    seen = Losses(Store(f"sqlite:///{tmp_path / 'state.db'}")).seen(str(after.table))
+    (lost,) = seen.values()
+    assert "after offset 1 of topic orders" in lost.what
+    assert "after offset 0" not in lost.what, "the copy has that transaction"
 
 
 @pytest.mark.parametrize("op", ["c", "u", "d"])

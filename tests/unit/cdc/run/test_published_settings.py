@@ -19,7 +19,7 @@ from cdc.config import parse
 from cdc.errors import LakeError, OlderSettingsError, SchemaChangeError
 from cdc.run import RunContext, cycle, run_table
 from cdc.run import table as run_module
-from cdc.run.comparison import settings_digest
+from cdc.run.comparison import SettingsDigests, settings_digest, settings_digests
 from cdc.run.published_settings import PublishedSettings
 from cdc.runtime.progress import NullProgress
 from cdc.store.attempt import Attempt
@@ -39,13 +39,14 @@ EDITED = {"defaults": {"on_incompatible": "resync", "columns": {"mask": ["email"
 OWN, NEWER = "own", "newer"
 
 
-def made(digest: str | None, number: int = 1) -> TableRecord:
-    return table_record(attempt=Attempt(UUID(int=number), NOW, "/a", settings_digest=digest))
+def made(digest: str | None, number: int = 1, policies: str | None = OWN) -> TableRecord:
+    digests = {"settings_digest": digest, "policies_digest": policies}
+    return table_record(attempt=Attempt(UUID(int=number), NOW, "/a", **digests))
 
 
 def refuses(known: PublishedSettings, record: TableRecord, digest: str = OWN) -> bool:
     try:
-        known.check(record, digest)
+        known.check(record, SettingsDigests(digest, OWN))
     except OlderSettingsError as error:
         return known.refusal(record) is error
     assert known.refusal(record) is None
@@ -67,8 +68,18 @@ def test_an_attempt_from_before_the_start_is_that_of_older_settings() -> None:
         ([made(OWN)], made(NEWER)),
         ([], made(NEWER)),
         ([table_record()], made(NEWER)),
+        ([made(OWN)], made(OWN, policies=NEWER)),
+        ([], made(OWN, policies=NEWER)),
     ],
-    ids=["copied", "copied by two edits", "followed in place", "onboarded", "first copy"],
+    ids=[
+        "copied",
+        "copied by two edits",
+        "followed in place",
+        "onboarded",
+        "first copy",
+        "followed by other policies",
+        "onboarded with other policies",
+    ],
 )
 def test_what_was_made_later_with_other_settings_is_newer(
     at_start: list[TableRecord], now: TableRecord
@@ -89,6 +100,7 @@ def test_what_this_process_made_itself_may_be_made_again() -> None:
     known.note(begun.attempt)
     assert not refuses(known, begun)
     assert not refuses(known, made(None, 6)), "from a version that noted no settings"
+    assert not refuses(known, made(OWN, 7, policies=None)), "from one that noted no policies"
 
 
 class Process:
@@ -108,7 +120,9 @@ class Process:
         """Put the table's record as a copy of this process leaves it."""
         record = self.store.get(ORDERS)
         assert record is not None
-        attempt = Attempt(UUID(int=number), NOW, f"/{number}", settings_digest=self.digest())
+        config = self.services.config
+        digests = settings_digests(config.table_settings(ORDERS), config.lake)
+        attempt = Attempt(UUID(int=number), NOW, f"/{number}", **digests._asdict())
         return self.store.put(replace(record, state=state, attempt=attempt, **facts))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cdc.config import LakeConfig, TableSettings
 from cdc.rows.masking import key_check
-from cdc.run.comparison import settings_digest
+from cdc.run.comparison import settings_digest, settings_digests
 
 
 def digest(**settings: Any) -> str:
@@ -52,8 +52,29 @@ def test_names_to_come_do_not() -> None:
     assert digest(columns={"renames": {"b": "a"}}) == digest()
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"on_truncate": "ignore"},
+        {"on_bad_message": "quarantine"},
+        {"on_schema_change": "freeze"},
+        {"on_incompatible": "resync"},
+        {"readers_keep": "3h"},
+        {"columns": {"renames": {"b": "a"}}},
+    ],
+)
+def test_what_later_events_do_is_a_policy(settings: dict[str, Any]) -> None:
+    lake = LakeConfig(url="file:///lake")
+    plain = settings_digests(TableSettings(), lake)
+    edited = settings_digests(TableSettings.model_validate(settings), lake)
+    assert edited.settings_digest == plain.settings_digest == settings_digest(TableSettings(), lake)
+    assert edited.policies_digest != plain.policies_digest
+
+
 def test_what_only_says_when_and_how_much_does_not() -> None:
     assert digest(chunk_rows=7, freshness_target_s=60, tier="hot", max_events_per_run=9) == digest()
+    lake, later = LakeConfig(url="file:///lake"), TableSettings(chunk_rows=7, tier="hot")
+    assert settings_digests(later, lake) == settings_digests(TableSettings(), lake)
 
 
 def test_another_key_of_hashes_counts_where_there_are_hashes(

@@ -61,6 +61,15 @@ def test_a_loss_is_counted_by_the_process_that_replaces_the_look(tmp_path: Path)
     }
 
 
+def test_a_look_that_is_forgotten_is_that_of_no_later_connector(tmp_path: Path) -> None:
+    looks = KeptLooks(store_in(tmp_path))
+    looks.move("c", None, NextLook(SECOND))
+    looks.move("other", None, NextLook(FIRST))
+    looks.forget("c")
+    assert (looks.of("c"), looks.all(["other"])) == (None, {"other": FIRST})
+    assert looks.move("c", None, NextLook(FIRST))
+
+
 def test_a_doubt_ends_with_a_copy_or_an_equal_comparison(tmp_path: Path) -> None:
     before = table_record(attempt=Attempt(READY.id, AT, "p", start_offsets={0: 13}))
     after = table_record(attempt=Attempt(READY.id, AT, "p", start_offsets={0: 14}))
@@ -71,7 +80,7 @@ def test_a_doubt_ends_with_a_copy_or_an_equal_comparison(tmp_path: Path) -> None
     looks = KeptLooks(store_in(tmp_path))
     looks.settle("c", before.table, 14)
     looks.move("c", None, NextLook(SECOND))
-    for end, doubts in ((12, SECOND.doubts), (13, {})):
+    for end, doubts in ((13, SECOND.doubts), (14, {})):
         looks.settle("c", before.table, end)
         kept = looks.of("c")
         assert kept is not None

@@ -25,7 +25,7 @@ ORDERS = TableId("shop", "public", "orders")
 
 @pytest.mark.parametrize(
     ("covered", "equal", "left"),
-    [({0: 13}, True, {}), ({0: 12}, True, {"offset 13"}), ({0: 13}, False, {"offset 13"})],
+    [({0: 14}, True, {}), ({0: 13}, True, {"offset 13"}), ({0: 14}, False, {"offset 13"})],
 )
 def test_a_doubt_beyond_the_comparison_stays(
     tmp_path: Path,
