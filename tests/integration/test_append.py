@@ -34,7 +34,7 @@ from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import run_without_error, succeeded
 
 
-@for_each_kind(POSTGRES, MARIADB)
+@for_each_kind(MARIADB)
 def test_each_row_arrives_once_while_transactions_straddle_the_view(log: Log) -> None:
     with inserters(log.shop.database, "events") as done:
         succeeded(log.onboard())

@@ -178,6 +178,7 @@ def test_a_record_that_is_too_large_to_be_kept_stops_the_table(
     assert kept(orders) == []
 
 
+@pytest.mark.breadth
 @settings(on_bad_message="quarantine")
 def test_a_replay_lets_the_last_change_of_each_key_win(orders: Orders, shared: Replication) -> None:
     orders.execute(
@@ -261,6 +262,7 @@ def test_a_replay_decides_about_a_truncate_as_the_run_did(
     assert orders.lake("id", "note") == before
 
 
+@pytest.mark.breadth
 def test_a_replay_applies_a_truncate_that_was_quarantined_itself(orders: Orders) -> None:
     configure(orders, on_bad_message="quarantine", on_truncate="ignore")
     orders.execute("INSERT INTO T VALUES (1, 'one', 'b', 1)", "TRUNCATE T")

@@ -88,7 +88,7 @@ def test_readers_see_nothing_before_the_handoff_is_reached(shop: Bootstrapping) 
     assert shop.published("orders") is not None
 
 
-@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("rows", [0, pytest.param(1, marks=pytest.mark.breadth)])
 def test_empty_and_one_row_tables(shop: Bootstrapping, rows: int) -> None:
     fill(shop.database, "orders", rows)
     shop.add("orders")

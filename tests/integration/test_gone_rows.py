@@ -6,6 +6,8 @@ value from the source.
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.rigs.running import Orders, settings
 from tests.integration.rigs.running import orders as orders
 from tests.integration.rigs.running import shared as shared
@@ -15,6 +17,7 @@ STATUS = "ALTER TABLE T ADD COLUMN status text DEFAULT 'new'"
 LARGE = "ALTER TABLE T ALTER COLUMN body SET STORAGE EXTERNAL"
 
 
+@pytest.mark.breadth
 @settings(on_truncate="ignore")
 def test_rows_that_an_ignored_truncate_took_before_the_run_stay_in_the_lake(orders: Orders) -> None:
     orders.execute(STATUS, "INSERT INTO T (id, note, price) VALUES (1, 'a', 1)")

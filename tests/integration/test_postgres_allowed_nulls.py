@@ -78,6 +78,7 @@ def test_nulls_of_the_transaction_that_allows_them_stay_null(orders: Orders) -> 
     orders.assert_equal(columns)
 
 
+@pytest.mark.breadth
 def test_nulls_that_a_domain_allows_from_now_on_stay_null(orders: Orders) -> None:
     """ALTER DOMAIN does not make the server describe the table again."""
     domain = f"{orders.name}_d"

@@ -150,7 +150,9 @@ def test_a_partitioned_table_travels_through_its_root(shared: Replication) -> No
     assert "meters_a" not in error.message
 
 
-@pytest.mark.parametrize("identity", ["FULL", "USING INDEX"])
+@pytest.mark.parametrize(
+    "identity", ["FULL", pytest.param("USING INDEX", marks=pytest.mark.breadth)]
+)
 def test_tables_without_a_primary_key_follow_the_columns_that_are_named(
     shared: Replication, identity: str
 ) -> None:
@@ -174,7 +176,7 @@ def test_tables_without_a_primary_key_follow_the_columns_that_are_named(
     shared.assert_equal(name, ("code", "n"))
 
 
-@pytest.mark.parametrize("delete_mode", ["hard", "soft"])
+@pytest.mark.parametrize("delete_mode", ["hard", pytest.param("soft", marks=pytest.mark.breadth)])
 def test_named_columns_that_change_beside_a_primary_key(
     shared: Replication, delete_mode: str
 ) -> None:
