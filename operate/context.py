@@ -184,7 +184,7 @@ class Services:
         return in_this_thread(self._session)
 
     def require_cluster(self) -> None:
-        """Start Spark on a cluster now, so that a command fails before its first change.
+        """Start Spark on the configured cluster, if any, so that errors come before any change.
 
         Raises:
             ClusterError: The cluster starts no executor, or an executor's versions differ from the

@@ -63,7 +63,8 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
         names: Numbers of generations, or beginnings of attempts' UUIDs.
 
     Raises:
-        StateError: A name matches no generation, or a generation in use. Nothing is removed then.
+        StateError: A name matches no generation, or matches a generation in use. Then nothing is
+            removed.
         LakeError: A folder cannot be deleted. The same command continues the removal.
     """
     from cdc.lake.publish import delete_attempts

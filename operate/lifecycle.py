@@ -82,13 +82,11 @@ def resume(services: Services, table: TableId) -> Outcome:
 
 
 def retry(services: Services, table: TableId) -> Outcome:
-    """Let a failed table continue in its former state; start its connector again.
+    """Let a failed table continue in its former state, and repair its connector.
 
     The connector is restarted if it has failed or lost its connection, and resumed if it was
-    stopped.
-
-    If Kafka Connect does not answer, a failed table continues, and a note says that the connector
-    was not checked.
+    stopped. If Kafka Connect does not answer, a failed table continues, and a note says that the
+    connector was not checked.
 
     Raises:
         ConnectError: Kafka Connect does not answer and the table has not failed, or the connector

@@ -55,7 +55,7 @@ def replay(services: Services, table: TableId, *, first: int | None = None) -> O
     Args:
         services: The services of the command.
         table: The table.
-        first: Offset of the first record to apply; None for all records.
+        first: The least offset of a quarantined record to apply; None for all records.
     """
     from cdc.run import replay_table
 

@@ -158,7 +158,7 @@ class Runs:
                 signal.signal(kind, handler)
 
     def _interrupt(self, copying: threading.Thread) -> None:
-        """Interrupt the command's resync at its next wait, and cancel its Spark jobs."""
+        """Interrupt the command's resync at its next wait, and cancel the Spark jobs until then."""
         self._services.interruptible.interrupt()
         deadline = time.monotonic() + _INTERRUPT_S
         copying.join(_CANCEL_S)

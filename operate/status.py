@@ -100,7 +100,7 @@ class TableStatus:
             quarantined record.
         notes: Notes for the operator.
         build: The record of the table's next generation; None if no generation is being built.
-        runs: The table's last runs, newest first; empty unless the command named the table.
+        runs: The table's last runs, newest first; empty if the command has no arguments.
         lost: Why the lake table can no longer continue from its stream; None if it can continue.
             The next run records this reason in the table's state.
     """

@@ -58,7 +58,7 @@ def fetch_trino(cache: Path | None = None, report: Report | None = None) -> Trin
 
 
 def installed_java() -> JavaInstallation | None:
-    """Return an installed Java of a tested version for the stack's Trino, or None."""
+    """Return an installed Java of a tested version for the stack's Trino; None if none exists."""
     for home in _homes():
         version = java_version(home)
         if version is not None and int(version.split(".")[0]) in TESTED_MAJORS:

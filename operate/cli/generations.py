@@ -78,8 +78,8 @@ def remove(
 ) -> None:
     """Remove former and abandoned generations. The serving generation is never removed.
 
-    If GENERATION is still being built, its build is given up. After an interruption, the same
-    command continues.
+    If GENERATION names a generation that is still being built, its build is given up. After an
+    interruption, the same command continues.
     """
     from operate.context import services
     from operate.generations import remove as drop

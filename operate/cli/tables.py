@@ -101,7 +101,7 @@ def onboard(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Capture tables, copy them from the replica and hand over to the stream.
+    """Capture tables, copy them from the replica, and hand them over to the stream.
 
     The command can be repeated. If a table cannot be onboarded, the command prints the reason. The
     table counts as failed if an argument names it, and as left out if only a wildcard matches it.
@@ -161,7 +161,7 @@ def bootstrap(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Copy tables that have no copy or lost their stream, and hand over to the stream.
+    """Copy tables that have no copy or lost their stream, and hand them over to the stream.
 
     Tables that are up to date are skipped; `resync` copies them again. A paused table continues
     if it is named; wildcards leave it out.

@@ -88,8 +88,8 @@ class Verification:
         difference_count: Number of confirmed differences. A row of an append table counts as often
             as it is missing or extra.
         unsettled: Keys that kept changing and were never seen equal, up to a thousand.
-        unsettled_count: Number of unsettled keys, including differing keys that were not checked
-            one by one, since they exceed `MAX_SUSPECTS`.
+        unsettled_count: Number of unsettled keys. It includes the differing keys beyond the first
+            `MAX_SUSPECTS`, which were not checked one by one.
         checked_again: Number of keys that differed in the last pass over all rows. Most of them
             were being written.
         rounds: Number of rounds over the keys of ``checked_again``.
