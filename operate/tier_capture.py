@@ -38,7 +38,6 @@ from cdc.errors import CaptureError
 from cdc.runtime.failpoints import crash
 from cdc.runtime.waiting import wait_while
 from cdc.store.table_state import State
-from cdc.store.task_looks import KeptLooks
 from operate.lost_capture import (
     after_gtid_change,
     cut_off,
@@ -490,7 +489,6 @@ def dismantle(
     removed = []
     if services.connect.delete(capture.connector, progress=services.progress):
         removed.append(f"connector {capture.connector}")
-    KeptLooks(services.store).forget(capture.connector)
     if on_source and (kept := there.kept_log) is not None and kept.drop():
         removed.append(kept.title)
     if on_source and (sent := there.sent_tables) is not None:
