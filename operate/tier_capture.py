@@ -99,8 +99,7 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
     """Check that no two captures of the plan share a connector, publication or prefix.
 
-    If two tiers shared a publication, both would send all tables of the publication, and the
-    removal of one tier would drop the publication of the other tier.
+    A shared publication would send all tables to both tiers, and be dropped with either of them.
 
     Raises:
         CaptureError: Two captures share a name. The error names both tiers and this name.
@@ -129,8 +128,7 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]:
     """Hold a capture's lease while a command changes the capture.
 
-    Without the lease, one process could remove the last table and drop the slot while another
-    process adds a table.
+    Without the lease, one process could drop the slot while another process adds a table.
 
     Raises:
         LeaseHeldError: Another process holds the lease, and the wait for it has timed out.
@@ -219,10 +217,7 @@ def prepare(services: Services, group: Group) -> None:
 
 
 def _looks(source: Source, group: Group) -> dict[TableId, str]:
-    """Return a digest of each table's catalog, from before a change of the capture.
-
-    With MySQL and MariaDB, the result is empty, since the digests would save no wait.
-    """
+    """Return a digest of each table's catalog, as of now; empty for MySQL and MariaDB."""
     if group.capture.reports_definitions:
         return {}
     found = source.capture(group.capture).fingerprints(group.tables)
@@ -349,8 +344,7 @@ def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
 def remove_table(services: Services, capture: CaptureNames, table: TableId) -> bool:
     """Remove a table from its capture for a command; return whether the table was captured.
 
-    The capture of the other tables continues. A connector with a list of tables gets a shorter list
-    and continues from its stored position.
+    Other tables stay captured. A connector with a list of tables continues with a shorter list.
     """
     sent = services.source(capture.source).capture(capture).sent_tables
     if sent is not None:
@@ -402,10 +396,7 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Refuse published tables that a capture's connector does not list.
-
-    Unpublished copies are discarded.
-    """
+    """Refuse published tables that the connector does not list; discard unpublished copies."""
     lost = [
         record
         for record in dependent(services, capture)
