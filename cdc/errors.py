@@ -92,7 +92,7 @@ class PositionError(TributaryError):
 
     @classmethod
     def of_kinds(cls, mine: object, other: object) -> PositionError:
-        """Return the error for two kinds: GTID set and binlog place, or two kinds of servers."""
+        """Return the error for positions of two kinds, such as a GTID set and a binlog place."""
         return cls(
             f"{mine} and {other} are positions of two kinds: GTIDs were turned on or off on the"
             " source, or its kind has changed",
@@ -144,12 +144,12 @@ class LeaseHeldError(StateError):
 
 
 def copy_again(table: object) -> str:
-    """Return the instruction to copy a table again, if no run marks the table NEEDS_BOOTSTRAP."""
+    """Return the instruction to copy again a table that no run marks NEEDS_BOOTSTRAP."""
     return f"copy the table again: `tributary resync {table}`"
 
 
 def copy_lost(table: object) -> str:
-    """Return the instruction to copy a table again, if its next run marks it NEEDS_BOOTSTRAP."""
+    """Return the instruction to copy again a table that its next run marks NEEDS_BOOTSTRAP."""
     return f"run `tributary run {table}`, which marks the table, then `tributary bootstrap {table}`"
 
 

@@ -27,7 +27,7 @@ Answer: TypeAlias = T | TributaryError
 
 
 def known(answer: Answer[T]) -> T:
-    """Return a server's answer to a query for a capture's evidence, or raise the server's error.
+    """Return a server's answer for a capture's evidence; if it is an error, raise the error.
 
     Raises:
         TributaryError: The server did not answer.
@@ -43,7 +43,7 @@ class CleanupPolicy:
 
     Args:
         policy: The topic's ``cleanup.policy``.
-        lagging: Whether the topic's compaction lag keeps every record, even the oldest.
+        lagging: Whether the topic's compaction lag is so long that compaction removes no record.
     """
 
     policy: str
@@ -95,8 +95,8 @@ class SignsOfLife:
         beat_age_s: Age of the newest heartbeat in seconds; None if the topic has no heartbeat.
             Negative if the heartbeat's time is ahead of this machine's clock.
         sends: Whether a heartbeat or another record was sent recently. A heartbeat is a change in
-            the source's log, so the connector sends the heartbeat only after all earlier changes.
-            If the earlier changes are many, only their records show that the connector sends.
+            the source's log, so the connector sends a heartbeat only after all earlier changes.
+            While it sends many earlier changes, only the records of these changes show that.
         remedy: What to do if the connector sends nothing.
     """
 
@@ -149,11 +149,11 @@ class CaptureEvidence:
             that is deleted from these topics cannot be read elsewhere.
         connector: The facts about the connector; None if the connector does not exist.
         stored: The position that Connect has stored for the connector; None if Connect has stored
-            none. It is read after ``log``.
+            none. It is read after ``log``, as `LogHealth.problem` requires.
         statements: The DDL statements that the connector has reported; None if this kind of
             connector reports no statements, or if the caller did not request them.
-        starts: For each start of the connector without a stored position, an offset in the topic
-            of DDL statements.
+        starts: For each start of the connector without a stored position, the offset of the first
+            record that this start wrote to the topic of DDL statements.
         life: Whether the connector sends changes; None if the caller did not request this fact.
         strays: By table, the topics to which the connector sent the table's changes because the
             table's schema was renamed (`cdc.capture.strays`). Only runs search for such topics.
@@ -207,7 +207,10 @@ class CaptureEvidence:
 
     @property
     def health(self) -> Answer[ConnectorHealth | None]:
-        """The state of the capture's connector, or Connect's error; None without a connector."""
+        """The state of the capture's connector; None without a connector.
+
+        It is Connect's error if Connect does not answer.
+        """
         facts = self.connector
         return facts.health if isinstance(facts, ConnectorFacts) else facts
 

@@ -70,7 +70,7 @@ class _ServerQueries(Generic[S]):
         self._away: TributaryError | None = None
 
     def ask(self, look: Callable[[S], T]) -> Answer[T]:
-        """Return the answer to a query for captures, or the server's first error."""
+        """Return a server's answer to a query; after an error of the server, return this error."""
         if self._away is None:
             try:
                 return look(self._opened())
@@ -81,7 +81,7 @@ class _ServerQueries(Generic[S]):
 
 @dataclass(frozen=True)
 class ServerOpeners:
-    """Functions that open the servers with the facts about a capture.
+    """Functions that open clients of the servers that have the facts about a capture.
 
     Args:
         source: Opens the source database.
@@ -229,9 +229,9 @@ class Captures:
         return [one for one in self._plan if (one.table.source, one.tier) == of]
 
     def _follow_tasks(self, names: CaptureNames, records: Sequence[TableRecord]) -> None:
-        """Count the changes that the connector lost when a task of it ended.
+        """Find the places at which a task of the connector ended, and count the losses there.
 
-        If a server does not answer, a later run searches the same ends of tasks again.
+        If a server does not answer, a later run searches for the same places again.
         """
         context = self._context
         try:
@@ -285,15 +285,15 @@ class Captures:
         return [] if reported is None else reported.by_table.of(record.table)
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return which rows a table can lack because a task of the connector ended, as text.
+        """Return a text about rows that a table may lack because a task of the connector ended.
 
-        The result is None if nothing is in doubt.
+        The result is None if no row is in doubt.
         """
         look = self._tasks.get(self.evidence(record).names.connector)
         return None if look is None else look.doubt(record)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
-        """Return the losses that were counted when the evidence was gathered.
+        """Return the losses that the state store had counted after the evidence was gathered.
 
         The keys are the name of the capture's resource and the names of the capture's tables.
         """

@@ -1,4 +1,4 @@
-"""Compares a source's log with the log's end as last recorded, and records the present end.
+"""Compares a source's log with the end that was recorded last, and records the present end.
 
 A look is one such comparison for a capture. The end that a look records is the look's mark.
 """
@@ -29,7 +29,7 @@ class LogLooks:
     Args:
         store: The state store.
         kafka: Opens Kafka, which shows what connectors have sent.
-        registry: Opens the registry, with the writers' schemas.
+        registry: Opens the registry, which has the writers' schemas.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Checks that a table's stream continues from the lake, and that the lake can follow the catalog.
 
 These functions only judge facts that the caller has gathered. They query nothing and repair
-nothing. Each doubt raises an error that names the gap, and the error stops the table.
+nothing. If the facts leave a doubt, a function raises an error, which stops the table.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class TopicFacts:
         earliest: First offset that the topic still has, per partition.
         stable: Last stable offset, per partition.
         epochs: Epoch of each partition's leader, for the partitions whose leader was read.
-        policy: The topic's ``cleanup.policy``; the default if it was not read.
-        lagging: Whether the topic's compaction lag keeps every record, even the oldest.
+        policy: The topic's ``cleanup.policy``; ``delete`` if the policy was not read.
+        lagging: Whether the topic's compaction lag is so long that compaction removes no record.
     """
 
     id: str | None
@@ -60,7 +60,7 @@ class TopicFacts:
 def check_topic(
     table: TableId, topic: str, *, topic_id: str | None, start: Mapping[int, int], now: TopicFacts
 ) -> None:
-    """Check that the lake's changes came from this topic, and that it has all unread records.
+    """Check that the lake's changes came from a topic, and that the topic has all unread changes.
 
     Args:
         table: The table.
@@ -70,8 +70,8 @@ def check_topic(
         now: The current facts of the topic.
 
     Raises:
-        LostHistoryError: The topic was recreated, lacks records, or could have gaps from
-            compaction. The error names the gap.
+        LostHistoryError: The topic is gone or recreated, has another number of partitions, or lacks
+            records; or compaction can have removed unread records. The error names the gap.
         CaptureError: The topic is compacted, but has not lost a record yet.
     """
     if now.id is None:
@@ -135,8 +135,8 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
 def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
     """Refuse a captured topic that is compacted.
 
-    Compaction drops deletes. It also drops all events of a key but the last. The last event need
-    not have all values of the row, and the other values would be lost.
+    Compaction drops deletes. It keeps only the last event of a key. The last event need not have
+    all values of the row, so the other values would be lost.
     """
     if not now.compacted:
         return
@@ -191,7 +191,7 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
 
 @dataclass(frozen=True)
 class Rests:
-    """The positions from which a table's stream must continue.
+    """The recorded copy and positions from which a table's stream must continue.
 
     Args:
         view: The view that was copied.
@@ -211,7 +211,7 @@ class Rests:
 
     @classmethod
     def of(cls, record: TableRecord) -> Rests:
-        """Return the positions that the state store has recorded; do not read the lake."""
+        """Return the copy and the positions in the state store's record; do not read the lake."""
         attempt, commit = record.attempt, record.last_commit
         return cls(
             view=attempt.view if attempt is not None else None,
@@ -230,8 +230,8 @@ def check_stream(
     Args:
         table: The table.
         rests: The positions from which the stream must continue.
-        evidence: The evidence of the table's capture. A stored position or statements that could
-            not be read are not checked.
+        evidence: The evidence of the table's capture. If the stored position or the statements
+            could not be read, they are not checked.
         source: The table's source, which parses positions.
 
     Raises:
@@ -250,8 +250,9 @@ def rests_on(
 ) -> LogPosition | None:
     """Return the position up to which a lake table has the changes; None if it is not known.
 
-    R alone is not enough, since R is as old as the copy. The log of a server that was restored to
-    an earlier state can end before the newest commit's position, and still after R.
+    The result covers R and the newest commit's position. R alone is as old as the copy. If a server
+    is restored to an earlier state, its log can end after R but before the newest commit's
+    position. A comparison with R would not show this loss.
 
     Args:
         source: The source, which parses positions.
@@ -285,12 +286,12 @@ def check_log(
 
 
 def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | None) -> None:
-    """Check that each start of the connector since O has continued from the stored position.
+    """Check that the connector has continued from its stored position at each start since O.
 
     Args:
         table: The table.
-        starts: For each start of the connector without a stored position, an offset in the topic
-            of DDL statements.
+        starts: For each start of the connector without a stored position, the offset of the first
+            record that this start wrote to the topic of DDL statements.
         statements_upto: End offset of the topic of DDL statements, recorded before O; None without
             such a topic.
 

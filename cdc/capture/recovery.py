@@ -51,7 +51,9 @@ class FailedConnector:
 def restart_connector(
     connect: ConnectClient, restarts: Restarts, name: str, failed: FailedConnector
 ) -> FailedConnector:
-    """Restart a capture's connector if a restart is due, and if no other process has begun it.
+    """Restart a capture's connector if a restart is due.
+
+    Only the process that claims the restart in the state store does the restart.
 
     Args:
         connect: Kafka Connect.

@@ -81,6 +81,9 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
     """Return whether a look must replace the look before in the state store.
 
+    This is so if the task or the doubts are new, or if a topic has grown and the look before is
+    old.
+
     Args:
         look: The new look.
         earlier: The look before.
@@ -112,7 +115,7 @@ class TaskLooks:
     def follow(
         self, names: CaptureNames, records: Iterable[TableRecord], source: Callable[[], Source]
     ) -> TaskLook | None:
-        """Search a capture's topics since the last look for ends of the connector's tasks.
+        """Search a capture's topics for ends of tasks, in the offsets since the last look.
 
         Each table's loss at such an end is counted in the state store.
 
@@ -122,8 +125,8 @@ class TaskLooks:
             source: Opens the source.
 
         Returns:
-            The newest look in the state store; None if there is none. Its doubts are the ends of
-            tasks for which it is unknown whether the table has lost rows.
+            The new look if it was stored, else the look before; None if there is neither. A look's
+            doubts are the ends of tasks for which it is unknown whether the table has lost rows.
 
         Raises:
             TributaryError: A server does not answer, or the state store cannot be used.
@@ -171,9 +174,9 @@ class TaskLooks:
         looks: tuple[TaskLook, TaskLook],
         beat: KafkaRecord | None,
     ) -> _Found | None:
-        """Return what the ends of tasks between two looks have lost.
+        """Return the losses and the doubts at the ends of tasks between two looks.
 
-        The result is None if the next task has not sent enough yet to judge an end.
+        The result is None if the next task has not sent enough records yet to judge an end.
         """
         starts = self._kafka.start_offsets_many(one.topic for one in capture.following)
         with self._kafka.reader() as reader:
@@ -223,7 +226,7 @@ class _Capture:
 
     Args:
         names: The capture's names.
-        following: The capture's tables that have an attempt with O.
+        following: The capture's tables whose attempt has recorded O.
         source: Opens the capture's source.
     """
 
@@ -242,7 +245,8 @@ class _Search:
         known: The look before.
         now: The new look.
         exactly_once: Whether the connector writes to Kafka in transactions.
-        beat: The newest heartbeat; None if the connector writes in transactions.
+        beat: The newest heartbeat, by which the search sees how far a connector without Kafka
+            transactions has come; None if the connector writes in transactions.
         found: Collects the losses and the doubts.
     """
 
@@ -361,7 +365,7 @@ class _Search:
     ) -> NextInserted | None:
         """Return the row that a change's transaction inserted after the change's row.
 
-        The result is None if it is not known whether there is such a row.
+        The result has no key if there is no such row. It is None if this is not known.
         """
         source = self.capture.source()
         described = source.table(table)
@@ -388,8 +392,8 @@ class _EarlyError(Exception):
 def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
     """Return whether a later task than the newest heartbeat's has sent a topic's last record.
 
-    The ends before such a task cannot be judged yet: a new task can begin within a transaction, and
-    has certainly sent the rest of this transaction only when it sends its first heartbeat.
+    Then the end of the task before cannot be judged yet. A new task can begin within a transaction.
+    It has certainly sent the rest of this transaction when it sends its first heartbeat.
     """
     last = ends.last(topic, now.ends.get(topic, 0))
     if last is None or last.timestamp is None or task_of(last) == now.task:
@@ -398,7 +402,7 @@ def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
 
 
 def _remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
-    """Return the doubts of the look before for tables that were not copied again since."""
+    """Return those doubts of the look before whose tables were not copied again since then."""
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
     return {table: known.doubts[table] for table in tables}
 
@@ -411,7 +415,9 @@ def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, in
 
 
 def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
-    """Return whether a task can have ended after the first of several rows of one log record.
+    """Return whether a task's last change can be the first of several rows of one log record.
+
+    Only an insert can. The changes around it in the topic must be of other log records.
 
     Args:
         change: The last change of the task.

@@ -1,4 +1,4 @@
-"""Finds topics whose settings can let them drop changes before runs have read the changes."""
+"""Finds topics that, because of a setting, can drop changes before runs have read the changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Expiring:
 
     @property
     def remedy(self) -> str:
-        """The instruction by which a person lets the captured topics keep unread changes."""
+        """What a person must do so that the captured topics keep unread changes."""
         return self.expiry.remedy(self._named)
 
     def to_json(self) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Silence:
 
 
 def listed(names: Sequence[object]) -> str:
-    """Return, as text, the first names of a list and the number of the names that follow."""
+    """Return, as text, the first names of a list and the number of its other names."""
     named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
     return f"{named} and {more} more" if more > 0 else named
 
@@ -162,9 +162,10 @@ class _Watch:
         return disconnected(capture) if lost else None
 
     def _health(self, name: str) -> ConnectorHealth | ConnectError | None:
-        """Return the state of a capture's connector, or Connect's error; None without a connector.
+        """Return the state of a capture's connector; None without a connector.
 
-        After Connect's first error, later calls return this error without a query.
+        If Connect does not answer, this call and all later calls return Connect's error. The later
+        calls send no query.
         """
         if self._away is not None:
             return self._away

@@ -254,9 +254,9 @@ def _reason(details: ErrorDetails, path: _Path, section: Any) -> str:
 
 
 def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProblem]) -> Any:
-    """Return a configuration value with its references replaced.
+    """Replace the references in a configuration value by their values, and return the result.
 
-    A secret or ``Verbatim`` text stays as it is.
+    References in a secret or in a ``Verbatim`` text stay. Problems are added to ``problems``.
     """
     if annotation is None:
         return value  # below an unknown key, which is reported as a separate problem

@@ -127,7 +127,8 @@ class Security(Section):
     def for_connect(self) -> dict[str, str]:
         """Return Kafka's security settings for Kafka Connect, with secrets as references.
 
-        The worker reads the key's file itself, so the file must have the same path on the worker.
+        The Connect worker itself reads the file of the client's key. So the file must have the same
+        path on the worker.
 
         Raises:
             ConfigError: A certificate file cannot be read.

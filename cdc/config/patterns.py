@@ -82,12 +82,15 @@ def is_wildcard(text: str) -> bool:
 
 
 def is_literal(part: str) -> bool:
-    """Return whether a part of `Pattern.parts` has no wildcard, not even one in brackets."""
+    """Return whether a part of `Pattern.parts` has no wildcard character, quoted or not."""
     return not _WILD & set(part)
 
 
 def _read(name: str, quoted: bool) -> str:
-    """Return a part of a pattern, in which brackets around a wildcard replace double quotes.
+    """Return a part of a pattern without double quotes.
+
+    If the part was quoted, each wildcard in it gets brackets, as in ``[*]``. Brackets around one
+    character match only this character.
 
     Args:
         name: The part without its double quotes.

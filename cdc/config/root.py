@@ -124,7 +124,7 @@ class Config(Section):
         return found.settings
 
     def _settings_of(self, table: TableId) -> Resolved:
-        """Return a table's settings by the index of the sections; build the index once."""
+        """Return a table's settings and their problems; index the sections at the first call."""
         known = self._index.matching
         if known is None or known.base is not self.defaults or known.sections is not self.tables:
             # A copy of the configuration with other sections has the index of the original.
@@ -135,9 +135,9 @@ class Config(Section):
         """Return an onboarded table's settings, after a check that the mode fits the tier.
 
         Raises:
-            ConfigError: The table's mode has changed since onboarding. An append table cannot
-                become a table with a key in place, nor can a table with a key become an append
-                table.
+            ConfigError: The table's mode has changed since onboarding. Without a new onboarding, no
+                append table can become a table with a key, and no table with a key can become an
+                append table.
         """
         settings = self.table_settings(table)
         if settings.appends != is_append_tier(tier):
@@ -170,7 +170,7 @@ class Config(Section):
         return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
 
     def require_shard(self, table: TableId, known: Shard | None) -> None:
-        """Refuse settings by which an onboarded table is another shard than at onboarding.
+        """Refuse settings that make an onboarded table another shard than at onboarding.
 
         Args:
             table: The table.
@@ -194,7 +194,9 @@ class Config(Section):
         return frozenset(sharded(self.tables))
 
     def table_path(self, table: TableId) -> str:
-        """Return the configured folder of a source table's lake table, or of a shard's copy.
+        """Return the configured folder of a source table's lake table.
+
+        For a shard, this is the folder of its copy; the shared lake table has another folder.
 
         Names are encoded, so that no name leads out of the lake's folder.
         """
@@ -204,13 +206,14 @@ class Config(Section):
         return f"{self.lake.url}/{fill(template, table)}"
 
     def catalog_name(self, table: TableId, shard: Shard | None = None) -> tuple[str, str] | None:
-        """Return a lake table's configured database and name in the catalog of table names.
+        """Return the database and the name by which the catalog of table names has a lake table.
 
         The result is None if no such catalog is configured.
 
         Args:
             table: The source table.
-            shard: The source table's shard, whose lake table is meant; None if it is no shard.
+            shard: The source table's shard; None if the source table is no shard. For a shard, the
+                lake table is the shared one.
         """
         if self.catalog is None:
             return None

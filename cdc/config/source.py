@@ -58,7 +58,7 @@ class Credential(Section):
 
 
 class Credentials(Section):
-    """The section with the logins of a source, by purpose. A missing login defaults to admin."""
+    """The section with a source's logins, by purpose. ``admin`` takes a missing login's place."""
 
     admin: Credential
     """Login that owns the publication and the schema tributary, and drops slots."""

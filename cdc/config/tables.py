@@ -86,7 +86,7 @@ class ColumnRules(Section):
     Write the entry before the rename on the source; afterwards the entry may stay."""
 
     def is_read_by_key(self, column: str) -> bool:
-        """Return whether the settings let runs read the column from the source by key, as text."""
+        """Return whether, by the settings, runs read the column as text from the source by key."""
         return self.as_.get(column) == "string"
 
     def decimal(self, column: str) -> str:

@@ -87,7 +87,7 @@ def _text(value: object) -> object:
 
 
 def _absolute(path: Path, info: ValidationInfo) -> Path:
-    """Return a configured path as an absolute path, from the folder of ``tributary.yaml``."""
+    """Return a path as absolute. A relative one starts at the folder of ``tributary.yaml``."""
     base = (info.context or {}).get("base") or Path.cwd()
     return Path(base, path.expanduser()).absolute()
 
@@ -133,9 +133,9 @@ def _http(url: str) -> str:
 
 
 def defaults() -> Any:
-    """Return an empty map as a section's default.
+    """Return an empty map as the default of a section that the file lacks.
 
-    pydantic then validates the section's own defaults, as it does for a section in the file.
+    pydantic reads this map like a section in the file, and fills in the defaults of its settings.
     """
     return {}
 

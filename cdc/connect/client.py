@@ -355,12 +355,12 @@ class ConnectClient:
         timeout_s: float | None,
         progress: Progress | None,
     ) -> ConnectorStatus:
-        """Wait until a connector's status is ready, and return the status.
+        """Wait until ``ready`` accepts a connector's status, and return the status.
 
         Args:
             name: The connector.
             what: The aim of the wait in words, for messages, for example ``to run``.
-            ready: Returns whether a status is ready. It can raise an error, which ends the wait.
+            ready: Returns whether it accepts a status. If it raises an error, the wait ends.
             timeout_s: Limit for the wait, in seconds; ``connect.timeout_s`` if None.
             progress: Shows the wait.
 

@@ -168,9 +168,10 @@ def _headline(text: str) -> str:
 
 
 def _exception_name(match: re.Match[str]) -> str:
-    """Return the text for an exception's name in a Connect stack trace.
+    """Return the text that takes the place of an exception's Java class in a Connect message.
 
-    The text is empty for exceptions whose name says nothing about the failure.
+    This is the class's name without its package. If the name says nothing about the failure, the
+    text is empty.
     """
     name = match["name"]
     return (

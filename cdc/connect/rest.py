@@ -112,7 +112,7 @@ class RestClient:
             ) from error
 
     def refused(self, answer: httpx.Response, method: str, path: str) -> ConnectError:
-        """Return the error for Connect's refusal, or for an answer that is not JSON."""
+        """Return the error for an answer of Connect that is a refusal or is not JSON."""
         status = answer.status_code
         try:
             text = str(answer.json().get("message", ""))

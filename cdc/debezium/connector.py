@@ -1,6 +1,6 @@
 """Builds a connector's configuration, in which references take the place of secrets.
 
-The other functions return facts about a connector, which differ by `ConnectorKind`.
+Most other functions return facts that differ by kind of connector. `ConnectorKind` describes them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def connector_class(kind: SourceKind) -> str:
 
 
 def settings_changed_while_running(capture: CaptureNames) -> tuple[str, ...]:
-    """Return the Debezium settings that onboarding may change after the connector has tables."""
+    """Return the names of the Debezium settings that onboarding may change on a used connector."""
     return KINDS[capture.kind].settings_changed_while_running
 
 

@@ -141,7 +141,7 @@ def definition_changes(
 
 @dataclass(frozen=True)
 class ReportedStatements:
-    """The content of one Debezium connector's topic of DDL statements when it was read.
+    """The DDL statements in one Debezium connector's topic, as of one read of the topic.
 
     Args:
         topic_id: The topic's UUID.
@@ -225,8 +225,9 @@ def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
 
 
 def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
-    """Return an offset for each start of Debezium's connector without a stored position.
+    """Return the first offset of each start of Debezium's connector without a stored position.
 
+    This is the offset of the first record that this start wrote to the topic of DDL statements.
     More than one offset means that the connector's stored position was deleted. The changes between
     the deletion and the next start are not captured. No other fact shows the loss: the new stored
     position is after the lost changes, and the numbers of the heartbeats have no gap, since the
@@ -288,7 +289,9 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
 
 
 def _beside(named: NamedTable | None, source: str, session: str) -> TableId | None:
-    """Return the table that a statement changes beside the table of its Debezium record, or None.
+    """Return the table that a statement changes beside the table of its Debezium record.
+
+    The result is None if the statement changes no such table.
 
     Args:
         named: The table as the statement names it; None if the statement changes no such table.

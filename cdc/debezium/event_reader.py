@@ -32,7 +32,7 @@ class EventReader:
         self._schemas: dict[int, Any] = {}
 
     def read(self, record: KafkaRecord, what: str, take: Callable[[Any], T]) -> T:
-        """Return what a function takes from Debezium's event in a record.
+        """Pass Debezium's event in a record to a function, and return the function's result.
 
         Args:
             record: The record.

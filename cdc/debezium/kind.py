@@ -154,7 +154,7 @@ class ConnectorKind(Protocol):
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The Debezium settings that onboarding may change after the connector has tables."""
+        """The names of the Debezium settings that onboarding may change on a used connector."""
 
     @property
     def rules(self) -> AuditRules:

@@ -253,9 +253,9 @@ class Mysql:
     def heartbeat_sql(self, capture: CaptureNames) -> str:
         """Return the statement that MySQL's or MariaDB's connector runs at each heartbeat.
 
-        The row names the server. So if the source switches to another server, the stream shows the
-        changes between which the switch happened. The row also counts the heartbeats. A number that
-        is missing in the topic shows that a change was lost, but no run compares these numbers.
+        The row names the server. So the stream shows between which changes the source switched to
+        another server. The row also counts the heartbeats. A number that is missing in the topic
+        shows that a change was lost, but no run compares these numbers.
         """
         server = _IDENTITY[self.kind]
         table = f"{SCHEMA}.{capture.heartbeat_table}"
@@ -280,8 +280,9 @@ class Mysql:
         )
 
     def lost_after_s(self, interval_ms: int) -> float | None:
-        """Return after how many seconds without a record MariaDB's connector is disconnected.
+        """Return for how many seconds MariaDB's connector sends nothing if its connection is lost.
 
+        After this time, the connector counts as disconnected.
         The result is None for MySQL, whose connector connects again by itself.
         """
         if self.kind == "mysql":
@@ -289,11 +290,12 @@ class Mysql:
         return _LOST_AFTER * _keep_alive_ms(interval_ms) / 1000
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the GTIDs, or the place in the binlog, up to which Kafka has every change.
+        """Return the position up to which Kafka has every change; None if Connect has stored none.
 
-        A transaction of which only a part is in Kafka is not included.
+        MariaDB's position is a set of GTIDs. MySQL's position has GTIDs, a place in the binlog, or
+        both, as Connect has stored them. A transaction that is only partly in Kafka is left out.
 
-        Connect stores a place in the binlog, as a file and an offset in this file:
+        For MySQL, Connect stores a place in the binlog as a file and an offset in this file:
 
         - With a row, or with a heartbeat inside a transaction, Connect stores the place where the
           transaction's BEGIN begins, and the number of events and rows to skip. With the commit,

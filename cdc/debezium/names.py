@@ -93,7 +93,7 @@ class CaptureNames:
     def append(self) -> bool:
         """Whether the capture's connector is for append tables.
 
-        PostgreSQL then publishes only inserts and TRUNCATE.
+        If so, PostgreSQL publishes only inserts and TRUNCATE.
         """
         return is_append_tier(self.tier)
 

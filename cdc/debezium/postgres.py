@@ -160,9 +160,9 @@ class Postgres:
         """Return the statement that PostgreSQL's connector runs at each heartbeat.
 
         The row changes with every heartbeat, so the slot advances while the tables are idle. The
-        row names the server. So if a server is promoted or restored, the stream shows the changes
-        between which this happened. If the publication does not publish updates, each heartbeat is
-        a new row, and the rows of the last hour stay.
+        row names the server. So the stream shows between which changes a server was promoted or
+        restored. If the publication does not publish updates, each heartbeat is a new row, and the
+        rows of the last hour stay.
         """
         table, slot = f"{SCHEMA}.{capture.heartbeat_table}", capture.on_primary.slot
         insert = (

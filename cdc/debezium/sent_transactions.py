@@ -54,11 +54,15 @@ def sent_since(
 def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
     """Return the transactions in the present binlog of each server, each transaction once.
 
-    A server writes binlog files with the same names again after it was restored to an earlier
-    state, or after its binlog was reset. The transactions in the earlier files of these names are
-    left out, since they say nothing about the new files. If another server takes over a server's
-    number, the former server's transactions are left out, too; within a file, another name of the
-    server shows this. A connector without exactly-once delivery can send a transaction twice.
+    A server that was restored to an earlier state, or whose binlog was reset, writes files with
+    the same names again. The transactions in the earlier files say nothing about the new files, so
+    they are left out. A lower number of the file shows the new files.
+
+    A MariaDB server is known by its number in the GTIDs. If another server takes over this number,
+    the former server's transactions are left out, too. Another name of the server within the same
+    file shows this.
+
+    A connector without exactly-once delivery can send a transaction twice.
 
     Args:
         sent: The transactions in the order in which the connector sent them.
@@ -80,8 +84,8 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 def tails(start: int, end: int) -> Iterator[int]:
     """Yield offsets from which to read a topic up to its end, each earlier than the one before.
 
-    The last of these offsets is the topic's first offset, or 262,144 offsets before the topic's
-    end.
+    The last one is the topic's first offset, or, in a longer topic, 262,144 offsets before the
+    topic's end.
 
     Args:
         start: The topic's first offset.

@@ -128,8 +128,8 @@ class TaskEnds:
             topic: The topic.
             first: The first offset that was not searched yet. Records before it may have expired.
             end: Offset to stop before.
-            task: The task that sends now. If another task has sent the topic's last record, that
-                task has ended with this record.
+            task: The task that sends now. If another task has sent the topic's last record, the
+                other task has ended with this record.
 
         Raises:
             KafkaError: The topic cannot be read in time.
@@ -162,9 +162,10 @@ class TaskEnds:
         return self._events.read(record, what, lambda event: _change(event, key))
 
     def before(self, record: KafkaRecord) -> KafkaRecord | None:
-        """Return the newest record with a value that a record's task sent before the record.
+        """Return the newest earlier record of a record's task that has a value.
 
-        The result is None if the newest record before is of another task, or does not exist.
+        The search goes backwards. The result is None if the search first comes to a record of
+        another task or to the topic's beginning, or if it finds no value within a few records.
         """
         start, before = self._start(record.topic), record
         for _ in range(_STEPS):
@@ -179,7 +180,7 @@ class TaskEnds:
     def sends_later(
         self, record: KafkaRecord, key: tuple[str, ...], end: int, *, offsets: int
     ) -> bool | None:
-        """Return whether a record's transaction inserts or updates a row after the record.
+        """Return whether a later record of a record's transaction inserts or updates a row.
 
         Args:
             record: A record of the transaction.
@@ -202,7 +203,7 @@ class TaskEnds:
         return False if last == end else None
 
     def changes_later(self, record: KafkaRecord, end: int, *, offsets: int) -> bool | None:
-        """Return whether a later record of the topic has a record's key, or has no key.
+        """Return whether a later record in the topic has the same key as a record, or no key.
 
         Args:
             record: A record with a key.
@@ -219,7 +220,7 @@ class TaskEnds:
         return False if last == end else None
 
     def first_in_transaction(self, record: KafkaRecord, change: SentChange) -> bool:
-        """Return whether a change is in its transaction's first log record, after another change.
+        """Return whether a change is in its transaction's first log record, but is not first there.
 
         The result is also True if the connector does not number changes.
 

@@ -76,7 +76,7 @@ def read_with(
     *,
     deadline: float,
 ) -> Iterator[KafkaRecord]:
-    """Yield what `read` yields, with a consumer that can have read something else before."""
+    """Yield the same records as `read`, by a consumer that may have read other records before."""
     topic, partition = first.topic, first.partition
     consumer.assign([first])
     while True:
@@ -159,9 +159,9 @@ def truncated(
 ) -> dict[ReachedOffset, str | KafkaError | None]:
     """Find Kafka partitions that were truncated below an offset that they had reached.
 
-    The client requests from each leader the offset at which the epoch of a reached offset ends
-    (OffsetForLeaderEpoch). If the partition was truncated below the reached offset, the epoch ends
-    below this offset, even if the partition has got other records since.
+    Each leader is asked where an epoch ends: the epoch in which the partition had reached the
+    offset (OffsetForLeaderEpoch). If the partition was truncated below the offset, the epoch ends
+    below the offset, even if the partition has got other records since.
 
     Args:
         client: The cluster.
@@ -209,7 +209,7 @@ def truncated(
 
 
 def consumer_settings(client: KafkaClient) -> dict[str, Any]:
-    """Return the settings of a Kafka consumer in a group of its own, for committed records."""
+    """Return a Kafka consumer's settings: a group of its own, and only committed records."""
     return {
         **client.settings,
         "group.id": f"tributary-{uuid.uuid4()}",
@@ -233,7 +233,7 @@ def timed_out(client: KafkaClient, topic: str, partition: int, start: int, end: 
 
 
 def record_of(topic: str, partition: int, offset: int, message: ck.Message) -> KafkaRecord:
-    """Return a Kafka record that a consumer has read."""
+    """Return a message that a consumer has read, as a record."""
     kind, millis = message.timestamp()
     known = kind != ck.TIMESTAMP_NOT_AVAILABLE
     return KafkaRecord(

@@ -65,11 +65,11 @@ def reach(spark: SparkSession, metastore: str) -> int:
 def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     """Point a lake table's name in the metastore at a path; update its columns and partitions.
 
-    If the name points at another generation, a new entry replaces the name's entry. Usually the
-    metastore replaces the entry in one step. For a table with partitions, and for a new column type
-    that the metastore refuses in one step, two renames replace the entry. Between the two renames,
-    for milliseconds, the name is missing. If a process dies there, the next call finishes the
-    replacement.
+    If the name points at another generation, a new entry replaces the name's entry. For a table
+    without partitions, this is one step. The metastore can refuse this step, for example because of
+    a column's new type. After a refusal, and for a table with partitions, two renames replace the
+    entry. Between the two renames, for milliseconds, the name is missing. If a process dies there,
+    the next call finishes the replacement.
 
     Args:
         spark: The session, whose JVM has the clients.
@@ -120,7 +120,7 @@ def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Replace a name's entry in the metastore by the new entry, in one step or by two renames."""
+    """Replace a name's entry in the metastore by the new entry, as `show` describes."""
     if not entry.partition_by:
         # Without partitions, one object of the metastore describes the whole table.
         table = client.getTable(entry.database, entry.name + _NEXT)
@@ -176,7 +176,7 @@ def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) 
 
 
 def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: str) -> None:
-    """Let Hudi's tool create a name for the table, or update the name's columns and partitions."""
+    """Let Hudi's tool create the table's name; if it exists, update its columns and partitions."""
     properties = java_class(spark, "java.util.Properties")()
     kind = "MultiPartKeysValueExtractor" if entry.partition_by else "NonPartitionedExtractor"
     for key, value in {
@@ -202,7 +202,7 @@ def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: st
 
 
 def _not_kept(entry: CatalogEntry) -> str:
-    """Return the first words of the error's message if an entry cannot be updated."""
+    """Return the words with which a message begins that reports a failed update of an entry."""
     return f"the name {entry} could not be updated"
 
 

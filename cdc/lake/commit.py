@@ -47,7 +47,7 @@ def _user() -> str:
 
 @dataclass(frozen=True)
 class ShardAccount(Part):
-    """One shard's newest commit record, as each later commit of a shared table contains it.
+    """One shard's newest commit record, which each later commit of the shared table repeats.
 
     A commit of one shard copies the accounts of the other shards from the commit before.
 
@@ -116,8 +116,8 @@ class CommitRecord(Part):
         start_offsets: First offset per partition that this commit applies; O for chunks and for the
             handoff.
         offsets: Next offset to read per partition after this commit; empty for chunks.
-        epochs: Epoch of each partition's leader, read when the partition's end offset was already
-            at or above its offset in ``offsets``.
+        epochs: Epoch of each partition's leader, read after the partition had reached the offset in
+            ``offsets``. Another epoch later shows a new leader, which can lack records.
         topic: Name of the table's topic.
         topic_id: UUID of the table's topic. A recreated topic has another UUID.
         position: The source's log position up to which the lake has all transactions of the table,
@@ -132,8 +132,8 @@ class CommitRecord(Part):
             (`cdc.rows.log_rows.ReachedPlace`); None for any other table and for a source without a
             binlog.
         truncated: Offset of the newest TRUNCATE that this or an earlier commit applied; None if no
-            commit applied one. A replay that reads this offset again applies this TRUNCATE again,
-            or a newer TRUNCATE that was quarantined.
+            commit applied one. A replay that reads this offset again applies the TRUNCATE again. If
+            it also reads a newer, quarantined TRUNCATE, it applies the newer one.
         chunk_ids: Ids of the chunks that this commit holds; empty for a handoff and for a run.
         handoff: The table's handoff with the schema that the lake follows; None before the end of
             the copy.
@@ -182,7 +182,7 @@ class CommitRecord(Part):
         return {} if self.shared is None else self.shared.accounts
 
     def require_handoff(self) -> Handoff:
-        """Return the handoff of this commit, which each commit after the copy must carry.
+        """Return this commit's handoff; after the copy, each commit must carry the handoff.
 
         Raises:
             LakeError: This commit carries no handoff.

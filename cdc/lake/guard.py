@@ -51,8 +51,8 @@ class CommitGuard:
     - The commit's instant is not above all completed instants, for example after a clock went
       backwards. The commit with the greatest instant must have the greatest offsets.
     - The commit lacks rows. Hudi counts the rows that it cannot write, and would commit the others.
-    - The commit merges a late file, which the completed commit of the file's instant does not name
-      (see :mod:`cdc.lake.late_files`).
+    - The commit merges a late file: the file has a completed commit's instant, and the completed
+      commit does not name the file (see :mod:`cdc.lake.late_files`).
     """
 
     class Java:

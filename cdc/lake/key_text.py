@@ -74,7 +74,7 @@ def key_text(key: Iterable[Column]) -> SparkColumn:
 
 
 def _text(value: SparkColumn, kind: str) -> SparkColumn:
-    """Return the part of one key value in a lake row's key text.
+    """Return one value of a lake row's key as text, for the row's key text.
 
     Special characters are escaped, and NULL has a text of its own.
     """

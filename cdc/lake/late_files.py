@@ -8,8 +8,8 @@ Two kinds of writers add late files:
   Hudi counts a file as committed if the file's instant is below the active timeline's first commit.
   Archiving removes the oldest commits from the active timeline. So the late files are deleted
   before archiving leaves only commits above their instant.
-- An executor goes on although the driver has given up the executor, and the commit has completed.
-  The driver has repeated the executor's task, and the commit names the files of the repetition.
+- An executor goes on after the driver has given up the executor and has completed the commit. The
+  driver has repeated the executor's task, and the commit names the files of the repetition.
   Hudi finds a commit's files by the instant in the names of files. So readers also see the rows of
   a file that the completed commit does not name, and later commits merge these rows.
 """
@@ -53,9 +53,10 @@ def may_come_late(spark: SparkSession) -> bool:
 
 
 def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_columns: int) -> None:
-    """Delete the late files of each rolled back commit after the active timeline's first commit.
+    """Delete the late files of rolled back commits.
 
-    If there are such commits, each partition is listed once. Otherwise nothing is listed.
+    Only commits count whose instant is above the active timeline's first completed commit. If there
+    are such commits, each partition is listed once. Otherwise nothing is listed.
 
     Args:
         spark: The session whose file systems are used.
@@ -117,7 +118,7 @@ def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
 def require_named(
     spark: SparkSession, timeline: Timeline, merged: Callable[[], Iterable[str]]
 ) -> None:
-    """Refuse a commit that would merge a late file of a completed commit, and delete the late file.
+    """Refuse a commit that would merge a late file of a completed commit; delete this late file.
 
     Args:
         spark: The session whose file systems are used.
@@ -248,7 +249,7 @@ def _file_system(spark: SparkSession, path: str) -> Any:
 def _of_instants(
     spark: SparkSession, files: Any, folders: str, instants: Iterable[str]
 ) -> list[Any]:
-    """Return the paths of the data files of some commits in the folders that match a pattern."""
+    """Return the paths of the data files with these instants, in folders that match a pattern."""
     pattern = f"{folders}/*_{{{','.join(instants)}}}.parquet"
     path = java_class(spark, "org.apache.hadoop.fs.Path")(pattern)
     return [one.getPath() for one in files.globStatus(path) or ()]

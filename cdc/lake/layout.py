@@ -71,8 +71,8 @@ class LakeLayout:
     def needs_key_column(self) -> bool:
         """Whether Hudi's record key is the column `KEY`.
 
-        It is, if Hudi does not render every column of the table's key correctly (`is_natural`). An
-        append table has the record key `ROW`.
+        This is so if Hudi renders at least one column of the table's key wrongly (`is_natural`).
+        An append table has the record key `ROW`.
         """
         return not all(map(is_natural, self._key))
 
@@ -154,7 +154,7 @@ class LakeLayout:
     def _cell(self, name: str, lake_type: str) -> SparkColumn:
         """Return a row's value of a lake column, as a Spark column of the lake column's type.
 
-        If readers would take a text of a partition column for NULL, the write fails.
+        The write fails if a partition column has a text that readers would take for NULL.
         """
         cell = column(name).cast(lake_type)
         partitions = {one.lower() for one in self.partition_by}
@@ -179,7 +179,7 @@ def column(name: str) -> SparkColumn:
 
 
 def _nullable(name: str) -> SparkColumn:
-    """Return a Spark column with the same values, which Spark regards as nullable."""
+    """Return a Spark column that has the values of a column and is nullable for Spark."""
     return F.when(F.lit(True), column(name)).alias(name)
 
 

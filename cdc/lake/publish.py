@@ -50,7 +50,7 @@ def write_pointer(
 ) -> Pointer:
     """Publish a generation in one step, and return the new pointer.
 
-    Readers see the former pointer or the new one.
+    Before this step, readers see the former pointer; after it, they see the new one.
 
     Args:
         spark: The session whose file systems are used.

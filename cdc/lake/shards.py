@@ -211,8 +211,9 @@ class SharedTable:
     def _commit_all(self, wanted: Sequence[ShardWrite]) -> None:
         """Commit the shards' requests.
 
-        The requests that do not replace a shard's rows share one commit. If this commit fails, or
-        if a request replaces rows, the request is committed alone.
+        A request that replaces a shard's rows is committed alone. All other requests share one
+        commit. If the shared commit fails, each of its requests is committed alone. But if another
+        process holds the lease, each of them gets this error.
         """
         joint = [one for one in wanted if not one.replaces]
         if len(joint) > 1:

@@ -104,7 +104,7 @@ class Timeline:
         again.
 
         Raises:
-            LostHistoryError: The returned commit, or a completed clustering or overwrite, was
+            LostHistoryError: The newest other commit, or a completed clustering or overwrite, was
                 rolled back while it completed, so rows are gone.
         """
         undone = self.undone()
@@ -120,7 +120,7 @@ class Timeline:
         )
 
     def latest_offsets(self) -> Committed | None:
-        """Return the newest commit with stream offsets, or None.
+        """Return the newest commit with stream offsets; None if there is none.
 
         The guard refuses a commit whose instant is below that of a completed commit (see
         :mod:`cdc.lake.guard`). So the commit with the greatest instant has the greatest offsets.
@@ -142,7 +142,7 @@ class Timeline:
         return None
 
     def handoff(self) -> Committed | None:
-        """Return the newest commit with a handoff, or None."""
+        """Return the newest commit with a handoff; None if there is none."""
         return next((c for c in self._newest_first() if c.record.handoff is not None), None)
 
     def chunks(self, attempt: str) -> frozenset[int]:

@@ -56,7 +56,7 @@ class Upkeep:
         self._clusters = clusters
 
     def run(self) -> None:
-        """Clean the lake table, archive its old commits, and merge its small files if due.
+        """Clean the lake table and archive its old commits. If a clustering is due, do it.
 
         Raises:
             FencedError: This process no longer holds the table.
@@ -87,7 +87,7 @@ class Upkeep:
         delete_unnamed(self._spark, timeline)
 
     def _cluster(self, client: Any) -> None:
-        """Merge the lake table's small files, if due, in a commit that the guard can refuse."""
+        """Merge the lake table's small files if a clustering is due; a guard can refuse it."""
         timeline = Timeline(self._spark, self._path)
         often = self._options.get(CLUSTERING_KEY)
         if not self._clusters or often is None or timeline.commits_since_clustering() < int(often):

@@ -181,7 +181,7 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace each partition of the lake table for which ``rows`` has a row by these rows.
+        """Replace the lake table's partitions that ``rows`` belong to by ``rows``; others stay.
 
         Arguments, result and errors are those of `upsert`.
         """
@@ -197,7 +197,7 @@ class LakeTable:
         )
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Write a commit without rows, for the offsets or the handoff in the commit's record.
+        """Write a commit that has a record, for example with a handoff, but has no rows.
 
         Arguments, result and errors are those of `upsert`.
         """
@@ -464,7 +464,7 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
 
 
 def live_rows(rows: DataFrame, layout: LakeLayout) -> DataFrame:
-    """Return the rows that the lake keeps: all in soft delete mode, else those not deleted."""
+    """Return the rows that the lake keeps: all in soft delete mode, else all but the deleted."""
     return rows if layout.soft_delete else rows.filter(column(OP) != "d")
 
 
