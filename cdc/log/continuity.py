@@ -12,8 +12,8 @@ class LogMark:
 
     Args:
         server: The id that distinguishes the server from the servers that replicate from it.
-        file: The log's newest file, read after `executed`. So each later file begins after the
-            position `executed`.
+        file: Name of the log's newest file. It was read after `executed`. So each file that the
+            server begins later begins after the position `executed`.
         executed: The position up to which the server had executed transactions, as text.
     """
 
@@ -29,7 +29,7 @@ class Continuity:
     Args:
         earlier: The recorded mark; None if no mark was recorded.
         mark: The log's end now.
-        lost: Why the log does not continue from `earlier`; None if the log does.
+        lost: Why the log does not continue from `earlier`; None if it continues from there.
     """
 
     earlier: LogMark | None
@@ -39,15 +39,15 @@ class Continuity:
 
 @dataclass(frozen=True)
 class SentTransaction:
-    """A transaction of a heartbeat or marker that a connector has sent.
+    """A transaction that wrote a heartbeat or a marker, as a connector has sent it.
 
     Args:
-        server: The server that executed the transaction: MySQL's id of a server, or the number of
-            a MariaDB server, which the server's GTIDs contain.
+        server: The server that executed the transaction. For MySQL, this is the server's UUID; for
+            MariaDB, the server's number in its GTIDs.
         file: The log file from which the connector read the transaction.
         gtid: The transaction's GTID.
-        named: The server's name in the row of the heartbeat or marker. It distinguishes two servers
-            that have had the same number.
+        named: The server's name in the row that the transaction wrote. The name distinguishes two
+            servers that have had the same number.
     """
 
     server: str

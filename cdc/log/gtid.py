@@ -1,8 +1,8 @@
 """Sets of global transaction ids (GTIDs) of MySQL and MariaDB, as values.
 
-The fence compares two such sets, and so does each check whether capture has passed a position.
-This module makes the comparison, since often no server has both sets. One of the sets comes from
-Connect's stored offsets, from the state store or from a lake commit.
+The fence compares two such sets, and so does each check whether capture has passed a position. One
+of the sets comes from Connect's stored offsets, from the state store or from a lake commit. So
+often no server has both sets, and this module compares them.
 """
 
 from __future__ import annotations
@@ -115,11 +115,11 @@ class MariadbGtidSet:
     The position represents the set of all transactions up to the last one, in each domain.
 
     Within a domain, numbers rise in the order of the binlog, regardless of the server that assigned
-    them; ``gtid_strict_mode`` ensures this. So a position reaches another position if its number is
-    the same or higher in each domain of the other position.
+    them; ``gtid_strict_mode`` ensures this. So position A reaches position B if, in each domain of
+    B, the number of A is at least the number of B.
 
     Args:
-        last: For each domain, the server id and the number of its last transaction.
+        last: By domain, the server id and the number of the domain's last transaction.
     """
 
     last: Mapping[int, tuple[int, int]]
@@ -150,10 +150,10 @@ class MariadbGtidSet:
         return MariadbGtidSet(dict(sorted({**self.last, **ahead.last}.items())))
 
     def without(self, other: MariadbGtidSet) -> MariadbGtidSet:
-        """Return this position, reduced to some of its domains.
+        """Return the part of this position that the other position does not reach.
 
-        These are the domains in which its number is higher than the other position's, or which the
-        other position lacks.
+        The part has the domains that the other position lacks, and the domains in which this
+        position has the higher number.
         """
         theirs = _same_kind(self, other).last
         return MariadbGtidSet(

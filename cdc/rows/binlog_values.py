@@ -1,7 +1,8 @@
-"""Converts values that MySQL's and MariaDB's connectors send in another form than PostgreSQL's.
+"""Converts values that MySQL's and MariaDB's connectors send in a form of their own.
 
-Nothing in an event marks such a form. Like `cdc.rows.semantic_types`, this module returns Spark SQL
-that converts the values that ``from_avro`` has decoded.
+PostgreSQL's connector sends such values in another form, and an event does not show which of the
+two forms it has. Like `cdc.rows.semantic_types`, this module returns Spark SQL that converts the
+values that ``from_avro`` has decoded.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _START_OF_1970 = "^1970-01-01T00:00:00([.]0+)?Z$"
 
 
 def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
-    """Return Spark SQL of the lake's value of a MySQL or MariaDB event's field.
+    """Return Spark SQL that converts a field of a MySQL or MariaDB event to the lake's value.
 
     The arguments are those of `cdc.rows.semantic_types.lake_value`.
 
@@ -36,10 +37,10 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """Return Spark SQL of an event's field in a form that PostgreSQL's connector never sends.
+    """Return Spark SQL that converts a field whose form PostgreSQL's connector never sends.
 
     Returns:
-        The value; None if PostgreSQL's connector also sends this form.
+        The SQL; None if PostgreSQL's connector also sends this form.
     """
     name, kind = field.connect_name or "", field.avro_type
     if name.endswith("time.Year") and lake == "int":
@@ -66,7 +67,7 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
 
 
 def _ewkb(raw: str) -> LakeValue:
-    """Return Spark SQL of an event's geometry as WKB, or as EWKB if its SRID is not 0."""
+    """Return Spark SQL that converts an event's geometry to WKB, or to EWKB if it has an SRID."""
     number = f"right(concat('0000000', hex({raw}.srid)), 8)"
     srid = ", ".join(f"substring({number}, {place}, 2)" for place in (7, 5, 3, 1))
     head, rest = f"substring({raw}.wkb, 1, 4)", f"substring({raw}.wkb, 6)"
@@ -84,9 +85,9 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
         raw: The field, in Spark SQL.
         field: The field as the writer declared it.
         column: The lake's column.
-        table: The lake's columns and key. If the table has no key, an empty JSON object counts as
-            certain. It rarely stands for another document in a new row, and without a key, the
-            row's value cannot be read from the source.
+        table: The lake's columns and key. In a table without a key, an empty JSON object counts as
+            certain: the row's value cannot be read from the source, and in a new row, the empty
+            object rarely stands for another document.
 
     Returns:
         The expression; None if values of this type are always certain.
@@ -105,7 +106,8 @@ def zero_date_test(raw: str, field: DebeziumField) -> str | None:
     A zero date is in no calendar. In a NOT NULL column, the connectors of MySQL and MariaDB send
     the start of 1970 or the column's default instead. MariaDB's connector also does so in a
     nullable timestamp column. The value of a timestamp column is a text with as many fractional
-    digits as the column has. A time in 1970's first second with a fraction is a real value.
+    digits as the column has. If one of these digits is not 0, the value is a real time, even in the
+    first second of 1970.
 
     Returns:
         The expression, or None if the value is neither a date nor a time with a date.
@@ -142,8 +144,8 @@ def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
 def is_tagged(source: str, schema: DebeziumSchema) -> str:
     """Return Spark SQL that is true for an event whose GTID has a tag (uuid:tag:3).
 
-    After MySQL's connector has lost its connection, it sends transactions with a tag again. The
-    repeated events come after the events of later transactions, so an older row would replace a
+    After MySQL's connector has lost its connection, it repeats transactions whose GTID has a tag.
+    The repeated events come after the events of later transactions, so an older row would replace a
     newer row.
     """
     return f"coalesce({source}.gtid LIKE '%:%:%', FALSE)" if _has_gtid(schema) else "FALSE"
@@ -161,7 +163,7 @@ def _has_gtid(schema: DebeziumSchema) -> bool:
 
 
 def not_appendable(lacking: str, *, from_binlog: bool) -> str:
-    """Return branches of a Spark SQL CASE: the reason why an append table cannot apply an event.
+    """Return WHEN branches of Spark SQL: the reasons why an append table cannot apply an event.
 
     A row without a key cannot be found again. So an append table can neither apply an update or
     delete, nor read an uncertain value of an inserted row from the source.
@@ -170,8 +172,8 @@ def not_appendable(lacking: str, *, from_binlog: bool) -> str:
         lacking: Spark SQL of an array with the names of the columns whose value is not certain;
             NULL if all values are certain.
         from_binlog: Whether a connector of MySQL or MariaDB sent the events. Such a connector sends
-            all changes of a table. So the append table expects updates and deletes, and leaves them
-            out without a reason.
+            all changes of a table. So the append table expects updates and deletes and leaves them
+            out: no branch gives a reason for them.
     """
     unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
         THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL, an'

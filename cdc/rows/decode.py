@@ -1,9 +1,9 @@
 """Decodes Kafka records in the JVM, by their schema id, into changes in one normal form.
 
-The normal form has one row per record, or two rows if an update changed a key (see
-:class:`EventRules`). A row has the lake's meta columns, the table's columns in lake types, and the
-columns of :data:`cdc.rows.columns.DECODED_ONLY`, which never reach the lake. If a record has a
-``PROBLEM``, its ``OP`` is NULL.
+The normal form has one row per record, or two rows for an update that changed the lake table's key
+(see ``own_key`` of :class:`EventRules`). A row has the lake's meta columns, the table's columns in
+lake types, and the columns of :data:`cdc.rows.columns.DECODED_ONLY`, which never reach the lake. If
+a record has a ``PROBLEM``, its ``OP`` is NULL.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def _flat(
     table: TableSchema,
     checked: Mapping[Column, str],
 ) -> DataFrame:
-    """Return the values of each decoded event, by the expressions of the event's own schema.
+    """Return the values of each decoded event, read by the expressions for the event's schema.
 
     Args:
         events: The decoded events, as `_events` returns them.
@@ -252,7 +252,7 @@ def _flat(
 def _problem(
     plans: Mapping[int, EventPlan], table: TableSchema, checked: Mapping[Column, str]
 ) -> str:
-    """Return Spark SQL of the reason why a record cannot be applied; NULL if it can be."""
+    """Return Spark SQL of the reason why a record cannot be applied; NULL without a problem."""
     known = ", ".join(f"'{_hex(schema_id)}'" for schema_id in plans) or "NULL"
     without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
     rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))

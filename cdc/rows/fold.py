@@ -47,7 +47,7 @@ _CLEAR = scratch("clear")
 
 @dataclass(frozen=True)
 class RecordProblem:
-    """A Kafka record in a batch of Spark that cannot be applied, with the reason."""
+    """A Kafka record that cannot be applied, and the reason, as Spark found them in a batch."""
 
     partition: int
     offset: int
@@ -66,10 +66,10 @@ class Summary:
         unknown_schemas: Ids of schemas that :func:`cdc.rows.decode.decode` was not given.
         problems: Number of records that cannot be applied, including those of unknown schemas.
         unavailable: Columns whose value at least one record lacks.
-        moved: Number of inserts and snapshot reads that lack a value. Such a row was moved to
-            another key.
+        moved: Number of inserts and snapshot reads that lack a value. Such an event is of a row
+            that an update has moved to another key.
         source_ts: Latest source time per partition.
-        position: Position of the last event in the log.
+        position: The last event's position in the log.
         first_truncate: Offset of the first TRUNCATE, or None.
         last_truncate: Offset of the last TRUNCATE, or None.
         first_unseen: Offset of the first record of a transaction in ``unseen``, or None.
@@ -283,13 +283,14 @@ def _images(
     soft_delete: bool,
     gaps: bool,
 ) -> DataFrame:
-    """Return the last events as images, with the values that earlier events of the batch give.
+    """Return the last events as images; values that they lack come from the batch's earlier events.
 
     Args:
         last: The last event of each key.
         table: The table.
-        found: By table column, the name of the column of ``last`` that has three things: the newest
-            value in an event of the key, the life of that event, and whether the value is clear.
+        found: By table column, the name of a struct column of ``last``. The struct has the newest
+            value that an event of the key has, the life of this event, and whether the value is
+            clear.
         soft_delete: Whether a deleted row keeps its values.
         gaps: See :func:`fold`.
     """
@@ -358,7 +359,7 @@ def fill(
     moved: bool,
     absent_is_deleted: bool,
 ) -> DataFrame:
-    """Return the folded rows, with missing values from rows that have the same key.
+    """Fill missing values of the folded rows from rows with the same keys; return the folded rows.
 
     Args:
         folded: The result of :func:`fold`.

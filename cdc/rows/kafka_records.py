@@ -40,7 +40,7 @@ def read_changes(
     tasks: int = 1,
     inserts_only: bool = False,
 ) -> DataFrame:
-    """Return the committed records of a topic between offsets, in the form of Spark's Kafka source.
+    """Return the committed records of a topic between offsets, as rows of Spark's Kafka source.
 
     Args:
         spark: The session.
@@ -48,8 +48,10 @@ def read_changes(
         topic: The topic.
         piece: The offsets to read.
         tasks: Number of Spark tasks that read the records. Each partition has at least one task.
-        inserts_only: Whether to leave out the insert of a key update. The connector sends an update
-            of a row's key as a delete and an insert, and marks this insert by a header.
+        inserts_only: Whether only inserted rows are wanted, as for an append table. If so, the
+            insert of a key update is left out. The connector sends an update of a row's key as a
+            delete and an insert, and marks this insert by a header. Updates and deletes are not
+            left out here.
 
     Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
     """

@@ -129,8 +129,8 @@ def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> 
 def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId) -> None:
     """Refuse an append table's batch if the places of some transaction's events are out of order.
 
-    The places are out of order if an event with a higher number has no later place than the event
-    before.
+    The places are out of order if an event has a higher number than the event before it, but not a
+    later place.
     """
     in_turn = Window.partitionBy(TRANSACTION).orderBy(OFFSET)
     former = {name: F.lag(name).over(in_turn) for name in (POSITION, ORDER)}

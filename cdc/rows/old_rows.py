@@ -23,10 +23,10 @@ def lacks_key(
 ) -> str:
     """Return Spark SQL that is true if an event's old row lacks the key of the table.
 
-    In an old row that has the key, each column outside of the key and of the replica identity has a
-    stand-in, even if the key is 0 and equals a stand-in. So the old row lacks the key if each key
-    column has a stand-in, and a column outside of the key and of the replica identity has a value
-    other than its stand-in.
+    If an old row has the key, each column outside of the key and of the replica identity has a
+    stand-in. This is also true if the key's real value equals a stand-in, such as 0. So an old row
+    lacks the key if both of these are true: each key column has a stand-in, and a column outside of
+    the key and of the replica identity has a value other than its stand-in.
 
     Args:
         event: The decoded event.
@@ -46,7 +46,7 @@ def lacks_key(
 
 
 def _stand_in(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL of whether an old value is NULL or a stand-in.
+    """Return Spark SQL that is true if an old value is NULL or a stand-in.
 
     Returns:
         The expression, or None if the stand-in of the value's type is not known.

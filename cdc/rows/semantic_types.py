@@ -34,7 +34,7 @@ TIMESTAMP_MILLIS = ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data
 
 @dataclass(frozen=True)
 class LakeValue:
-    """A Spark SQL expression for the lake's value of an event's field.
+    """A Spark SQL expression that converts a field of an event to the lake's value.
 
     Args:
         sql: Spark SQL of the lake's value. It is null if the event's value is null.
@@ -57,7 +57,7 @@ def literal(text: str) -> str:
 
 
 def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
-    """Return the lake's value of a decoded event's field.
+    """Return Spark SQL that converts a decoded event's field to the lake's value.
 
     Args:
         raw: Spark SQL of the decoded value.
@@ -150,7 +150,9 @@ def doubtful_test(raw: str, field: DebeziumField, column: Column) -> str | None:
 
 
 def garbled_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true for text that is not UTF-8, at which the lake's readers fail.
+    """Return Spark SQL that is true for a text that is not UTF-8.
+
+    The lake's readers fail at such a text.
 
     Returns:
         The expression, or None if the value is neither a text nor an array of texts.
@@ -164,13 +166,13 @@ def garbled_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def inexact(column: Column, given: str) -> str:
-    """Return a branch of a Spark SQL CASE: the problem of a value that the lake cannot hold.
+    """Return a WHEN branch of Spark SQL: the problem of a sent value that the lake cannot hold.
 
     Args:
         column: The lake's column.
-        given: Spark SQL of whether a value was sent. For a column that is not secret and whose
-            decimal type the settings chose, Spark SQL of the beginning of the sent value, which the
-            message contains.
+        given: Spark SQL that is true if a value was sent. For a column that is not secret and whose
+            decimal type the settings chose, it instead returns the beginning of the sent value,
+            which the branch puts into the problem's text.
     """
     name, lost = literal(column.name), f"{quoted(column.name)} IS NULL"
     if not column.decimal:
@@ -192,7 +194,7 @@ def _name_uuid(data: bytes) -> uuid.UUID:
 
 
 def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return the lake's value of an event's field that is no array; None if types do not fit."""
+    """Return Spark SQL that converts a field that is no array; None if the types do not fit."""
     name, kind = field.connect_name or "", field.avro_type
     cast = f"TRY_CAST({raw} AS {lake.upper()})"
     if lake in _INTEGERS:
@@ -245,7 +247,7 @@ def _interval(raw: str) -> str:
 
 
 def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> LakeValue | None:
-    """Return the lake's decimal of an event's field; None if the field's type has no decimals."""
+    """Return Spark SQL that converts a field to the lake's decimal; None if types do not fit."""
     kind = f"DECIMAL({precision},{scale})"
     if field.avro_type in ("int", "long") and not field.connect_name:
         return LakeValue(f"TRY_CAST({raw} AS {kind})", total=False)
@@ -265,7 +267,7 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
 
 
 def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return the lake's date and time of an event's field; None if the field's type has none."""
+    """Return Spark SQL that converts a field to a date with a time; None if types do not fit."""
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp") and lake == "timestamp":
         # The value is always UTC, and a year of four digits is one of 1 to 9999. Without the zone's
@@ -293,7 +295,7 @@ def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return the lake's array of an event's field; None if the types do not fit."""
+    """Return Spark SQL that converts a field to the lake's array; None if the types do not fit."""
     match = _ARRAY.fullmatch(lake)
     if match is None or field.avro_type != "array" or field.element is None:
         return None

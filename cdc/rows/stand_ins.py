@@ -30,7 +30,7 @@ _ZEROES = {
 
 
 def stand_in_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL of whether a value equals the stand-in of its column.
+    """Return Spark SQL that is true if a value equals the stand-in of its column.
 
     Args:
         raw: Spark SQL of the decoded value.
@@ -52,9 +52,9 @@ def stand_in_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def replaces_null_test(raw: str, field: DebeziumField) -> str:
-    """Return Spark SQL of whether the connector could have sent a value in place of a NULL.
+    """Return Spark SQL that is true if a connector could have sent a value in place of a NULL.
 
-    If the stand-in of the field's type is not known, this is true for every value except NULL.
+    If the stand-in of the field's type is not known, the SQL is true for every value except NULL.
 
     Args:
         raw: Spark SQL of the decoded value.

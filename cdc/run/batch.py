@@ -156,7 +156,8 @@ class BatchWriter:
                 catalog was last read; None if they are not known.
 
         Raises:
-            DecodeError: A record cannot be applied, and the settings do not allow to leave it out.
+            DecodeError: A record cannot be applied, and the settings do not allow the run to leave
+                it out.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
             SchemaChangeError: Events lack a column that they must have, or have a type whose
                 values do not fit the type of the lake column.
@@ -253,10 +254,10 @@ class BatchWriter:
     def _decided_truncate(
         self, batch: Batch, previous: CommitRecord, replayed: Collection[tuple[int, int]]
     ) -> int | None:
-        """Return the offset of the newest TRUNCATE that the lake has after a replay, or None.
+        """Return the offset of the newest TRUNCATE that counts in a replay; None without one.
 
-        An earlier commit has applied this TRUNCATE. Or it was quarantined, and the replay applies
-        it if the current settings apply TRUNCATEs.
+        A TRUNCATE counts if an earlier commit has applied it. A quarantined TRUNCATE counts if the
+        settings now apply TRUNCATEs; the replay then applies it.
 
         Args:
             batch: The batch.
@@ -380,12 +381,12 @@ class BatchWriter:
         )
 
     def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
-        """Return the batch's rows with each missing value that can be found.
+        """Fill each missing value of the batch's rows that can be found; return the rows.
 
         A value that the fold did not find in the batch is taken from the lake's row with the same
-        key, or else from the source's current row. The lake's row cannot give the value of a
-        ``STALE`` column. The source's row may be newer than the batch. The change that made the row
-        newer is then still in the log, and applying that change gives the same value.
+        key. If the lake's row lacks the value, or if the column is ``STALE``, the value is taken
+        from the source's current row. The source's row may be newer than the batch. The change that
+        made the row newer is then still in the log, and applying that change gives the same value.
         """
         rows = self._held.hold(rows)
         if from_lake and (missing := _missing(rows)):
@@ -401,7 +402,7 @@ class BatchWriter:
         return self._from_source(rows, missing) if missing else rows
 
     def _from_lake(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
-        """Return the batch's rows with their missing values from the lake's rows."""
+        """Fill missing values of the batch's rows from the lake; return the batch's rows."""
         key = [quoted(name) for name in self._schema.key]
         wanted = rows.filter(F.col(MISSING).isNotNull()).select(*key)
         # The lake can be large and the keys are few: the join drops other rows where they are read.
@@ -413,7 +414,7 @@ class BatchWriter:
         return fill(rows, known, self._schema, missing, moved=False, absent_is_deleted=False)
 
     def _from_source(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
-        """Return the batch's rows with their missing values from the source's current rows."""
+        """Fill missing values of the batch's rows from the source; return the batch's rows."""
         known = Asked(
             spark=self._context.spark,
             source=self._context.sources[self._schema.table.source],
@@ -431,8 +432,8 @@ class BatchWriter:
     def _position(self, previous: str | None, last: str | None) -> str | None:
         """Return the log position up to which the lake has all transactions of the table.
 
-        In the log, the events of a transaction come after the events of all transactions that
-        committed before it.
+        The position is the end of the last commit before the batch's last event. The log has the
+        events of all earlier transactions before that event, so the lake has them, too.
 
         Args:
             previous: The position up to which the previous commit had all transactions, as text.

@@ -87,8 +87,8 @@ class BatchReader:
         schema: The lake table's columns.
         topic: The topic.
         rules: The rules by which the topic's events are read. Each batch adds its late columns.
-        quarantines: Whether the settings allow to quarantine records. The remedy of errors depends
-            on this setting.
+        quarantines: Whether the settings allow quarantine. The remedy of errors depends on this
+            setting.
         held: Keeps the rows of batches in memory.
     """
 

@@ -26,7 +26,9 @@ _log = logging.getLogger(__name__)
 
 
 def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_S) -> TableRecord:
-    """Point a table's name in the catalog of names, if there is one, at its published attempt.
+    """Let a table's name in the catalog of names point at the table's published attempt.
+
+    Without a catalog of names, the function does nothing.
 
     Args:
         context: The runs' context.
@@ -34,7 +36,7 @@ def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_
         wait_s: Bound of the wait for another process that changes a shared table, in seconds.
 
     Returns:
-        The table's stored record, which notes at which attempt the name points.
+        The table's record as stored. It notes at which attempt the name points.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
@@ -56,10 +58,10 @@ def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_
 def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_S) -> None:
     """Update a table's name in the catalog of names after a run.
 
-    Nothing happens while another process holds the table.
+    If another process holds the table's lease, nothing happens.
 
-    If another process holds the shared lake table, the table's record notes that the name is not up
-    to date, so that `name_idle` updates the name later.
+    If the table is a shard and another process holds the shared lake table, the shard's record
+    notes that the name is not up to date. `name_idle` then updates the name later.
 
     This function takes the table's lease. Without the lease, another process could publish a new
     generation meanwhile, and this function could point the name back at the former one.
@@ -90,7 +92,7 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
 
 def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Update the names in the catalog of names that are out of date, as the records show.
+    """Update each name in the catalog of names that is out of date by its table's record.
 
     A publication or a run succeeds even if the metastore does not answer, so a name can be out of
     date. This function updates the names of tables that have no new changes. It stops at the first

@@ -49,8 +49,9 @@ class Comparison:
         lake: The lake's columns.
         changes: The differences of source and settings from the lake.
         ignored: Columns that are not replicated because the table is frozen.
-        statements: Number of DDL statements on the table since the reading of the catalog that the
-            lake's newest commit records; 0 for a source whose catalog shows every change.
+        statements: Number of DDL statements on the table since the recorded reading of the catalog.
+            The lake's newest commit records this reading. 0 for a source whose catalog shows every
+            change.
     """
 
     source_table: SourceTable
@@ -80,12 +81,13 @@ def compare(
         settings: The table's settings.
         handoff: The handoff in the lake's newest commit.
         config: The lake's settings, with the secret key of hashes.
-        truncates: The TRUNCATE events in the topic, read only if all partitions were truncated.
+        truncates: Finds TRUNCATE events in the topic. It is asked only if one transaction gave new
+            files to all partitions.
 
     Raises:
         ConfigError: The settings change the partition columns of a shard.
-        CaptureError: The connector does not capture in time the transaction that truncated the
-            table.
+        CaptureError: A transaction has truncated the table, and the connector does not capture it
+            in time.
         SecretError: The key of hashes cannot be read.
         SchemaChangeError: The connector can take a column's type for another type.
         UnsupportedTypeError: A column that is replicated has a type without a rule.
@@ -126,7 +128,7 @@ def compare(
 
 
 def _wanted(source: TableReader, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-    """Return the columns that the settings replicate, if events have the values of all of them.
+    """Return the replicated columns; refuse a table whose events can lack values of one of these.
 
     A connector that starts while another type has the same name as a column's type can send events
     without the column's values. The catalog does not show when the connector started. So the table
@@ -155,10 +157,11 @@ def _wanted(source: TableReader, table: SourceTable, settings: TableSettings) ->
 def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprint:
     """Return the fingerprint that a run's commit records after a comparison.
 
-    The result is ``now``, the fingerprint of the newest reading of the catalog. If neither the
-    catalog nor the statements show a change, the result has the log position of ``before``, the
-    recorded fingerprint. In this case, the run has not waited for the connector. The connector can
-    still report a statement from between the two positions, and a later run must count it.
+    The result is ``now``, the fingerprint of the newest reading of the catalog. There is one
+    exception: if neither the catalog nor the statements show a change, the result has the log
+    position of ``before``, the recorded fingerprint. In this case, the run has not waited for the
+    connector. The connector can still report a statement from between the two positions, and a
+    later run must count that statement.
     """
     unchanged = not statements and now.digest == before.digest
     return now.with_read_at(before) if unchanged else now
@@ -171,12 +174,12 @@ def _truncated(
     now: Catalog,
     truncates: Truncates,
 ) -> frozenset[int]:
-    """Return the numbers of the partitions that could have been truncated by name.
+    """Return the numbers of the partitions that may have been truncated without an event.
 
-    TRUNCATE of a partition by name sends no event.
+    TRUNCATE of a single partition sends no event.
 
     The result is empty if one transaction gave new files to all partitions and sent a TRUNCATE
-    event: the whole table was truncated.
+    event: this was one TRUNCATE of the whole table.
     """
     kept = {name: one.number for name, one in now.partitions.items() if name in before.partitions}
     renewed = {
@@ -213,7 +216,7 @@ def _by_settings(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Return the changes of key text, partition columns and hash key, which the settings cause."""
+    """Return changes that settings cause: of the key's text form, partition columns, hash key."""
     return (
         *_another_key_text(wanted, settings, handoff),
         *other_partitions(source_table.table, settings, handoff),
@@ -224,7 +227,7 @@ def _by_settings(
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return a change of the key if the settings require another form of key text, else nothing."""
+    """Return a change of the key if the record key's text gets another form, else nothing."""
     key = [column for column in wanted if column.name in handoff.key]
     had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
     if form in (None, had):
@@ -267,7 +270,7 @@ def _another_hash_key(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Return a change of each hashed column if the lake has hashes of another secret key."""
+    """Return a change of each hashed column if another secret key made the lake's hashes."""
     had = handoff.hash_key
     types = {one.name: str(one.type) for one in source_table.columns}
     hashed = [one.name for one in wanted if one.hide == "hash"]
@@ -306,7 +309,7 @@ def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
 
 
 class SettingsDigests(NamedTuple):
-    """Digests of a table's settings, by which a process finds out that its own are older.
+    """Digests of a table's settings, by which a process finds out that its settings are outdated.
 
     Args:
         settings_digest: Digest of all settings that determine a lake table's rows.
@@ -365,7 +368,7 @@ def frozen(
     lake: LakeColumns,
     renamed: Collection[str] = (),
 ) -> TableSettings:
-    """Return the table's settings; those of a frozen table leave out columns that the lake lacks.
+    """Return the table's settings; with `on_schema_change: freeze`, they name only lake columns.
 
     Args:
         settings: The table's settings.
@@ -387,7 +390,7 @@ def frozen(
 
 
 def fill_value(text: str | None, rule: TypeRule) -> str:
-    """Return Spark SQL of the lake's value for a value of the source.
+    """Return Spark SQL of a value of the source, converted to the lake's type.
 
     Args:
         text: The source's value as text; None for NULL.

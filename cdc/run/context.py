@@ -142,7 +142,7 @@ class RunContext:
         return self.connect
 
     def timeline(self, attempt: Attempt) -> Timeline:
-        """Return the commits of an attempt, as a run reads them."""
+        """Return the commits of an attempt's lake table; for a shard, only the shard's commits."""
         return timeline_of(self.spark, attempt)
 
     def lake(
@@ -182,7 +182,7 @@ class RunContext:
     def copied(
         self, record: TableRecord, schema: TableSchema, settings: TableSettings
     ) -> LakeTable:
-        """Return the lake table into which a record's attempt copies.
+        """Return the lake table to which the copy of a record's attempt writes.
 
         No other table shares that lake table.
 

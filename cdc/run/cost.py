@@ -1,10 +1,10 @@
 """Predicts the seconds of a table's run, and learns from each run, without side effects.
 
 A run takes some seconds for each commit and some for each event. Both numbers are learned per
-table: the state store keeps the sums of a regression (`cdc.store.table_cost`). A table without runs
-has the median of the other tables' numbers, the prior. The prior also has a small weight beside a
-table's own runs, since they may not show both numbers: if each run of a table had one event, the
-seconds of an event are not known.
+table: the state store keeps the sums of a regression (`cdc.store.table_cost`). The prior is the
+median of the tables' numbers, and stands for the numbers of a table without runs. In the numbers of
+a table with runs, the prior also has a small weight, since the runs may not show both numbers: if
+each run had one commit and one event, the seconds of an event alone are not known.
 
 Seconds are measured by the clock, so they include waits for cores that other tables use.
 """
@@ -166,8 +166,8 @@ def learned(known: TableCost | None, run: Observation) -> TableCost:
 def arrival_rate(known: TableCost | None) -> float:
     """Return the number of a table's events that arrive per second; 0 if it is not known.
 
-    A rate that was observed for less than five minutes may be a burst. So its events count as if no
-    more events arrived in the rest of the five minutes.
+    A rate that was observed for less than five minutes may be a burst. So the returned rate is
+    lower: that of five minutes in whose rest no more events arrive.
     """
     if known is None:
         return 0.0
@@ -175,10 +175,10 @@ def arrival_rate(known: TableCost | None) -> float:
 
 
 def _rate(known: TableCost | None, run: Observation) -> tuple[float, float]:
-    """Return a table's arrival rate with one more run, and the seconds for which it was observed.
+    """Return a table's arrival rate after one more run, and for how many seconds it was observed.
 
     In the first half hour, the rate is the mean. Later, the newest half hour has most of the
-    weight.
+    weight, and the seconds stay at half an hour.
     """
     if known is None:
         return 0.0, 0.0

@@ -142,7 +142,7 @@ def _runnable(context: RunContext, records: Iterable[TableRecord]) -> list[Table
 def _tidy(
     context: RunContext, records: Iterable[TableRecord], ran: Collection[TableId] = ()
 ) -> None:
-    """Remove former generations, and update the names of tables that are not in ``ran``.
+    """Remove former generations of the tables, and update the names of tables outside of ``ran``.
 
     Each of the two steps takes the lease of the table that it changes.
     """
@@ -351,7 +351,7 @@ def _capture_broken(
 def _run_due(context: RunContext, work: Work, worker: int) -> RunResult:
     """Run one table in this thread, and return the result.
 
-    If Spark has ended, an error is not raised: the result has it.
+    If Spark has ended, the result has the error, and this function raises none.
     """
     try:
         return _run_and_name(context, work, worker)

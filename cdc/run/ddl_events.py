@@ -42,7 +42,7 @@ def statement_effects(
     look: Look,
     changes: Iterable[DefinitionChange] = (),
 ) -> StatementEffects | None:
-    """Return the effects of the DDL statements on a table since the catalog of a handoff.
+    """Return the effects of a table's DDL statements since the handoff's look at the catalog.
 
     Args:
         context: The runs' context.
@@ -55,8 +55,8 @@ def statement_effects(
         The effects of the statements; None for a source whose catalog shows every change.
 
     Raises:
-        CaptureError: The connector does not report in time every statement that was executed before
-            the catalog was read.
+        CaptureError: The connector takes too long to report the statements from before the catalog
+            was read.
         LostHistoryError: The connector reads the table by a definition that differs from the
             server's.
         DecodeError: A record of the topic of statements has no statement.

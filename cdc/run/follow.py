@@ -70,7 +70,7 @@ def follow(
         context: The runs' context.
         kept: The table's record in the state store.
         latest: The table's newest commit with offsets.
-        compared: The comparison of the lake with its source, without changes that need a bootstrap.
+        compared: The comparison of the lake with its source. None of its changes needs a bootstrap.
         guard: Called just before the commit completes. It raises an error to refuse the commit.
         turn: The table's turn. A run with a turn waits only briefly for another process that
             commits to a shared lake table, so that the worker is soon free for other tables.
@@ -113,7 +113,7 @@ def follow(
 def _next_handoff(
     context: RunContext, record: CommitRecord, compared: Comparison, fills: Mapping[str, str]
 ) -> Handoff:
-    """Return the handoff of a commit that follows the changes of a comparison."""
+    """Return the handoff for the commit by which the lake follows a comparison's changes."""
     handoff = record.require_handoff()
     return handoff.after_schema_change(
         compared.wanted,
@@ -130,11 +130,11 @@ def _next_handoff(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """Return the newest commit, with the snapshot of a newer reading of the catalog in its record.
+    """Return the newest commit; its record gets the snapshot of a newer reading of the catalog.
 
-    The newer reading shows no change since the commit. The commit in the lake does not change; the
-    table's next commit records the new snapshot (`SNAPSHOT`). A later comparison uses the snapshot
-    to find out whether a partition lost rows.
+    The newer reading shows no change since the commit. Only the returned value changes, not the
+    commit in the lake; the table's next commit records the new snapshot (`SNAPSHOT`). A later
+    comparison uses the snapshot to find out whether a partition lost rows.
 
     Args:
         latest: The table's newest commit.
@@ -165,7 +165,7 @@ def _fills(
 
 
 def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
-    """Return the record for a run's commit that changes the handoff and repeats the offsets."""
+    """Return the record for a commit by which a run changes the handoff and repeats the offsets."""
     return CommitRecord(
         kind="run",
         table=record.table,
@@ -190,7 +190,7 @@ def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord
 def _rewritten(
     lake: FollowedTable, fills: Mapping[str, str], renamed: Mapping[str, str], config: LakeConfig
 ) -> DataFrame:
-    """Return all rows of the lake table with the new and renamed columns that a run follows.
+    """Return all rows of the lake table, with the columns that a run adds or renames there.
 
     A deleted row that the lake keeps does not get the default of a new column. A renamed column
     keeps its values, also in deleted rows. Hashed and masked values of a renamed column are not

@@ -1,7 +1,7 @@
 """Removes former generations whose retention time is over, for INCREMENTAL tables.
 
-A copy ends with the removal of former generations whose retention time is over at that time. This
-module removes the former generations whose retention time ends later.
+Each copy ends with such a removal, too. But the retention time of a former generation can end after
+the last copy: this module then removes that generation.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ def overdue(
     """Return, by table, the number of missing offsets whose records were sent before a given time.
 
     A table that lacks no such offset is left out. A table without a commit or without a topic is
-    left out, too: its run reports this. The time of a record is that of Connect's clock, unless the
-    topic's settings choose the broker's clock. So changes that Debezium has not sent yet do not
-    count.
+    left out, too: its run reports this. Changes that Debezium has not sent yet do not count. A
+    record was sent at the time of Connect's clock, or of the broker's clock if the topic's settings
+    choose it.
 
     Args:
         kafka: The cluster. It is not asked if there are no tables.

@@ -47,7 +47,7 @@ def due(
 
     Args:
         records: The tables.
-        topics: The current facts of the tables' topics, by topic name, or the error of a topic.
+        topics: By topic name, the current facts of the topic, or the error of reading them.
         now: The current time.
     """
     found = []

@@ -178,8 +178,8 @@ class Predictions:
     def fresh_at(self, record: TableRecord) -> float:
         """Return the time up to which the lake has all events of a table, in seconds since 1970.
 
-        This time is the later one of the watermark of the last commit and the time that was last
-        given to `note_whole`.
+        This is the later of two times: the last commit's watermark, and the time that was last
+        given to `note_whole` for the table.
         """
         last = record.last_commit
         watermark = 0.0 if last is None or last.watermark is None else _seconds(last.watermark)

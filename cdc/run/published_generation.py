@@ -197,7 +197,8 @@ def require_folder(spark: SparkSession, record: TableRecord) -> None:
 
     Args:
         spark: The session whose file systems are used.
-        record: The table's record. Runs apply changes to the table, or did so before it FAILED.
+        record: The table's record. Its state is one in which runs apply changes, or is FAILED after
+            such a state.
 
     Raises:
         MissingFolderError: The table's folder does not exist.
@@ -208,14 +209,15 @@ def require_folder(spark: SparkSession, record: TableRecord) -> None:
 
 
 def require_no_shards(store: Store, shard: Shard) -> None:
-    """Let a run refuse to create a shared table if the state store has other shards of the table.
+    """Let a run refuse to create a shared table if another shard has already joined the table.
 
     Args:
         store: The state store.
         shard: The shard whose rows would be the first ones in a new shared table.
 
     Raises:
-        MissingFolderError: Another shard has joined the shared table, so its folder is missing.
+        MissingFolderError: Another shard has joined the shared table. So the table existed, and its
+            folder is missing.
     """
     for record in store.tables():
         joined = _joined(record)

@@ -96,5 +96,5 @@ _Made = tuple[str | None, str | None]
 
 
 def _made(attempt: Attempt) -> _Made:
-    """Return the digests of the settings with which an attempt was made or is followed."""
+    """Return the digests of the settings that the copy or the newest run of an attempt recorded."""
     return attempt.settings_digest, attempt.policies_digest

@@ -90,7 +90,7 @@ class LeftOut:
         return bool(self.outside(batch.piece) or batch.left_out)
 
     def lacking(self, batch: Batch) -> int:
-        """Return how many records before a batch's end the table lacks after the batch's commit."""
+        """Return how many records the table lacks after a batch's commit, up to the batch's end."""
         end = batch.piece.end
         passed = [at for partition, at in self.outside(batch.piece) if at < end.get(partition, 0)]
         return len(passed) + len(batch.left_out)

@@ -1,4 +1,4 @@
-"""Applies the quarantined records of a table once they can be read.
+"""Applies the quarantined records of a table, after they have become readable.
 
 A quarantined record cannot be applied alone: the lake can already have a later change of its key,
 and a later delete leaves no trace in the lake. So a replay reads the topic again, from the first

@@ -2,29 +2,31 @@
 
 The rules, in this order:
 
-1. **Shares.** Each tier with a share has a lane, and all other tiers together have one lane. The
-   lane whose work is least in relation to its share comes first. If no table of a lane may start,
-   other lanes use the lane's workers. The lane gets no more than its share later in return.
+1. **Shares.** Tables wait in lanes. Each tier with a share of the workers has a lane of its own,
+   and all other tiers have one lane together. The lane with the least work in relation to its share
+   comes first. If no table of a lane may start, other lanes use the lane's workers. The lane does
+   not get that work back later.
 2. **Long runs.** Runs of more than `LONG_S`, and runs of failing tables, never hold all workers, so
-   that a worker is soon free for short runs. The exception is a long run that would otherwise miss
-   its deadline.
+   that a worker is soon free for short runs. There is one exception: a run that is long by
+   prediction, and would otherwise miss its deadline.
 3. **Deadlines.** A table's deadline is the time at which its freshness target is exceeded, unless
    the table commits before. A table's slack is the time until the deadline, less the predicted
-   seconds of the run. If the run of the table that is oldest in relation to its target makes no
-   other table late, this table comes first. So all tables commit equally early in relation to their
-   targets. Otherwise, the table with the least slack comes first.
+   seconds of the table's work. The table that is oldest in relation to its target comes first, so
+   that all tables commit equally early in relation to their targets. If its run would make another
+   table late, the table with the least slack comes first instead.
 4. **Late tables.** A table is late if its run would miss the deadline, by prediction. Late tables
    have `LATE_SHARE` of the lane's work in any case, so that they always make progress. They have up
-   to `LATE_SHARE_OF_SLACK` of the lane's work as long as this makes no other table late, with
-   `MARGIN`. A late table's rank is its target plus the later one of two times: its deadline and the
-   end of its last run. The table with the lowest rank comes first. So a table with a short target
-   comes before a table with a long target, unless the other table has waited longer by more than
-   the difference of the targets. A table with a backlog of many runs takes turns with the other
-   late tables.
+   to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
+   their deadlines, early by at least `MARGIN`. A late table's rank is its target plus the later one
+   of two times: its deadline and the end of its last run. The table with the lowest rank comes
+   first. So a table with a short target comes before a table with a long target, unless the other
+   table has waited longer by more than the difference of the targets. A table with a backlog of
+   many runs takes turns with the other late tables.
 
-If the command ends with these tables (`Rules.ends`), a long run comes before all other runs, if the
-other tables keep their deadlines without the worker that the long run holds. So the command does
-not end with a long run on one worker while all other workers are idle.
+If the command ends with these tables (`Rules.ends`), a lane's long run comes before its other runs.
+The condition is that the lane's other tables keep their deadlines without the worker that the long
+run holds. So the command does not end with a long run on one worker while all other workers are
+idle.
 """
 
 from __future__ import annotations
@@ -91,11 +93,11 @@ class Entry:
 
     @property
     def starts_by(self) -> float:
-        """The latest time at which the run can start and keep the deadline, by prediction."""
+        """The latest start at which the table's predicted work meets the deadline."""
         return self.deadline - self.seconds - self.rest
 
     def age(self, now: float) -> float:
-        """Return the time since all events were applied, divided by the target; 1 at the deadline.
+        """Return the table's age divided by its target: 0 if it has all events, 1 at the deadline.
 
         Args:
             now: The time.
@@ -125,11 +127,11 @@ class Rules:
     turn_s: float = TURN_S
 
     def lane(self, tier: str) -> str:
-        """Return the lane of a tier in the schedule of runs."""
+        """Return the name of the lane in which the schedule lets a tier's tables wait."""
         return tier if tier in self.shares else REST
 
     def share(self, lane: str) -> float:
-        """Return the share of a lane in the schedule of runs."""
+        """Return the lane's share of the workers in the schedule of runs."""
         if lane != REST:
             return self.shares[lane]
         return max(_REST_SHARE, 1.0 - sum(self.shares.values()))
@@ -138,7 +140,8 @@ class Rules:
     def long_places(self) -> int:
         """The maximum number of long runs at a time.
 
-        A quarter of the workers, and at least one of several workers, is left to short runs.
+        About a quarter of the workers, and at least one worker, is left to short runs. A single
+        worker takes runs of both kinds.
         """
         return max(1, self.workers - max(1, self.workers // 4))
 
@@ -198,13 +201,15 @@ class _Lane:
         return (entry for entry in self.by_rank if entry.starts_by < now)
 
     def can_wait(self, now: float, seconds: float, workers: float, margin: float = MARGIN) -> bool:
-        """Whether the lane's tables that are not late stay so after a delay, by prediction.
+        """Whether the lane's tables that are not late keep their deadlines if they start later.
+
+        The answer is by prediction.
 
         Args:
             now: The time.
             seconds: The delay until the tables start, in seconds.
             workers: Number of workers that run the lane's tables.
-            margin: Part of its target by which each table must be able to commit early.
+            margin: How early before its deadline each table must commit, as a part of its target.
         """
         work, at = 0.0, now + seconds
         everything = sum(entry.seconds for entry in self.by_start)
@@ -306,11 +311,12 @@ class Schedule:
         return late if lane.late_s <= share * lane.all_s else self._oldest(lane, least, now)
 
     def _oldest(self, lane: _Lane, least: Entry, now: float) -> Entry:
-        """Return the lane's table that is oldest in relation to its target, if the others can wait.
+        """Return the lane's table that is oldest in relation to its target, or else ``least``.
 
         Args:
             lane: The lane.
-            least: The lane's table with the least slack. It is returned if the others cannot wait.
+            least: The lane's table with the least slack. It is returned if the oldest table's run
+                would make other tables of the lane late.
             now: The time.
         """
         heads = (
@@ -322,9 +328,10 @@ class Schedule:
         return oldest if lane.can_wait(now, oldest.seconds, workers, SMALL_MARGIN) else least
 
     def _long_first(self, lane: _Lane, now: float) -> Entry | None:
-        """Return the lane's table with the longest run, if this run makes no other table late.
+        """Return the table of the lane's longest long run; None if it may not come first.
 
-        The other tables must keep their deadlines without the worker that the run holds.
+        It may come first if the lane's tables keep their deadlines without the worker that the run
+        holds.
         """
         allowed = [one for one in lane.by_start if one.long and self._may_start(one, now)]
         if not allowed:
@@ -343,7 +350,7 @@ class Schedule:
         return max(0.5, self._rules.workers * lane.share / sum(busy))
 
     def _may_start(self, entry: Entry, now: float) -> bool:
-        """Whether a table's run may start, since it leaves enough workers to other tables' runs."""
+        """Whether a table's run may start: it must leave enough workers to other tables' runs."""
         rules = self._rules
         if entry.lake is not None and rules.workers > 1:
             # Another process can keep the shards of a lake table waiting.

@@ -74,7 +74,7 @@ class Asked:
             hold: Keeps a data frame in memory until the batch is done.
 
         Raises:
-            SourceError: The source does not show one of these changes in time.
+            SourceError: Queries of the source do not see all of these changes in time.
         """
         live = {column.name for column in self.source_schema.columns}
         columns = [name for name in missing if name in live]

@@ -88,7 +88,7 @@ def run_table(
             one of these before.
         until: By partition, the first offset that is not applied; None takes the topic's last
             stable offsets.
-        captures: The evidence of captures that the tables of a run share; None gathers it here.
+        captures: The evidence of captures, which the runs of a round share; None gathers it here.
         topic: The current facts of the topic, or the error of reading them; None reads them here.
         turn: The table's turn, which can end the run before its end offsets; None has no limit.
     """
@@ -196,9 +196,9 @@ class _TableRun:
         """Apply the records; try once more if the catalog was read too early for a batch.
 
         The catalog was read too early if a transaction of the batch was not yet visible in the
-        source. The second try starts when the source shows these transactions, and has the end
-        offsets of the first try. So every transaction up to these offsets was in the log before the
-        source was asked which transactions are still open.
+        source. The second try starts when the source shows these transactions, and ends at the end
+        offsets of the first try. So every transaction before that end was in the log when the
+        source was asked, between the tries, which transactions are still open.
         """
         try:
             self._apply_all(until)
@@ -372,9 +372,9 @@ class _TableRun:
         return compared
 
     def _accept(self, compared: Comparison) -> None:
-        """Store the compared fingerprint and the digest of the settings in the table's record.
+        """Store the compared fingerprint and the digests of the settings in the table's record.
 
-        By these two, a later command finds out whether an idle table needs a run.
+        By these values, a later command finds out whether an idle table needs a run.
         """
         attempt, fingerprint = self._record.attempt, compared.fingerprint
         if attempt is not None and (

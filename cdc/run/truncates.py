@@ -45,7 +45,7 @@ class Truncates:
         self._applied = applied
 
     def has(self, transaction: int) -> bool:
-        """Whether the topic has a TRUNCATE event of a transaction after the applied offsets.
+        """Whether the topic has, after the applied offsets, a TRUNCATE event of a transaction.
 
         Raises:
             CaptureError: The connector does not capture the transaction in time.

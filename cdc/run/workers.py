@@ -91,7 +91,7 @@ class Workers:
     Args:
         rules: The rules of the schedule.
         run: Runs one table, in the thread with the given number.
-        ends: Returns whether no further table may start, even before `close` is called.
+        ends: Returns True if no further table may start. The workers then stop as after `close`.
     """
 
     def __init__(

@@ -47,7 +47,8 @@ class WriterSchemas:
         If the schema cannot be used, :attr:`refused` has the reason.
 
         Raises:
-            RegistryError: The registry is unreachable or refuses. The records are not the cause.
+            RegistryError: The registry is unreachable or refuses the request. The schema is not the
+                cause.
         """
         if schema_id in self.known:
             return True

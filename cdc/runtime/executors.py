@@ -56,7 +56,7 @@ class Executor:
     versions: Mapping[str, str]
 
     def differences(self, driver: Mapping[str, str]) -> list[str]:
-        """Return a text for each version of a Spark executor that is not the driver's.
+        """Return a text for each version that differs between this Spark executor and the driver.
 
         For example: ``Java 11 instead of 17``.
         """
@@ -95,7 +95,7 @@ def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executo
 
 
 def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> list[str]:
-    """Return a text for each set of wrong versions, with the hosts of Spark that have this set."""
+    """Return one text per set of wrong versions, with the hosts whose Spark executors have it."""
     hosts: dict[str, set[str]] = {}
     for one in executors:
         if different := one.differences(driver):
@@ -161,7 +161,7 @@ def _executor(command: str, versions: Mapping[str, str]) -> Executor:
 
 
 def _of_driver(spark: SparkSession, name: str, method: str, *arguments: str) -> str:
-    """Return a version of Spark's driver, which a static Java method returns in the driver."""
+    """Return the result of a static Java method in Spark's driver: a version of the driver."""
     found: Any = getattr(java_class(spark, name), method)(*arguments)
     return str(found)
 

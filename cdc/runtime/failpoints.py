@@ -57,7 +57,7 @@ FAILPOINTS: tuple[str, ...] = (
 
 
 def _noop(name: str, /) -> None:
-    """Do nothing: the function ``crash`` if no crash at a failpoint is requested."""
+    """Do nothing. This is ``crash`` in a process for which no crash at a failpoint is requested."""
 
 
 def _armed(text: str) -> Callable[[str], None]:

@@ -130,7 +130,7 @@ def cache_folder() -> Path:
 def spark_jars(
     cache: Path | None = None, report: Report | None = None, *, store: str | None = None
 ) -> list[Path]:
-    """Return local paths of the jars for ``spark.jars``, fetched if the cache lacks them.
+    """Return local paths of the jars for ``spark.jars``; fetch the jars that the cache lacks.
 
     Args:
         cache: Cache folder; by default ``cache_folder()``.

@@ -58,7 +58,7 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
 
 
 def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
-    """Start a timer that kills the JVM, so that code that waits for the JVM continues then.
+    """Start a timer that kills the JVM. Calls that wait for the JVM end with an error then.
 
     Killing the JVM is safe, since a commit is complete or has no effect.
 
@@ -75,7 +75,7 @@ def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
 
 
 def was_killed() -> bool:
-    """Return whether this process has killed its JVM, which then is the cause of Spark's errors."""
+    """Return whether this process has killed its JVM. If so, Spark's errors come from this."""
     return _killed.is_set()
 
 

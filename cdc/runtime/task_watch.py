@@ -5,7 +5,8 @@ spilled and wrote. A stage makes progress if one of these counts changes. No cou
 that Hudi is still writing. CPU time is not compared, since a thread in an endless loop also uses
 it.
 
-While a cluster gives this application no executor at all, waiting stages make no progress, either.
+A stage that waits for a core is cancelled only while a cluster gives this application no executor
+at all.
 
 A task that does not end after its job is cancelled holds its core until the process ends. So `run
 --continuous` ends if there are such tasks. If these tasks hold all cores, the stages that wait for
@@ -135,7 +136,9 @@ def held_cores() -> int:
 
 
 def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
-    """Start a thread that cancels Spark stages without progress until the session ends.
+    """Start a thread that watches Spark's stages until the session ends.
+
+    The thread cancels each stage that makes no progress for ``timeout_s``.
 
     Args:
         spark: The session.
@@ -146,7 +149,7 @@ def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
 
 
 def _watch(spark: SparkSession, timeout_s: float) -> None:
-    """Cancel Spark's stages without progress until the session ends.
+    """Until the session ends, cancel each stage of Spark that makes no progress.
 
     If a check of the stages fails, the error is only logged.
     """

@@ -102,7 +102,7 @@ class TableReader(Protocol):
         """
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why a source's key cannot identify some rows in the lake, and the remedy, or None.
+        """Return why a source's key cannot identify all lake rows, and the remedy; None if it can.
 
         Raises:
             SourceError: The check takes too long, or the table cannot be read.
@@ -157,7 +157,7 @@ class SourceLog(Protocol):
         """
 
     def nudge(self) -> None:
-        """Write a marker if Connect stores the source's position only with a later transaction."""
+        """Write a marker if Connect stores a source's position only with the next transaction."""
 
     def cascades_unseen(self) -> bool:
         """Whether a foreign key's action can change rows of the source without an event."""
@@ -314,7 +314,7 @@ class SnapshotReader(Protocol):
         """
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Return why `open_exact_view` cannot open a source's view, and the remedy, or None."""
+        """Return why a source's exact view cannot be opened, and the remedy; None if it can be."""
 
     def assert_view_alive(self, view: View) -> None:
         """Check that the source's sessions can still read under the view, on the same server.
@@ -360,7 +360,7 @@ class SnapshotReader(Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return the query by which Spark reads a source table's ranges: under a view, or now."""
+        """Return Spark's query of a source table's ranges; without a view, of the current rows."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Return the error of Spark's failed read of a source, from the text of its exception.
@@ -385,7 +385,7 @@ class SentTables(Protocol):
         """Remove the given tables that the source's list contains; return the removed tables."""
 
     def tables(self) -> list[TableId]:
-        """Return the tables in the source's list, without Tributary's own; empty without a list."""
+        """Return the tables in the source's list except Tributary's own; none if no list exists."""
 
     def drop(self) -> None:
         """Drop the source's list if it exists."""
@@ -441,10 +441,12 @@ class SourceCapture(Protocol):
         """
 
     def unreadable(self) -> str | None:
-        """Return why the connector can no longer read the source's retained log, or None."""
+        """Return why the connector can no longer read the source's log; None if it still can."""
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare the source's log with an earlier mark; None if that is impossible or needless.
+        """Compare the source's log with an earlier mark.
+
+        The result is None if the log cannot be compared, or shows a loss without a comparison.
 
         Args:
             earlier: The mark that an earlier call returned; None without an earlier call.
@@ -455,13 +457,13 @@ class SourceCapture(Protocol):
         """Return the health of the source's log from which the capture reads."""
 
     def audit(self) -> list[str]:
-        """Return the source's problems due to which a capture lacks changes of all tables."""
+        """Return the source's problems that can affect the changes of each table of a capture."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
         """Return the problems of one source table due to which its changes are not all captured."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return which rights on a source table the logins lack, with the GRANTs, or None."""
+        """Return which rights on a source table logins lack, and GRANTs; None if they lack none."""
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """Return the table and its fingerprint, read at one moment on the source's primary.
@@ -491,7 +493,7 @@ class Source(TableReader, SourceLog, RowLookup, MissedChanges, Replay, SnapshotR
         """Check the source's connections, versions, settings, privileges and replica."""
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why no table of the source can be captured, and the remedy, or None."""
+        """Return why no source table can be captured, and the remedy; None if tables can be."""
 
     def capture(self, names: CaptureNames) -> SourceCapture:
         """Return the source's capture with these names, whether or not it exists."""

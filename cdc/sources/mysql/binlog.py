@@ -39,7 +39,7 @@ class BinlogHealth:
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """Return why the binlog has lost changes that are not captured; None if none are lost."""
+        """Return why the binlog does not continue what is captured; None if it does."""
         try:
             if recorded is not None:
                 recorded.reaches(self.purged)  # raises if the two are not of one kind

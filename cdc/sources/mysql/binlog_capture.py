@@ -71,14 +71,14 @@ class BinlogCapture:
             return primary.executed_position(session, self._kind)
 
     def audit(self) -> list[str]:
-        """Return the server's problems that make changes in the binlog missing or unusable."""
+        """Return server problems that keep changes out of the binlog or make them unusable."""
         with self._connections.open("admin") as session:
             return preparation.audit_server(session, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return the problems of one table due to which its changes in the binlog are unusable.
+        """Return the problems due to which one MySQL or MariaDB table cannot be copied or captured.
 
-        A problem can also be that the binlog lacks changes of the table.
+        For example, the binlog lacks changes of the table, or has them in an unusable form.
         """
         with self._connections.open("admin") as session:
             return preparation.audit_table(session, table, append=self._names.append)

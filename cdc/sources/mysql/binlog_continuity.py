@@ -27,8 +27,8 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
     Args:
         connections: Opens sessions.
         earlier: The mark that an earlier call returned; None without an earlier call.
-        sent: Reads the transactions that the connector has sent. This function is called only if
-            the server has begun a new file since the mark.
+        sent: Reads the transactions that the connector has sent. It is called only if the server
+            has begun a new file since the mark.
 
     Returns:
         The comparison; None if the server has no GTIDs, or no binlog.

@@ -121,10 +121,11 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def zero_dates(session: Session, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-    """Return the problem and the remedy if dates in a MySQL or MariaDB key are in no calendar.
+    """Return the problem of a MySQL or MariaDB key with impossible dates, and the remedy.
 
-    A copy has NULL for such a date, but the connectors send another date in its place. So the date
-    cannot identify a row of the lake. The result is None if no key column has such a date.
+    No calendar has such a date. A copy has NULL in its place, but the connectors send another date.
+    So the date cannot identify a row of the lake. The result is None if no key column has such a
+    date.
     """
     types = zip(key, key_types(table, key), strict=True)
     for name in (name for name, kind in types if kind.name in CALENDAR):

@@ -156,7 +156,7 @@ def _gtid_mode(mode: str) -> Check:
 
 
 def _retention(seconds: int) -> Check:
-    """Return the line of ``check`` that compares the binlog's retention with an outage and a copy.
+    """Return the line of ``check`` for the binlog's retention: a warning below three days.
 
     Args:
         seconds: The server's retention of the binlog, in seconds; 0 means that it purges nothing.
@@ -177,7 +177,7 @@ def _retention(seconds: int) -> Check:
 def _may_replicate(session: Session, connections: Connections) -> Check:
     """Check that the MySQL or MariaDB capture login may replicate.
 
-    The line is a warning if the login may have a missing right by a role.
+    If the login lacks a right that a role may give it, the line is a warning and not an error.
     """
     user = connections.credential("capture").user
     grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]
@@ -237,7 +237,7 @@ def _replica_checks(connections: Connections) -> Iterator[Check]:
 
 
 def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
-    """Yield an error if the replica's GTID mode is not ON, as the primary's is."""
+    """Yield an error if the replica's GTID mode differs from ON, which is the primary's mode."""
     if theirs.get("gtid_mode", "ON") != "ON":
         yield Check(
             "replica gtid_mode",

@@ -20,7 +20,7 @@ _NAMED = 10
 
 
 def obstacle(session: Session) -> tuple[str, str] | None:
-    """Return which columns would stop a MySQL or MariaDB connector, and the remedy, or None.
+    """Return which columns would stop MariaDB's connector, and the remedy; None without any.
 
     Args:
         session: A session of the admin login on the primary.

@@ -320,7 +320,7 @@ class _Opening(threading.Thread):
                 )
 
     def _has_applied(self, session: Session, split: GtidSet) -> bool:
-        """Whether the MySQL or MariaDB replica has executed no transaction beyond ``split``."""
+        """Whether the MySQL or MariaDB replica has executed only transactions of ``split``."""
         return split.reaches(applied(session, self._connections.config.kind))
 
     def _wait_until_all_have_views(self, session: Session) -> None:
@@ -353,7 +353,7 @@ class _Opening(threading.Thread):
 
 
 def _has_right(session: Session, right: str) -> bool:
-    """Whether the session's own MySQL or MariaDB account has a right, not only one of its roles."""
+    """Whether the session's MySQL or MariaDB account has a right itself; its roles do not count."""
     name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     held = session.rows(
         "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s"

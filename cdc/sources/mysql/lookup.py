@@ -77,11 +77,12 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column
 ) -> tuple[str | None, TypeRule]:
-    """Return a MySQL or MariaDB column's value in rows older than the column, and its type rule.
+    """Return a MySQL or MariaDB column's value in older rows, and the rule of the column's type.
 
-    The value is the column's current default as text; None if the default is NULL, or if the table
-    has no row. Older rows have the default with which the column was added, and the server does not
-    show that default. So the value is wrong if the default was changed later.
+    The older rows are from before the column was added. The value is the column's current default
+    as text; None if the default is NULL, or if the table has no row. Older rows have the default
+    with which the column was added, and the server does not show that default. So the value is
+    wrong if the default was changed later.
 
     Args:
         session: A session on the primary. After the call it has an open transaction, which locks

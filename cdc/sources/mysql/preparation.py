@@ -124,7 +124,9 @@ def _grants(connections: Connections, role: Role, known: dict[Role, Account]) ->
 
 
 def audit_table(session: Session, table: SourceTable, *, append: bool = False) -> list[str]:
-    """Return the problems that make this table's changes in the binlog missing or unusable.
+    """Return the problems due to which a MySQL or MariaDB table cannot be copied or captured.
+
+    For example, the binlog lacks changes of the table, or has them in an unusable form.
 
     Args:
         session: The admin's session on the primary.
@@ -199,8 +201,9 @@ def cascades_unseen(session: Session) -> bool:
 def xa_used(session: Session) -> str | None:
     """Return evidence of XA transactions that let a connector lose rows; None without evidence.
 
-    The rows of a prepared XA transaction are logged before the transaction commits. Other XA
-    transactions are a problem only on servers without GTIDs (see `_xa_of_one_phase`).
+    The binlog has the rows of a prepared XA transaction before it is known whether the transaction
+    commits. Other XA transactions are a problem only on servers without GTIDs (see
+    `_xa_of_one_phase`).
     """
     if used := _xa_prepared(session):
         return f"{used}: the binlog contains their rows before they commit or roll back"
@@ -215,7 +218,7 @@ def xa_used(session: Session) -> str | None:
 def _xa_prepared(session: Session) -> str | None:
     """Return evidence of prepared XA transactions, or None.
 
-    The rows of such a transaction are logged before the transaction commits.
+    The binlog has the rows of such a transaction before it is known whether it commits.
     """
     # A prepared branch survives a restart of the server; the server's counters do not. InnoDB's
     # table of transactions also shows the server's own work, such as that of full-text indexes.

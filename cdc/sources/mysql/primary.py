@@ -49,7 +49,7 @@ def position(text: str, kind: str) -> LogPosition:
 def has_gtids(session: Session, kind: str) -> bool:
     """Whether the server gives every transaction a GTID.
 
-    In MySQL's modes between OFF and ON, some transactions have no GTID. Debezium's connector also
+    In MySQL's modes between OFF and ON, some transactions have no GTID. Debezium's connector, too,
     uses GTIDs only in mode ON.
     """
     return kind == "mariadb" or gtid_mode(session) == "ON"
@@ -80,14 +80,13 @@ def executed_position(session: Session, kind: str) -> LogPosition:
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
     """Return a binlog position up to which the catalog shows every statement on the table.
 
-    The binlog can contain a statement whose change of the catalog is not committed yet. So a
-    position that is a file and an offset can be after such a statement; a GTID set cannot. The
-    statement holds the lock of the table's name until it commits. So this function has the server
-    print the table's definition, for which the server waits for that lock.
+    The binlog can contain a statement whose change of the catalog is not committed yet. A GTID set
+    does not include such a statement, but a file and an offset can be after it. The statement holds
+    the lock of the table's name until it commits. So this function lets the server print the
+    table's definition: the server then waits for that lock.
 
     The server does not print the definition for a login that may read only some of the columns.
-    Then this function raises the server's error, while the catalog would silently hide the other
-    columns.
+    This function then raises the server's error. The catalog would silently hide the other columns.
     """
     found = executed_position(session, kind)
     try:
@@ -99,7 +98,7 @@ def shown(session: Session, kind: str, table: TableId) -> LogPosition:
 
 
 def applied(session: Session, kind: str) -> GtidSet:
-    """Return the GTIDs of the primary's transactions that a replica has executed."""
+    """Return the GTIDs that a replica has executed; on MariaDB, without the replica's own ones."""
     name = "gtid_executed" if kind == "mysql" else "gtid_slave_pos"
     return _gtids(session.value(f"SELECT @@global.{name}"), kind)
 
@@ -137,7 +136,8 @@ class BinlogFilter:
     The server filters rows by their database, and DDL statements by the session's default database.
 
     Args:
-        only: The databases that are logged; empty if all are logged that are not ignored.
+        only: The databases that are logged. If it is empty, all databases except the ignored ones
+            are logged.
         ignored: The databases that are not logged.
     """
 

@@ -52,8 +52,9 @@ def snapshot_query(
     """Return the query with which Spark reads ranges of a MySQL or MariaDB table.
 
     Each range is one partition in Spark. Columns get generated names, since Spark does not escape
-    quotes in names; ``select`` restores their own names. The servers merge the subquery, so
-    predicates use the key's index. An append table is read by its primary key, if it has one.
+    quotes in names; ``select`` restores their own names. The columns are in a subquery. The servers
+    merge it into Spark's query, so predicates use the key's index. An append table is read by its
+    primary key, if it has one.
 
     Raises:
         SourceError: The key's type does not allow ranges, or the JDBC driver cannot connect with
