@@ -140,8 +140,8 @@ class CaptureEvidence:
         lost: Why uncaptured changes are gone from the source's log; None if no change is gone.
         continuity: The result of comparing the end of the source's log with the end that was
             recorded before (`LogLooks`); None if they were not compared.
-        unreadable: Why the connector cannot read on in the log that the source retains; None if the
-            connector can.
+        unreadable: Why the connector cannot continue in the log that the source retains; None if
+            the connector can.
         obstacles: Reasons why the changes of every table of the capture may be incomplete, one
             sentence each.
         server: The identity of the primary.

@@ -62,7 +62,7 @@ class Finding:
 
 
 def of_capture(evidence: CaptureEvidence) -> list[Finding]:
-    """Return the findings that concern all tables of a capture, the gravest first."""
+    """Return the findings that concern all tables of a capture, first those about the log."""
     return [
         *_log_findings(evidence),
         *_obstacle_findings(evidence),

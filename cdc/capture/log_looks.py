@@ -60,7 +60,8 @@ class LogLooks:
     def leave(self, names: CaptureNames, found: Continuity) -> None:
         """Record the mark of a look at the log of a capture's source.
 
-        If the look has found a loss, the caller must count the loss before this call.
+        If the look has found a loss, the caller must count the loss before this call: a later look
+        begins at the new mark, so it does not see the loss.
 
         Raises:
             StateError: The state store cannot be used.

@@ -25,7 +25,7 @@ class RememberedLossError(LostHistoryError):
 
 
 def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None:
-    """Count a capture's loss if the findings show one.
+    """Count a loss in the state store if the findings show a loss of changes.
 
     Args:
         losses: The counts in the state store.

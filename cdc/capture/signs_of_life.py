@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def look(
     kafka: KafkaAdmin, names: CaptureNames, topics: Sequence[str], interval_ms: int
 ) -> SignsOfLife:
-    """Return the signs that a capture's connector sends changes, by two calls to Kafka at most.
+    """Return the facts in Kafka that show whether a capture's connector sends changes.
 
     Args:
         kafka: The cluster.

@@ -34,8 +34,8 @@ def stray_topics(
         names: The capture.
         tables: The capture's tables.
         topics: The topics of the cluster.
-        known: The topics of all onboarded tables, of all tables that were onboarded before, and of
-            all tables that exist.
+        known: Topics of tables, which are no strays. A table's topic that is missing here can be in
+            the result, too.
     """
     begins = f"{names.topic_prefix}."
     others = [

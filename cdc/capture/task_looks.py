@@ -408,7 +408,10 @@ def _remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Dou
 
 
 def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
-    """Return the range of offsets in a table's topic that no look has searched."""
+    """Return the offsets in a table's topic that the new look must search: the first, and the end.
+
+    They begin at O, or after the offsets that the look before has searched.
+    """
     searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
     # The topic of a table that was onboarded again has begun again.
     return max(first_offset(record) or 0, searched if searched <= end else 0), end

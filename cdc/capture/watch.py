@@ -183,7 +183,7 @@ class _Watch:
         return signs(capture, interval_ms, beat, lambda bound_s: self._flows(capture, bound_s))
 
     def _flows(self, capture: CaptureNames, bound_s: float) -> bool:
-        """Return whether a capture's topics got a record recently, or since the last check.
+        """Return whether a capture's topics got a record since the last check or in ``bound_s``.
 
         The times of records are by the senders' clocks, which can be slow. So the end offsets of
         the topics are compared, too, with the end offsets at the last check.

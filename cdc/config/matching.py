@@ -43,7 +43,7 @@ class Matching:
     Sections apply from the least to the most specific. If two are equally specific, the later one
     in the file wins. A section with ``from`` applies to the source tables that its ``from`` names.
 
-    Sections without wildcards are found by the table's name in a map, and each combination of
+    A section whose schema and table name have no wildcards is found in a map. Each combination of
     sections is merged once. So thousands of tables with thousands of sections cost little time.
 
     Args:
@@ -60,7 +60,7 @@ class Matching:
     _found: dict[TableId, Resolved] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Separate the patterns without wildcards from the patterns with wildcards."""
+        """Separate the patterns whose schema or table name has wildcards from the others."""
         for place, (text, settings) in enumerate(self.sections.items()):
             self._settings.append(settings)
             for one in settings.from_ or (text,):

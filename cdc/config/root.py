@@ -153,7 +153,7 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """Return the shard that the settings make of a source table; None if it is no shard.
+        """Return a source table's shard by the settings; None if the source table is no shard.
 
         Raises:
             ConfigError: The settings list the source table under two lake tables.

@@ -182,6 +182,7 @@ def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceK
         kind: The kind of source.
 
     Raises:
+        RegistryError: The registry does not know the record's schema.
         DecodeError: The record is not a heartbeat.
     """
 

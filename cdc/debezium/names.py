@@ -140,7 +140,7 @@ class CaptureNames:
 
     @property
     def own_topics(self) -> tuple[str, ...]:
-        """The capture's topics other than its tables' topics."""
+        """The capture's topics other than `look_topic` and its tables' topics."""
         own: tuple[str, ...] = (self.heartbeat_topic, self.marker_topic)
         if self.reports_definitions:
             own = (*own, self.schema_change_topic, self.schema_history_topic)

@@ -218,7 +218,7 @@ class KafkaAdmin:
         return self._of_one(topic, self.high_watermarks_many([topic]))
 
     def ends_many(self, topics: Iterable[str]) -> dict[str, dict[int, End]]:
-        """Return last stable offsets and leader epochs of many Kafka topics, in one call."""
+        """Return last stable offsets and leader epochs of many Kafka topics, all at once."""
         return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def truncated(
@@ -239,19 +239,19 @@ class KafkaAdmin:
         return records.truncated(self._client, logs, deadline=deadline)
 
     def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return first offsets of many Kafka topics in one call, without missing topics."""
+        """Return first offsets of many Kafka topics at once, without missing topics."""
         return self._offsets(topics, ck_admin.OffsetSpec.earliest(), committed=False)
 
     def stable_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return last stable offsets of many Kafka topics in one call, without missing topics."""
+        """Return last stable offsets of many Kafka topics at once, without missing topics."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def high_watermarks_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return high watermarks of many Kafka topics in one call, without missing topics."""
+        """Return high watermarks of many Kafka topics at once, without missing topics."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=False)
 
     def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
-        """Return the send time of each Kafka topic's newest record, in one call.
+        """Return the send time of each Kafka topic's newest record, for all topics at once.
 
         Topics without records are left out. The time is by the sender's clock, unless the topic's
         settings choose the broker's clock.

@@ -46,7 +46,7 @@ def may_come_late(spark: SparkSession) -> bool:
     """Return whether an executor that the driver has given up can still write files to the lake.
 
     Such an executor runs on another machine. In local mode, Spark repeats no task, so a completed
-    commit names each file with its instant.
+    commit names each file that has the commit's instant.
     """
     master = str(spark.sparkContext.master)
     return not (master == "local" or master.startswith("local["))

@@ -168,6 +168,7 @@ class SharedTable:
             The commit's instant.
 
         Raises:
+            ConfigError: The shard's settings do not fit the table.
             SchemaError: The shard's columns or key do not fit those of the other shards.
             FencedError: The guard refused, or another writer has taken the table over.
             LakeError: The rows cannot be written. No row of the shard was committed.
@@ -183,7 +184,7 @@ class SharedTable:
         return wanted.instant or ""
 
     def _try_to_write(self, wanted: ShardWrite) -> None:
-        """Commit a request, or set its error."""
+        """Commit a request; if it cannot be committed, set the request's error."""
         with self._lock:
             self._waiting.append(wanted)
         with self._turn:

@@ -23,7 +23,8 @@ def measure(spark: SparkSession, table_base: str, attempt: str) -> LakeSize:
     Args:
         spark: The session whose file systems are used.
         table_base: Folder of the table, which holds all its generations.
-        attempt: UUID of the table's attempt.
+        attempt: UUID of the attempt whose Hudi table is measured as the newest image. All other
+            files are older.
 
     Raises:
         LakeError: The lake cannot be read.

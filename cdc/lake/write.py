@@ -275,7 +275,11 @@ class LakeTable:
     def _write_if_current(
         self, rows: DataFrame, operation: str, commit: CommitRecord, guard: Guard
     ) -> str:
-        """Write lake rows; refuse if ``delete_mode`` has changed since the table was created."""
+        """Write lake rows; refuse if ``delete_mode`` has changed since the table was created.
+
+        Interrupted clusterings are dropped first. If the record has no handoff, the commit repeats
+        the newest commit's handoff.
+        """
         timeline = self.timeline()
         if timeline.exists and timeline.deletes_rows == self.layout.soft_delete:
             raise ConfigError(
