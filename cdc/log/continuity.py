@@ -11,7 +11,7 @@ class LogMark:
     """The end of a server's log at one moment.
 
     Args:
-        server: The id that distinguishes the server from the servers that replicate from it.
+        server: The server's id. The servers that replicate from this server have other ids.
         file: Name of the log's newest file. It was read after `executed`. So each file that the
             server begins later begins after the position `executed`.
         executed: The position up to which the server had executed transactions, as text.

@@ -193,7 +193,7 @@ def mariadb_numbers(text: str) -> list[tuple[int, int, int]]:
 
 
 def _joined(ranges: Iterable[Interval]) -> tuple[Interval, ...]:
-    """Return the same numbers in rising ranges that neither overlap nor adjoin."""
+    """Return the numbers of all ranges, in ascending ranges that neither overlap nor adjoin."""
     result: list[Interval] = []
     for first, last in sorted(ranges):
         if result and first <= result[-1][1] + 1:

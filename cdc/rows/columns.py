@@ -111,5 +111,5 @@ def scratch(name: str) -> str:
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a source column's name begins like the ``_cdc_`` columns or Hudi's own."""
+    """Return whether a source column's name begins like a ``_cdc_`` column or a column of Hudi."""
     return name.lower().startswith(RESERVED_PREFIXES)

@@ -48,8 +48,8 @@ class EventRules:
             column that is not listed, the value is NULL.
         former: By column, former names that an event may have for the column.
         nulls_are_kept: Whether the converter sends a NULL as NULL. If not, a value that equals its
-            column's default may be a NULL. Such a value is unavailable, and ``UNCLEAR`` names its
-            column.
+            column's default may be a NULL. Such a value counts as unavailable, and ``UNCLEAR``
+            names its column.
         own_key: Whether the key of the lake table may differ from the connector's key. The
             connector sends an update of its own key as a delete and an insert. It sends an update
             of any other key as one event, which is split into a delete of the former key and an
@@ -58,7 +58,7 @@ class EventRules:
             has the whole row.
         nullable: Columns that may be NULL on the source although the connector may take them for
             NOT NULL. In such a column, the connector sends another value instead of a NULL. A value
-            that may replace a NULL is unavailable, and ``UNCLEAR`` names its column.
+            that may replace a NULL counts as unavailable, and ``UNCLEAR`` names its column.
     """
 
     placeholder: str

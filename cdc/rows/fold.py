@@ -70,9 +70,10 @@ class Summary:
             that an update has moved to another key.
         source_ts: Latest source time per partition.
         position: The last event's position in the log.
-        first_truncate: Offset of the first TRUNCATE, or None.
-        last_truncate: Offset of the last TRUNCATE, or None.
-        first_unseen: Offset of the first record of a transaction in ``unseen``, or None.
+        first_truncate: Offset of the first TRUNCATE; None without a TRUNCATE.
+        last_truncate: Offset of the last TRUNCATE; None without a TRUNCATE.
+        first_unseen: Offset of the first record of a transaction in ``unseen``; None if ``unseen``
+            is empty.
         unseen: Transactions of the batch that the reading of the catalog does not show.
     """
 

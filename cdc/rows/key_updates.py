@@ -37,7 +37,7 @@ def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]
 
 
 def key_type(table: TableSchema) -> str:
-    """Return the Spark SQL type of a key, which is a struct of its columns' lake types."""
+    """Return the Spark SQL type of a key: a struct with the lake types of the key's columns."""
     parts = (f"k{n}: {table.column(name).lake_type}" for n, name in enumerate(table.key))
     return f"STRUCT<{', '.join(parts)}>" if table.key else "STRUCT<k: INT>"
 

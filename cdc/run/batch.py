@@ -475,5 +475,5 @@ def _missing(rows: DataFrame) -> tuple[str, ...]:
 
 
 def _reached_place(record: CommitRecord) -> ReachedPlace | None:
-    """Return the place in the binlog that an append table's commit has recorded, or None."""
+    """Return the place in the binlog that a commit of an append table records; None without one."""
     return None if record.last_event is None else ReachedPlace.parse(record.last_event)

@@ -142,7 +142,7 @@ class BatchReader:
 
         Args:
             piece: The range to read.
-            tolerated: Number of records with a problem that may be left out.
+            tolerated: How many records that cannot be applied may be left out.
 
         Raises:
             DecodeError: More than ``tolerated`` records cannot be applied. The error names the

@@ -1,4 +1,4 @@
-"""Compares the columns of a lake table with the columns of its source and its settings.
+"""Compares the columns of a lake table with the source's columns and the table's settings.
 
 The lake's newest commit records the lake's columns, and the fingerprint of the catalog from which
 the columns were derived. One commit changes both, so a crash cannot separate them.

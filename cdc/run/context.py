@@ -302,7 +302,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
 
     def after(self, earlier: RunResult | None) -> RunResult:
-        """Return the joint result of an earlier, deferred run of the table and of this run."""
+        """Return this run's result, joined with that of the table's earlier, deferred run."""
         if earlier is None:
             return self
         return replace(

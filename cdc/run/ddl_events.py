@@ -85,10 +85,11 @@ def statement_effects(
 def _require_known(
     context: RunContext, record: TableRecord, capture: CaptureNames, connect: ConnectClient
 ) -> None:
-    """Let the connector get up to date; check that it reads a table by the server's definition.
+    """Wait for the connector; check that it reads a table by the definition that the server has.
 
     Raises:
-        CaptureError: The connector is not up to date in time, or the table changes meanwhile.
+        CaptureError: The connector does not report the statements in time, or the table changes
+            meanwhile.
         LostHistoryError: The connector reads the table by a definition that differs from the
             server's.
     """

@@ -62,9 +62,9 @@ def follow(
 ) -> tuple[LakeShape, Committed]:
     """Apply a source's schema changes to the lake table, by a commit that records the new catalog.
 
-    There is no commit if the catalog has not changed since the newest commit. The commit does not
-    change the offsets. A run that dies before the commit has changed nothing, and the next run
-    starts again.
+    There is no commit if the comparison has no change, and the catalog is the one that the newest
+    commit records. The commit does not change the offsets. A run that dies before the commit has
+    changed nothing, and the next run starts again.
 
     Args:
         context: The runs' context.

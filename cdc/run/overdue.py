@@ -19,9 +19,9 @@ def overdue(
     """Return, by table, the number of missing offsets whose records were sent before a given time.
 
     A table that lacks no such offset is left out. A table without a commit or without a topic is
-    left out, too: its run reports this. Changes that Debezium has not sent yet do not count. A
-    record was sent at the time of Connect's clock, or of the broker's clock if the topic's settings
-    choose it.
+    left out, too: its run reports this. Changes that Debezium has not sent yet do not count. The
+    time at which a record was sent is by Connect's clock, or by the broker's clock if the topic's
+    settings choose that clock.
 
     Args:
         kafka: The cluster. It is not asked if there are no tables.

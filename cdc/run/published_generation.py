@@ -243,7 +243,7 @@ def missing_folder(record: TableRecord) -> MissingFolderError:
 
 
 def _folder(record: TableRecord) -> str:
-    """Return the folder where a run finds the pointer of a table, or of its shared table."""
+    """Return the folder with a table's pointer for runs; for a joined shard, the shared folder."""
     shard = _joined(record)
     return shard.base_path if shard is not None else record.base_path
 

@@ -84,7 +84,7 @@ class PublishedSettings:
         raise error
 
     def refusal(self, record: TableRecord) -> OlderSettingsError | None:
-        """Return the error with which `check` has refused a table's attempt, or None."""
+        """Return the error with which `check` has refused a table's attempt; None if it has not."""
         attempt = record.attempt
         if attempt is None:
             return None

@@ -1,9 +1,10 @@
 """Keeps the quarantine in step with commits that leave out or apply quarantined records.
 
 A record is put into quarantine before the commit that leaves it out. A record is removed from
-quarantine after the commit that applies it. A process that dies between the two steps loses
-nothing: the next process reads the records again. It finds them in quarantine, or applies them
-again.
+quarantine after the commit that applies it. A process that dies between two such steps loses
+nothing. If it dies before a commit that leaves records out, the next run reads the records again
+and finds them in quarantine. If it dies after a commit that applies records, the next replay
+applies them again.
 """
 
 from __future__ import annotations

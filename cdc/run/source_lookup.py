@@ -68,8 +68,8 @@ class Asked:
         the log. A column that the primary has dropped is NULL in the result, and then in the lake.
 
         Args:
-            lacking: The last change of each key that lacks a value, with the transaction of that
-                change.
+            lacking: The rows of the batch that lack values. Each is the last change of a key, with
+                the change's transaction.
             missing: The columns to read.
             hold: Keeps a data frame in memory until the batch is done.
 

@@ -49,8 +49,8 @@ def counts_as_loss(error: TributaryError, *, beside: bool) -> bool:
     Args:
         error: The error of a run.
         beside: Whether the run is of a generation that is built beside the serving one. That
-            generation has its own offsets and its own lake table. A record that it alone lacks is
-            not lost for the serving generation.
+            generation has its own offsets and its own lake table. A record that only that
+            generation lacks is not lost for the serving generation.
     """
     if beside:
         return isinstance(error, (LostEventsError, LostLogError, MissingTableError))

@@ -135,7 +135,8 @@ def spark_jars(
     Args:
         cache: Cache folder; by default ``cache_folder()``.
         report: Takes lines of progress.
-        store: The object store that the lake is on (a key of ``STORES``), or None.
+        store: The object store that the lake is on (a key of ``STORES``); None for another file
+            system.
 
     Raises:
         ArtifactError: The jars cannot be fetched or verified.

@@ -302,7 +302,7 @@ class SnapshotReader(Protocol):
             marker: The marker that the view must contain.
             sessions: Number of sessions, each of which reads once (see `shares_views`).
             from_primary: Whether to read the primary even if there is a replica.
-            resuming: Returns a context that resumes replay at its end (`cdc.sources.replay_pause`).
+            resuming: Returns a context whose end resumes replay (`cdc.sources.replay_pause`).
             timeout_s: Bound of each wait, in seconds.
             progress: Shows the waits.
 
@@ -363,7 +363,7 @@ class SnapshotReader(Protocol):
         """Return Spark's query of a source table's ranges; without a view, of the current rows."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """Return the error of Spark's failed read of a source, from the text of its exception.
+        """Return the source's error for a failed read of Spark, from the text of Spark's exception.
 
         The error is `SnapshotLostError` for a lost view, `ReplicaError` for a session on the wrong
         server, and `SourceError` with the column's name for a value that the lake's type cannot

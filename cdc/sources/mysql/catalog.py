@@ -78,7 +78,7 @@ def read_names(session: Session, databases: Sequence[str]) -> set[tuple[str, str
 
 
 def read_table(session: Session, table: TableId) -> SourceTable:
-    """Return one table of the MySQL or MariaDB primary with its columns.
+    """Return one table, with the table's columns, from the MySQL or MariaDB primary.
 
     Raises:
         MissingTableError: There is no such table, or the login may not see it.

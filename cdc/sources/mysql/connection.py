@@ -80,7 +80,7 @@ class Session:
             return list(cursor.fetchall())
 
     def value(self, statement: str, values: Sequence[object] = ()) -> Any:
-        """Run a MySQL or MariaDB statement; return the first row's first column, or None."""
+        """Run a MySQL or MariaDB statement; return its first value, or None if it has no rows."""
         rows = self.rows(statement, values)
         return rows[0][0] if rows else None
 

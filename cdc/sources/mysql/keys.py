@@ -51,7 +51,7 @@ def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
 
     Args:
         table: The table.
-        key: Its key in the lake; empty for ``mode: append``.
+        key: The table's key in the lake; empty for ``mode: append``.
 
     Returns:
         The columns; empty for ``mode: append`` if the primary key is absent or allows no ranges.
@@ -97,8 +97,8 @@ def literal(kind: MysqlType, text: str) -> str:
     """Return a value as a MySQL or MariaDB constant that compares like the column's values.
 
     The constant of a text has no explicit collation, so the server compares it in the column's
-    collation. It consists of the text's bytes, so that no character of the text can end the
-    constant.
+    collation. The constant consists of the text's bytes, so that no character of the text can end
+    the constant.
 
     Args:
         kind: The column's type.

@@ -68,8 +68,8 @@ class Lookups:
         define: Takes a column's definition, and returns the catalog's row of such a column, with
             ``shown``, ``nullable``, ``value``, ``charset`` and ``collation``.
         defaults: The default of each column, by name, in the form that ``define`` returns.
-        indexes: For each unique index, by name, its columns; no columns for an index on parts of
-            columns.
+        indexes: By name of a unique index, the index's columns. An index on parts of columns has no
+            columns here.
     """
 
     define: Callable[[str], Row]

@@ -1,4 +1,4 @@
-"""Creates Tributary's tables on the primary, and checks that its binlog has all changes."""
+"""Creates Tributary's tables on the primary, and checks that the binlog has all changes."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def xa_used(session: Session) -> str | None:
 
 
 def _xa_prepared(session: Session) -> str | None:
-    """Return evidence of prepared XA transactions, or None.
+    """Return evidence of prepared XA transactions; None without evidence.
 
     The binlog has the rows of such a transaction before it is known whether it commits.
     """
@@ -235,7 +235,7 @@ def _xa_prepared(session: Session) -> str | None:
 
 
 def _xa_of_one_phase(session: Session) -> str | None:
-    """Return evidence of XA transactions on a server without GTIDs, or None.
+    """Return evidence of XA transactions on a server without GTIDs; None without evidence.
 
     The connector recognizes the start of a transaction by BEGIN, and XA transactions have XA START
     instead. So with each row of an XA transaction, the connector stores the end of the row's event,

@@ -69,7 +69,7 @@ def position(connections: Connections) -> Position:
 def wait_for_position(
     connections: Connections, upto: LogPosition, *, timeout_s: float, progress: Progress
 ) -> LogPosition:
-    """Wait until the MySQL or MariaDB replica has executed ``upto``; return its position then.
+    """Wait until the MySQL or MariaDB replica has executed ``upto``; return the position reached.
 
     Raises:
         ReplicaError: The wait reached its bound; the error has the lag and the replica's own error.
@@ -224,8 +224,8 @@ def _place(connections: Connections, status: dict[str, Any], primary: str) -> Bi
     """Return the replica's place in the primary's binlog.
 
     A replica reports its place in the binlog of the server that it follows, and in no other binlog.
-    So the server that the replica follows must be the primary. With several workers, the result is
-    the place up to which all of them have committed.
+    So the server that the replica follows must be the primary. If several threads of the replica
+    (workers) execute transactions, the result is the place up to which all threads have committed.
     """
     where = connections.where(on_replica=True)
     if other := follows_another(status, primary):
