@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cdc.capture.recovery import restart
 from cdc.config.lake import HADOOP_PREFIX
 from cdc.errors import (
     ConnectError,
@@ -115,7 +116,7 @@ def retry(services: Services, table: TableId) -> Outcome:
     if failed or reconnected:
         Restarts(services.store).forget(names.connector)
     if failed:
-        services.connect.restart(names.connector)
+        restart(services.connect, names.connector)
     if woken or failed or reconnected:
         services.connect.wait_running(names.connector, progress=services.progress)
         if record.state is not State.FAILED:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.signs_of_life import lost_connection
 from cdc.connect import failures
-from cdc.debezium import silence
+from cdc.debezium import after_truncate, silence
 from cdc.errors import CaptureError, ConnectError, KafkaError, LeaseHeldError
 from cdc.store.connector_restarts import LIMIT, Restarts
 from schemas.redaction import redact
@@ -68,11 +68,33 @@ def restart_connector(
     tries, refused = _restarts_text(tried), ""
     if tried.now:
         try:
-            connect.restart(name, only_failed=not failed.runs)
+            restart(connect, name, only_failed=not failed.runs)
         except ConnectError as error:
             refused = f", which Connect refused: {error.message}"
     given_up = tried.next_at is None and tried.times >= LIMIT and not tried.now
     return replace(failed, reason=f"{failed.reason} ({tries}{refused})", given_up=given_up)
+
+
+def restart(connect: ConnectClient, name: str, *, only_failed: bool = True) -> None:
+    """Restart a connector.
+
+    A connector that cannot start right behind a TRUNCATE of several tables gets an offset with
+    which it can.
+
+    Args:
+        connect: Kafka Connect.
+        name: The connector's name.
+        only_failed: Whether to leave out a connector and tasks that have not failed.
+
+    Raises:
+        ConnectError: Connect does not answer, or refuses.
+    """
+    stored = connect.offset(name) or {}
+    if after_truncate(stored) == stored:
+        connect.restart(name, only_failed=only_failed)
+        return
+    _log.warning("connector %s goes on after a TRUNCATE of several tables", name)
+    connect.change_offset(name, after_truncate)
 
 
 def explained(name: str, trace: str) -> FailedConnector:

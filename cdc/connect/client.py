@@ -316,6 +316,26 @@ class ConnectClient:
             return entry.get("offset") or {}
         return None
 
+    def change_offset(
+        self, name: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    ) -> None:
+        """Replace the source offset that Connect has stored for a connector, and start it again.
+
+        The connector is stopped meanwhile.
+
+        Args:
+            name: A connector with one source partition.
+            change: Returns the new offset from the stored one.
+        """
+        path = f"connectors/{quote(name, safe='')}/offsets"
+        self.stop(name)
+        try:
+            stored = self._rest.ask("GET", path).json().get("offsets", ())
+            changed = [{**one, "offset": dict(change(one["offset"]))} for one in stored[:1]]
+            self._rest.ask("PATCH", path, body={"offsets": changed})
+        finally:
+            self.resume(name)
+
     def _exactly_once(self, plugin: str) -> bool:
         """Return whether the worker accepts a configuration that requires exactly-once support."""
         probe = {

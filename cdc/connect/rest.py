@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import stamina
@@ -65,7 +65,7 @@ class RestClient:
         method: str,
         path: str,
         *,
-        body: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
         missing_ok: bool = False,
     ) -> httpx.Response:
         """Send Connect a request that must succeed.
@@ -87,7 +87,7 @@ class RestClient:
             raise self.refused(answer, method, path)
         return answer
 
-    def send(self, method: str, path: str, body: Mapping[str, str] | None) -> httpx.Response:
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None) -> httpx.Response:
         """Send Connect a request and return its answer, including a refusal.
 
         Raises:

@@ -35,6 +35,7 @@ from cdc.debezium.heartbeat import (
 )
 from cdc.debezium.kind import SettingFinding
 from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
+from cdc.debezium.postgres import after_truncate
 from cdc.debezium.transactions import TransactionReader
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "SettingFinding",
     "StatementsByTable",
     "TransactionReader",
+    "after_truncate",
     "audit",
     "came_lately",
     "captured_tables",

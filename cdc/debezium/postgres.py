@@ -225,3 +225,23 @@ class Postgres:
     def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
         """Return no findings, since PostgreSQL's connector has no include list."""
         return iter(())
+
+
+def after_truncate(offset: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a stored offset with which the connector goes on after a TRUNCATE of several tables.
+
+    One such statement is one record of the log, with an event per table. Once the last event is
+    sent, and until a later position is stored, Debezium 3.7.0 cannot start again. It finds its
+    place by counting events, but then skips the whole record for each of them, and fails at the
+    next position. If the number of events is 1, Debezium begins behind the record.
+
+    Args:
+        offset: The stored offset. It is returned as it is if it is not behind the last event of
+            such a statement.
+    """
+    several = int(offset.get("lsn_events_processed") or 0) > 1
+    # Before the last event, the completely processed position is that of an earlier record.
+    last = offset.get("lsn_proc") == offset.get("lsn")
+    if offset.get("messageType") != "TRUNCATE" or not several or not last:
+        return offset
+    return {**offset, "lsn_events_processed": 1}

@@ -88,7 +88,7 @@ class Tasks:
             status = connect.status(self.connector)
             return status is not None and (status.failure is not None if failed else status.running)
 
-        wait_until(is_there, f"{self.connector}: failed={failed}", 90)
+        wait_until(is_there, f"{self.connector}: failed={failed}", 180)
 
     def copy(self, ids: Sequence[int], large: int) -> None:
         """Insert rows by one COPY, with a large one among them."""
