@@ -202,7 +202,7 @@ class CaptureEvidence:
 
     @property
     def connector_facts(self) -> ConnectorFacts | None:
-        """The facts about the connector; None if it does not exist or Connect does not answer."""
+        """The facts about the connector; None without a connector or without Connect's answer."""
         return None if isinstance(self.connector, TributaryError) else self.connector
 
     @property

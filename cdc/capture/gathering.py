@@ -81,7 +81,7 @@ class _ServerQueries(Generic[S]):
 
 @dataclass(frozen=True)
 class ServerOpeners:
-    """Functions that open clients of the servers that have the facts about a capture.
+    """Functions that open the clients of a capture's servers.
 
     Args:
         source: Opens the source database.
@@ -293,7 +293,7 @@ class Captures:
         return None if look is None else look.doubt(record)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
-        """Return the losses that the state store had counted after the evidence was gathered.
+        """Return the losses in the state store, which were read after the evidence was gathered.
 
         The keys are the name of the capture's resource and the names of the capture's tables.
         """

@@ -62,7 +62,8 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
     """Return a look whose end offsets exclude every record that a later task can have sent.
 
     If a topic has a record that is newer than the look's heartbeat, a later task can have sent this
-    record. For such a topic, the result has the end offset of the look before.
+    record. For such a topic, the result has the end offset of the look before. So a later look
+    searches the record again.
 
     Args:
         look: The look.
@@ -392,8 +393,8 @@ class _EarlyError(Exception):
 def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
     """Return whether a later task than the newest heartbeat's has sent a topic's last record.
 
-    Then the end of the task before cannot be judged yet. A new task can begin within a transaction.
-    It has certainly sent the rest of this transaction when it sends its first heartbeat.
+    If so, the end of the earlier task cannot be judged yet. A new task can begin within a
+    transaction. It has certainly sent the rest of this transaction when it sends a heartbeat.
     """
     last = ends.last(topic, now.ends.get(topic, 0))
     if last is None or last.timestamp is None or task_of(last) == now.task:

@@ -183,10 +183,10 @@ class _Watch:
         return signs(capture, interval_ms, beat, lambda bound_s: self._flows(capture, bound_s))
 
     def _flows(self, capture: CaptureNames, bound_s: float) -> bool:
-        """Return whether a capture's topics got a record since the last check or in ``bound_s``.
+        """Return whether a capture's topics got a record in the last ``bound_s`` seconds.
 
-        The times of records are by the senders' clocks, which can be slow. So the end offsets of
-        the topics are compared, too, with the end offsets at the last check.
+        The times of records are by the senders' clocks, which can be slow. So the result is also
+        True if the topics' end offsets have grown since the last check.
         """
         context, kafka = self._context, self._context.kafka
         topics = [*capture.own_topics, *context.store.topics(capture.source, capture.tier)]

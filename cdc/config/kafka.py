@@ -108,8 +108,8 @@ class Security(Section):
         Certificates are included as text, so that Spark executors on other hosts need no files.
 
         Raises:
-            ConfigError: A certificate file cannot be read, or the key has a form or an encryption
-                that Kafka's Java client cannot read.
+            ConfigError: A certificate file cannot be read, or the client's key has a form or an
+                encryption that Kafka's Java client cannot read.
         """
         settings = self._java_properties(SecretRef.resolve)
         if self.key_file is not None and self.certificate_file is not None:

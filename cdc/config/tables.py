@@ -95,7 +95,7 @@ class ColumnRules(Section):
         return "" if chosen == "string" else chosen
 
     def hides(self, column: str) -> str:
-        """Return ``hash`` or ``mask`` if the lake hides the column's values; otherwise empty."""
+        """Return how the lake hides the column's values: ``hash`` or ``mask``; empty if not."""
         return "hash" if column in self.hash else "mask" if column in self.mask else ""
 
 

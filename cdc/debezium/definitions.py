@@ -66,8 +66,9 @@ class DefinitionChange:
         statement: The statement, as the connector sends it.
         gtid: GTID of the statement's transaction; None in a snapshot, or if the server has no
             GTIDs.
-        place: The place in the binlog right after the first byte of the statement's event, as text;
-            None if the record names no file.
+        place: The place in the binlog one byte after the beginning of the statement's event, as
+            text. A position after the statement reaches this place. A position at the beginning of
+            the event does not. None if the record names no file.
         snapshot: Whether the connector read the definition from the catalog, since the connector
             had no stored position.
         offset: Offset of the record in the topic.

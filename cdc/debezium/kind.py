@@ -98,8 +98,8 @@ class SettingFinding:
 
     Args:
         property: Name of the connector property.
-        found: The property's value, ``(not set)``, or ``(not shown)`` if the value could be a
-            secret.
+        found: The property's value. ``(not set)`` stands for no value, and ``(not shown)`` for a
+            value that could be a secret.
         required: The value that the property must have.
         reason: What goes wrong with the wrong value.
     """

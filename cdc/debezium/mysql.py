@@ -172,7 +172,7 @@ class Mysql:
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The settings that onboarding may change, among them Debezium's include list of tables."""
+        """The names of settings that onboarding may change; one is Debezium's include list."""
         return (*FOLLOWED_SETTINGS, INCLUDE_LIST)
 
     @property
@@ -280,10 +280,9 @@ class Mysql:
         )
 
     def lost_after_s(self, interval_ms: int) -> float | None:
-        """Return for how many seconds MariaDB's connector sends nothing if its connection is lost.
+        """Return the time without a record after which MariaDB's connector counts as disconnected.
 
-        After this time, the connector counts as disconnected.
-        The result is None for MySQL, whose connector connects again by itself.
+        The time is in seconds. It is None for MySQL, whose connector connects again by itself.
         """
         if self.kind == "mysql":
             return None

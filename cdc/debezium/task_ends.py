@@ -162,7 +162,7 @@ class TaskEnds:
         return self._events.read(record, what, lambda event: _change(event, key))
 
     def before(self, record: KafkaRecord) -> KafkaRecord | None:
-        """Return the newest earlier record of a record's task that has a value.
+        """Return the last record with a value before a record, if it is of the record's task.
 
         The search goes backwards. The result is None if the search first comes to a record of
         another task or to the topic's beginning, or if it finds no value within a few records.

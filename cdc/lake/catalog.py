@@ -202,7 +202,7 @@ def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: st
 
 
 def _not_kept(entry: CatalogEntry) -> str:
-    """Return the words with which a message begins that reports a failed update of an entry."""
+    """Return the beginning of an error's message: the update of an entry has failed."""
     return f"the name {entry} could not be updated"
 
 

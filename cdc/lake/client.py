@@ -5,9 +5,9 @@ Hudi does not offer two things that a commit needs here:
 - A guard of a bulk insert. Hudi's bulk insert takes no pre-commit function, but it calls a method
   of its client before each commit.
 - An instant that does not depend on the clock. Hudi takes the local time as the instant, and each
-  instant must be greater than the instant before. So after a commit from a machine whose clock is
-  ahead of the local clock, Hudi's own client could not commit until the local clock reaches that
-  commit's instant. Hudi also has a variable with the process's last instant. A greater value in
+  instant must be greater than the instant before. If another machine's clock is ahead of the local
+  clock, the other machine commits with a later instant. Then Hudi's own client could not commit
+  before this instant. Hudi also has a variable with the process's last instant. A greater value in
   this variable is no solution: the variable is shared by all tables, so all tables would wait.
 
 So this module subclasses Hudi's client. Spark's Java compiler compiles the class from the Java code

@@ -42,8 +42,8 @@ class LakeColumn(Part):
             the column.
         lake: The column's Spark SQL type in the lake.
         read_by_key: Whether runs read the column's values from the source by key, not from events.
-        hide: ``hash`` or ``mask`` if the lake has a hash or a mask in place of the values, else
-            empty.
+        hide: How the lake hides the values: ``hash`` or ``mask``; empty if the values are not
+            hidden.
         plain: The Spark SQL type of the values that are hidden; empty if no values are hidden.
         late: Whether the column is new, so that the next events can lack it.
         added: Whether the column was added after the copy, so that replayed events can lack it.

@@ -52,7 +52,7 @@ def is_natural(column: Column) -> bool:
 
 
 def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
-    """Return the form of a table's key text, `FORM`; None if the table's rows need no key text.
+    """Return `FORM`, the current form of key texts; None if the table's rows need no key text.
 
     Args:
         key: The columns of the table's key.

@@ -152,7 +152,7 @@ class LakeLayout:
         )
 
     def _cell(self, name: str, lake_type: str) -> SparkColumn:
-        """Return a row's value of a lake column, as a Spark column of the lake column's type.
+        """Return the Spark column with the values of a lake column, in the lake column's type.
 
         The write fails if a partition column has a text that readers would take for NULL.
         """

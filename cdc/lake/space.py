@@ -1,4 +1,4 @@
-"""Measures a table in the lake: its newest image, and the older files that readers can need."""
+"""Measures a table in the lake: the files of its newest image, and all other files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ def measure(spark: SparkSession, table_base: str, attempt: str) -> LakeSize:
     Args:
         spark: The session whose file systems are used.
         table_base: Folder of the table, which holds all its generations.
-        attempt: UUID of the attempt whose Hudi table is measured as the newest image. All other
-            files are older.
+        attempt: UUID of the attempt whose Hudi table has the newest image.
 
     Raises:
         LakeError: The lake cannot be read.

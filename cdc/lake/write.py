@@ -145,7 +145,7 @@ class LakeTable:
         """Apply changes to the lake table in one commit.
 
         A row with ``OP = 'd'`` is deleted; in soft delete mode, it stays with ``DELETED`` set. Any
-        other row is inserted, or replaces the lake's row with the same key.
+        other row replaces the lake's row with the same key. Without such a row, it is inserted.
 
         Args:
             rows: Rows with meta and source columns, at most one per key. They are computed once.
