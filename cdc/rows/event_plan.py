@@ -76,7 +76,7 @@ class EventPlan:
 
     Args:
         from_binlog: Whether a connector of MySQL or MariaDB wrote the events.
-        operation: Debezium's operation.
+        operation: Debezium's letter for the operation, for example ``c`` for an insert.
         whole: Whether the record's body ends where the event's schema requires.
         has_row: Whether there is a row after the change.
         source_ts: Time of the change, a timestamp.

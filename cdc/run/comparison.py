@@ -86,8 +86,7 @@ def compare(
 
     Raises:
         ConfigError: The settings change the partition columns of a shard.
-        CaptureError: A transaction has truncated the table, and the connector does not capture it
-            in time.
+        CaptureError: The connector does not capture a TRUNCATE of the table in time.
         SecretError: The key of hashes cannot be read.
         SchemaChangeError: The connector can take a column's type for another type.
         UnsupportedTypeError: A column that is replicated has a type without a rule.

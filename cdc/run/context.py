@@ -61,7 +61,8 @@ class RunContext:
         connect: Kafka Connect, for the checks of capture; None skips these checks.
         interrupted: Set if the command ends and interrupts its work in progress.
         captured_looks: By table, the digest of a fingerprint that this command has read from the
-            catalog. Every change of the source from before that reading is captured.
+            catalog. Every change of the source from before that reading is captured, so a copy of
+            the table does not wait for this again.
         published_settings: The attempts that have this process's settings or older settings.
     """
 

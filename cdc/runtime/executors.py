@@ -68,7 +68,7 @@ class Executor:
 
 
 def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executor]:
-    """Check that Spark's executors have the driver's versions; return those that have started.
+    """Check that Spark's executors have the driver's versions; return the started executors.
 
     Args:
         spark: The session on a cluster.

@@ -114,7 +114,7 @@ class BinlogCapture:
         return catalog.with_files(found, self._on_primary(table))
 
     def _on_primary(self, table: TableId) -> Fingerprint:
-        """Return the table's fingerprint on the primary, with the GTID set or binlog position."""
+        """Return a table's fingerprint on the primary, with the current GTID set or position."""
         with self._connections.open("admin") as session:
             read_at = str(primary.shown(session, self._kind, table))
             found = catalog.read_fingerprint(session, table)

@@ -249,7 +249,7 @@ def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
 
 
 def _transactions_without_gtids(where: str, other: str | None) -> Check:
-    """Return the line of ``check`` for a replica without GTIDs.
+    """Return the line of ``check`` for a replica's own transactions, which only GTIDs would show.
 
     Args:
         where: The replica's name in messages.
