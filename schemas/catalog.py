@@ -130,6 +130,7 @@ class Partition:
         identity_key: Columns of the index that is the replica identity; None if no index is.
         attached: A text that identifies the write that attached the partition.
         indexes: As for `Catalog`.
+        access_method: The access method, if the WAL contains no changes of its tables; else empty.
     """
 
     number: int
@@ -139,6 +140,7 @@ class Partition:
     identity_key: tuple[str, ...] | None
     attached: str
     indexes: Mapping[str, IdentityIndex]
+    access_method: str = ""
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Partition:
@@ -153,6 +155,7 @@ class Partition:
             identity_key=None if key is None else tuple(key),
             attached=taken.take("attached"),
             indexes=_indexes(taken.take("indexes")),
+            access_method=taken.take("access_method", ""),
         )
 
     @property
@@ -164,7 +167,7 @@ class Partition:
             "persistence": self.persistence,
             "replica_identity": self.replica_identity,
             "identity": None if self.identity_key is None else list(self.identity_key),
-        }
+        } | ({"access_method": self.access_method} if self.access_method else {})
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def _partitions(
         if name not in before.partitions
         and leaf.number in empty
         and now.files[name] == leaf.number  # a new file means a TRUNCATE or a rewrite
-        and (leaf.kind, leaf.persistence) == ("r", "p")
+        and (leaf.kind, leaf.persistence, leaf.access_method) == ("r", "p", "")
         and leaf.replica_identity == now.replica_identity
     }
     for name in sorted(fresh):

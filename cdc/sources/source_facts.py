@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 ReplicaIdentity = Literal["default", "nothing", "full", "index"]
 """A table's replica identity: which columns of an old row PostgreSQL's log has."""
-TableKind = Literal["table", "partitioned", "unlogged", "foreign", "hypertable", "chunk", "other"]
+TableKind = Literal[
+    "table", "partitioned", "unlogged", "foreign", "hypertable", "chunk", "distributed", "other"
+]
 """The kind of a table. ``partitioned`` is the root of partitions, which hold its rows.
 
-``hypertable`` and ``chunk`` are TimescaleDB's.
+``hypertable`` and ``chunk`` are TimescaleDB's, and ``distributed`` is Citus's.
 """
 
 
@@ -108,12 +110,14 @@ class Leaf:
         replica_identity: The partition's own replica identity, which applies to its rows. The
             root's replica identity does not.
         identity_columns: Columns that identify an old row in the log; empty if none do.
+        access_method: As for `SourceTable`.
     """
 
     table: TableId
     kind: TableKind
     replica_identity: ReplicaIdentity
     identity_columns: tuple[str, ...]
+    access_method: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,8 @@ class SourceTable:
             server refuses UPDATE and DELETE of a published table with such columns.
         number: The table's number in the catalog, which a rename does not change; None if the
             server does not number tables.
+        access_method: PostgreSQL: the table's access method if the log has no rows of its tables;
+            empty for ``heap``.
     """
 
     table: TableId
@@ -161,6 +167,7 @@ class SourceTable:
     leaves: tuple[Leaf, ...] = ()
     withheld: tuple[str, ...] = ()
     number: int | None = None
+    access_method: str = ""
 
     @property
     def logs_whole_rows(self) -> bool:

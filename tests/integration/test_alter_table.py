@@ -165,11 +165,7 @@ KINDS = [
     kind("integer_to_oid", BOOTSTRAP, A + "ALTER COLUMN n TYPE oid", later=INSERT),
     kind("integer_to_text", BOOTSTRAP, A + "ALTER COLUMN n TYPE text"),
     kind("numeric_to_unbounded", BOOTSTRAP, A + "ALTER COLUMN price TYPE numeric"),
-    kind(
-        "replace_key",
-        BOOTSTRAP,
-        A + "DROP CONSTRAINT T_pkey, ADD PRIMARY KEY (id, q)",
-    ),
+    kind("replace_key", BOOTSTRAP, A + "DROP CONSTRAINT T_pkey, ADD PRIMARY KEY (id, q)"),
     kind("drop_key", BOOTSTRAP, A + "DROP CONSTRAINT T_pkey", later=INSERT),
     kind("set_not_null", EVOLVE, A + "ALTER COLUMN note SET NOT NULL"),
     kind("drop_not_null", EVOLVE, A + "ALTER COLUMN q DROP NOT NULL"),
@@ -217,13 +213,7 @@ KINDS = [
     kind("owner", IGNORE, A + "OWNER TO CURRENT_USER"),
     kind("triggers", IGNORE, A + "DISABLE TRIGGER USER", A + "ENABLE TRIGGER USER"),
     kind("row_security", IGNORE, A + "ENABLE ROW LEVEL SECURITY"),
-    kind(
-        "inherit",
-        IGNORE,
-        "CREATE TABLE T_parent (id int)",
-        A + "INHERIT T_parent",
-        asked=False,
-    ),
+    kind("inherit", IGNORE, "CREATE TABLE T_parent (id int)", A + "INHERIT T_parent", asked=False),
     kind(
         "rename_label",
         BOOTSTRAP,
@@ -281,6 +271,13 @@ KINDS = [
         "ALTER TABLE T_p1 SET LOGGED",
         asked=False,
         create=PARTITIONED,
+    ),
+    kind(
+        "access_method",
+        BOOTSTRAP,
+        A + "SET ACCESS METHOD packed",
+        asked=False,
+        by_superuser=("CREATE ACCESS METHOD packed TYPE TABLE HANDLER heap_tableam_handler",),
     ),
     kind(
         "truncate_uncounted",

@@ -88,9 +88,12 @@ def test_discover_dry_run_and_onboarding_judge_alike(cold: Shop) -> None:
         "ALTER TABLE hidden ENABLE ROW LEVEL SECURITY",
         'CREATE TABLE "Strange [x] ""q"".t" (id int PRIMARY KEY)',
         "CREATE UNLOGGED TABLE lost (id int PRIMARY KEY)",
+        "CREATE TABLE packed (id int PRIMARY KEY)",
     )
     cold.database.stack.psql(
-        f'CREATE ROLE "{stranger}"; GRANT USAGE, CREATE ON SCHEMA public TO "{stranger}";'
+        "CREATE ACCESS METHOD packed TYPE TABLE HANDLER heap_tableam_handler;"
+        " ALTER TABLE packed SET ACCESS METHOD packed;"
+        f' CREATE ROLE "{stranger}"; GRANT USAGE, CREATE ON SCHEMA public TO "{stranger}";'
         f' ALTER TABLE theirs OWNER TO "{stranger}"',
         database=cold.database.name,
     )
@@ -116,6 +119,7 @@ def test_discover_dry_run_and_onboarding_judge_alike(cold: Shop) -> None:
         "theirs": f"belongs to {stranger}",
         "hidden": "row-level security",
         "lost": "is UNLOGGED",
+        "packed": "has the access method packed",
     }
     assert set(told) == set(expected)
     assert [name for name, part in expected.items() if part not in told[name]] == []

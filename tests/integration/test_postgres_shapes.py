@@ -11,6 +11,10 @@ import pytest
 from cdc.config import TableSettings
 from cdc.sources.postgres.source import PostgresSource
 from operate.readiness import judge
+from schemas.catalog import Catalog
+from schemas.changes import LoseEvents
+from schemas.fingerprint import Fingerprint
+from schemas.lost_events import lost_events
 from stack.roles import ADMIN
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.sources import capture_of, open_source, table_id
@@ -226,3 +230,69 @@ def test_what_timescaledb_keeps_is_named(database: Database, source: PostgresSou
         verdict = judge(source.table(table_id(database, name, schema)), TableSettings())
         assert verdict.problem.startswith(told)
         assert verdict.remedy
+
+
+def test_what_the_log_has_no_rows_of_is_named(database: Database, source: PostgresSource) -> None:
+    """Another access method, and a table of Citus.
+
+    No extension is on every machine, so the handler is that of heap, and the catalog of Citus is
+    made by hand.
+    """
+    database.stack.psql(
+        "CREATE ACCESS METHOD packed TYPE TABLE HANDLER heap_tableam_handler;"
+        "CREATE ACCESS METHOD tde_heap TYPE TABLE HANDLER heap_tableam_handler",
+        database=database.name,
+    )
+    database.execute(
+        "CREATE TABLE plain (id int PRIMARY KEY)",
+        "CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE spread (id int PRIMARY KEY)",
+        "CREATE TABLE sealed (id int PRIMARY KEY)",
+    )
+    tables = {name: table_id(database, name) for name in ("plain", "parted", "spread", "sealed")}
+    capture = capture_of(source, PUBLICATION)
+    assert all(judge(source.table(one), TableSettings()).ok for one in tables.values())
+    capture.sent_tables.add(tables.values())
+    before = {name: capture.fingerprint(one, on_replica=False) for name, one in tables.items()}
+    database.execute(
+        "ALTER TABLE plain SET ACCESS METHOD packed",
+        "CREATE TABLE parted_2 PARTITION OF parted DEFAULT USING packed",
+        "ALTER TABLE sealed SET ACCESS METHOD tde_heap",
+    )
+    database.stack.psql(
+        "SET allow_system_table_mods = on;"
+        "CREATE TABLE pg_catalog.pg_dist_partition (logicalrelid regclass);"
+        "GRANT SELECT ON pg_catalog.pg_dist_partition TO PUBLIC;"
+        "INSERT INTO pg_catalog.pg_dist_partition VALUES ('public.spread')",
+        database=database.name,
+    )
+    remedies = {}
+    for name, told, fact in (
+        ("plain", "has the access method packed", 'access_method is new ("packed")'),
+        (
+            "parted",
+            "has the partition public.parted_2 with the access method packed",
+            "leaves.public.parted_2 is new",
+        ),
+        ("spread", "is a table of Citus", "distributed_by_citus is new"),
+    ):
+        verdict = judge(source.table(tables[name]), TableSettings())
+        assert verdict.problem.startswith(told), (name, verdict)
+        remedies[name] = verdict.remedy
+        (lost,) = _lost(before[name], capture.fingerprint(tables[name], on_replica=False))
+        assert lost.startswith(fact)
+    assert judge(source.table(tables["sealed"]), TableSettings()).ok
+    assert not _lost(before["sealed"], capture.fingerprint(tables["sealed"], on_replica=False))
+    assert "cannot be replicated" in remedies["spread"]
+    for name in ("plain", "parted"):
+        database.execute(*re.findall(r"ALTER .*? heap", remedies[name]))
+        assert judge(source.table(tables[name]), TableSettings()).ok
+
+
+def _lost(before: Fingerprint, now: Fingerprint) -> list[str]:
+    """The changes after which the table is copied again; its new partition is empty."""
+    catalogs = (Catalog.read(one.facts) for one in (before, now))
+    empty = [leaf["oid"] for leaf in now.facts["leaves"].values()]
+    lost = lost_events(*catalogs, empty=empty, truncated=(), statements=())
+    return [change.fact for change in lost if isinstance(change, LoseEvents)]

@@ -68,6 +68,22 @@ def leaves(root: str) -> str:
     SELECT tree.oid FROM tree WHERE tree.kind <> 'p')"""  # noqa: S608 - SQL of our own
 
 
+def access_method(table: str) -> str:
+    """Return SQL of a PostgreSQL table's access method, or of NULL if the method writes heap's WAL.
+
+    Logical decoding reads rows from the WAL of heap tables only. ``tde_heap`` (Percona) encrypts
+    the files and writes the same WAL. A partitioned table can name a method for its partitions to
+    come, and has no rows itself.
+
+    Args:
+        table: The alias of the table's row of ``pg_class`` in the query around this SQL.
+    """
+    return f"""(
+        SELECT m.amname::text FROM pg_catalog.pg_am m
+        WHERE m.oid = {table}.relam AND {table}.relkind = 'r'
+          AND m.amname NOT IN ('heap', 'tde_heap'))"""  # noqa: S608 - SQL of our own
+
+
 # Sizes and rows are summed over the partition tree; the tree of a plain table is the table itself.
 # Only the list of tables has sizes: a read of a size waits for sessions that rewrite the table, a
 # partition or an index, which can take hours.
@@ -90,7 +106,8 @@ SELECT n.nspname, c.relname, c.oid, c.relkind::text, c.relpersistence::text, c.r
        array(SELECT i.inhrelid::regclass::text FROM pg_catalog.pg_inherits i
              JOIN pg_catalog.pg_class child ON child.oid = i.inhrelid
              WHERE i.inhparent = c.oid AND c.relkind <> 'p' AND child.relpersistence <> 't'
-             ORDER BY 1)
+             ORDER BY 1),
+       coalesce({access_method("c")}, '')
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_class r ON c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)
@@ -138,7 +155,8 @@ SELECT n.nspname, leaf.relname, leaf.relkind::text, leaf.relpersistence::text,
                     (SELECT unnest(i.indkey::int2[]) FROM pg_catalog.pg_index i
                      WHERE i.indrelid = leaf.oid AND i.indisvalid AND i.indimmediate
                        AND (leaf.relreplident = 'd' AND i.indisprimary
-                            OR leaf.relreplident = 'i' AND i.indisreplident))))
+                            OR leaf.relreplident = 'i' AND i.indisreplident)))),
+       coalesce({access_method("leaf")}, '')
 FROM {leaves("%s")} AS held
 JOIN pg_catalog.pg_class leaf ON leaf.oid = held.oid
 JOIN pg_catalog.pg_namespace n ON n.oid = leaf.relnamespace
@@ -197,8 +215,9 @@ def read_table(session: Session, table: TableId) -> SourceTable:
                 _kind_of(kind, persistence),
                 _IDENTITY[identity],
                 tuple(names),
+                method,
             )
-            for schema, name, kind, persistence, identity, names in session.execute(
+            for schema, name, kind, persistence, identity, names, method in session.execute(
                 _LEAVES, (facts["number"],)
             )
         ]
@@ -234,10 +253,10 @@ def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, .
 def _described(session: Session, source: str, only: TableId | None) -> Iterable[dict[str, Any]]:
     """Yield PostgreSQL's catalog facts of one user table or of all user tables, by field name."""
     parameters = {"schema": only.schema if only else None, "name": only.name if only else None}
-    hypertables = _hypertables(session)
+    hypertables, distributed = _hypertables(session), _distributed(session)
     for row in session.execute(_TABLES, parameters).fetchall():
         schema, name, oid, kind, persistence, identity, owner, rows, total = row[:9]
-        primary, identity_index, root_schema, root_name, updated, deleted, children = row[9:]
+        primary, identity_index, root_schema, root_name, updated, deleted, children = row[9:16]
         yield {
             "table": TableId(source, schema, name),
             "number": oid,
@@ -245,6 +264,8 @@ def _described(session: Session, source: str, only: TableId | None) -> Iterable[
             if schema == _CHUNKS
             else "hypertable"
             if (schema, name) in hypertables
+            else "distributed"
+            if oid in distributed
             else _kind_of(kind, persistence),
             "rows_estimate": rows,
             "total_bytes": total,
@@ -256,6 +277,7 @@ def _described(session: Session, source: str, only: TableId | None) -> Iterable[
             "updated": updated,
             "deleted": deleted,
             "children": tuple(children),
+            "access_method": row[16],
         }
 
 
@@ -266,6 +288,20 @@ def _hypertables(session: Session) -> set[tuple[str, str]]:
         return set()
     query = "SELECT schema_name::text, table_name::text FROM _timescaledb_catalog.hypertable"
     return {(row[0], row[1]) for row in session.execute(query)}
+
+
+def has_citus(session: Session) -> bool:
+    """Whether the PostgreSQL database has the catalog of Citus (``pg_dist_partition``)."""
+    there = session.execute("SELECT to_regclass('pg_catalog.pg_dist_partition')").fetchone()
+    return there is not None and there[0] is not None
+
+
+def _distributed(session: Session) -> set[int]:
+    """Return the object ids of Citus's tables (PostgreSQL), whose rows are in shards."""
+    if not has_citus(session):
+        return set()
+    query = "SELECT logicalrelid::oid FROM pg_catalog.pg_dist_partition"
+    return {int(row[0]) for row in session.execute(query)}
 
 
 def _kind_of(kind: str, persistence: str) -> TableKind:

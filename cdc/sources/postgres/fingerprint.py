@@ -11,6 +11,8 @@ from psycopg import sql
 from cdc.sources.postgres.catalog import (
     ALLOWS_NULL,
     DEFAULT,
+    access_method,
+    has_citus,
     leaves,
     missing,
     qualify_names,
@@ -86,6 +88,8 @@ _AS_ADDED = """
 #   table and of all its columns, from GRANT on all columns, which writes only the columns' rows.
 #   It is not compared, since GRANT on the table writes the table's row, too.
 # - `snapshot` is not a fact of the table: it shows which transactions this reading shows.
+# - `access_method` and `distributed_by_citus` are there only if the log lacks the table's rows, so
+#   that a table has the same facts as in a fingerprint of before these facts were read.
 # - `named` shows a table that was renamed, or moved to another schema, and back: that writes the
 #   row of its type, as a new owner does.
 _QUERY = """
@@ -172,7 +176,8 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                    'attached', (SELECT string_agg(i.xmin::text, ' ' ORDER BY a.place)
                                 FROM pg_catalog.pg_partition_ancestors(leaf.oid)
                                      WITH ORDINALITY AS a (oid, place)
-                                JOIN pg_catalog.pg_inherits i ON i.inhrelid = a.oid))), '{}')
+                                JOIN pg_catalog.pg_inherits i ON i.inhrelid = a.oid))
+                   || jsonb_strip_nulls(jsonb_build_object('access_method', METHOD_OF_LEAF))), '{}')
                FROM LEAVES AS held
                JOIN pg_catalog.pg_class leaf ON leaf.oid = held.oid),
     'children', (SELECT coalesce(jsonb_object_agg(i.inhrelid::regclass::text, i.xmin::text), '{}')
@@ -185,6 +190,8 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                   FROM pg_catalog.pg_publication_rel r
                   JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
                   WHERE r.prrelid = c.oid AND p.pubname = %(publication)s))
+    || jsonb_strip_nulls(jsonb_build_object(
+        'access_method', METHOD_OF_TABLE, 'distributed_by_citus', DISTRIBUTED))
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE (n.nspname::text, c.relname::text) IN
@@ -196,7 +203,11 @@ _FINGERPRINTS = (
     .replace("INDEXES_OF_LEAF", _indexes("leaf"))
     .replace("AS_ADDED", _AS_ADDED)
     .replace("ALLOWS_NULL", ALLOWS_NULL)
+    .replace("METHOD_OF_TABLE", access_method("c"))
+    .replace("METHOD_OF_LEAF", access_method("leaf"))
 )
+_DISTRIBUTED = """(
+        SELECT true FROM pg_catalog.pg_dist_partition d WHERE d.logicalrelid = c.oid)"""
 
 
 def read_fingerprints(
@@ -215,7 +226,9 @@ def read_fingerprints(
             "schemas": [schema for schema, _ in named],
             "names": [name for _, name in named],
         }
-        rows = session.execute(_FINGERPRINTS, asked).fetchall()
+        distributed = _DISTRIBUTED if has_citus(session) else "NULL::bool"
+        query = _FINGERPRINTS.replace("DISTRIBUTED", distributed)
+        rows = session.execute(query, asked).fetchall()
     return {named[row[0], row[1]]: Fingerprint(row[2]) for row in rows}
 
 

@@ -112,14 +112,28 @@ def _kind(table: SourceTable) -> Obstacle | None:
         return (
             "is a hypertable of TimescaleDB: its rows lie in chunks, so none of its changes is in"
             " the log under its name",
-            "Hypertables cannot be replicated. Keep the rows to replicate in an ordinary or a"
-            " partitioned table (PARTITION BY).",
+            "Keep the rows to replicate in an ordinary or a partitioned table (PARTITION BY):"
+            " hypertables cannot be replicated.",
         )
     if table.kind == "chunk":
         return (
             "is in the schema of TimescaleDB's chunks, which TimescaleDB creates, drops and"
             " rewrites",
             "Onboard ordinary or partitioned tables.",
+        )
+    if table.kind == "distributed":
+        return (
+            "is a table of Citus: its rows are in shards, so none of its changes is in the log"
+            " under its name",
+            "Keep the rows to replicate in an ordinary or a partitioned table (PARTITION BY):"
+            " tables of Citus cannot be replicated.",
+        )
+    if table.access_method:
+        return (
+            f"has the access method {table.access_method}: a copy would have its rows, but"
+            " PostgreSQL decodes changes from the log for heap only",
+            f"Run ALTER TABLE {table.table.relation} SET ACCESS METHOD heap (from version 15 on),"
+            " which rewrites the table.",
         )
     return None if table.kind in ("table", "partitioned") else _NOT_LOGGED[table.kind]
 
@@ -145,6 +159,14 @@ def _relatives(table: SourceTable) -> Obstacle | None:
 def _unlogged_partition(table: SourceTable) -> Obstacle | None:
     """Return a problem if PostgreSQL does not log changes of a partition that a copy includes."""
     for leaf in table.leaves:
+        if leaf.access_method:
+            return (
+                f"has the partition {leaf.table.relation} with the access method"
+                f" {leaf.access_method}: a copy would have its rows, but PostgreSQL decodes changes"
+                " from the log for heap only",
+                f"Run ALTER TABLE {leaf.table.relation} SET ACCESS METHOD heap (from version 15"
+                " on), which rewrites the partition.",
+            )
         if leaf.kind != "table":
             return (
                 f"has the partition {leaf.table.relation}, which is"

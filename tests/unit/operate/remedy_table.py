@@ -15,15 +15,12 @@ LOST = f"{_REMEDIES}a_lake_that_lost_a_part_of_a_table_is_made_anew_as_each_comm
 POLICIES = f"{_REMEDIES}policies_and_tables_that_went_away_go_on_as_they_say"
 ANEW = f"{_REMEDIES}what_does_not_fit_the_plan_begins_anew_as_it_says"
 CAPTURE = f"{_REMEDIES}a_capture_that_was_taken_apart_is_restored_as_it_says"
-
 MOUNTED = f"{_REMEDIES}tables_of_a_lake_that_is_not_mounted_fail_and_continue_after_the_mount"
-
 _TESTS = "tests/integration/test_"
 _MOUNT = (
     "Mount the lake, or restore the folder; the next try then continues. If the folder is gone for"
     " good,"
 )
-
 EXECUTED: dict[str, tuple[str, ...]] = {
     "tests/unit/cdc/run/test_published_settings.py::"
     "test_a_run_leaves_a_table_alone_that_another_process_has_resynced": (
@@ -82,6 +79,9 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     "_otherwise": ("Run ALTER TABLE {} MODIFY",),
     f"{_TESTS}mysql_source.py::test_what_refuses_each_table_is_named_before_there_is_one": (
         "Stop the use of XA transactions",
+    ),
+    f"{_TESTS}postgres_shapes.py::test_what_the_log_has_no_rows_of_is_named": (
+        "Run ALTER TABLE {} SET ACCESS METHOD heap",
     ),
     f"{_TESTS}refusals.py::test_refused_tables_fit_after_what_they_are_told": (
         "Detach it: ALTER TABLE",
@@ -352,7 +352,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Create a database with ENCODING",
         "Install the extra: `pip install",
         "Give this user the right to read it, or mount it again",
-        "Hypertables cannot be replicated",
+        "Keep the rows to replicate in an ordinary or a partitioned table",
         "Onboard ordinary or partitioned tables",
         "Add the other server as a source",
         "Onboard the table ",

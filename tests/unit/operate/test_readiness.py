@@ -213,3 +213,21 @@ def test_generated_columns_of_whole_old_rows_are_refused_where_the_server_would(
     root = replace(KEYED, kind="partitioned", withheld=("note",))
     assert not judge(replace(root, leaves=(leaf,)), DEFAULTS).ok
     assert judge(replace(root, leaves=(replace(leaf, replica_identity="default"),)), DEFAULTS).ok
+
+
+def test_an_access_method_whose_rows_the_log_lacks_is_refused() -> None:
+    verdict = judge(replace(KEYED, access_method="columnar"), DEFAULTS)
+    assert verdict.problem.startswith("has the access method columnar")
+    assert "ALTER TABLE public.orders SET ACCESS METHOD heap" in verdict.remedy
+    leaf = Leaf(replace(TABLE, name="orders_1"), "table", "default", ("id",))
+    root = replace(KEYED, kind="partitioned", leaves=(leaf,))
+    assert judge(root, DEFAULTS).ok
+    verdict = judge(replace(root, leaves=(replace(leaf, access_method="columnar"),)), DEFAULTS)
+    assert "the partition public.orders_1 with the access method columnar" in verdict.problem
+    assert "ALTER TABLE public.orders_1 SET ACCESS METHOD heap" in verdict.remedy
+
+
+def test_a_table_of_citus_is_refused() -> None:
+    for table in (KEYED, replace(KEYED, access_method="columnar")):
+        verdict = judge(replace(table, kind="distributed"), DEFAULTS)
+        assert verdict.problem.startswith("is a table of Citus")

@@ -347,6 +347,7 @@ def test_a_partition_without_rows_is_followed() -> None:
         ({"relfilenode": 103}, (102,)),
         ({"persistence": "u"}, (102,)),
         ({"kind": "f"}, (102,)),
+        ({"access_method": "columnar"}, (102,)),
     ],
 )
 def test_any_other_partition_may_have_brought_rows(
@@ -356,6 +357,23 @@ def test_any_other_partition_may_have_brought_rows(
     assert isinstance(change, LoseEvents)
     assert change.verdict is Verdict.BOOTSTRAP
     assert change.fact.startswith("leaves.public.o2 is new")
+
+
+@pytest.mark.parametrize("fact", ["access_method", "distributed_by_citus"])
+def test_rows_that_the_log_no_longer_has_or_lacked_need_a_copy(fact: str) -> None:
+    lacking = changed(**{fact: "columnar"}, relfilenode=300)
+    for before, now, told in ((FACTS, lacking, "is new"), (lacking, changed(), "is gone")):
+        lost = [one for one in compared(now, before=before) if isinstance(one, LoseEvents)]
+        assert [one.verdict for one in lost] == [Verdict.BOOTSTRAP]
+        assert lost[0].fact.startswith(f"{fact} {told}")
+
+
+def test_a_partition_with_another_access_method_needs_a_copy() -> None:
+    leaf = {**FACTS["leaves"]["public.o1"], "access_method": "columnar"}
+    lost = [
+        one for one in compared(changed(leaves={"public.o1": leaf})) if isinstance(one, LoseEvents)
+    ]
+    assert [one.fact for one in lost] == ['leaves.public.o1.access_method is new ("columnar")']
 
 
 def test_a_partition_without_rows_excuses_no_other_change() -> None:
