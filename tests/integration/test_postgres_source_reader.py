@@ -147,26 +147,48 @@ def test_a_text_key_that_a_replica_sorts_otherwise_is_not_cut(
     table, key = source.table(table_id(database, "sorted")), ("code", "n")
     with database.connect() as session:
         answers = [
-            dict(
-                session.execute(
-                    key_order.versions_query(version), (table.number, [*key])
-                ).fetchall()
-            )
+            session.execute(key_order.versions_query(version), (table.number, [*key])).fetchall()
             for version in (140000, 150000)
         ]
-    assert answers[0] == answers[1] == {"code": answers[0]["code"]}, "versions differ in the rest"
+    assert answers[0] == answers[1], "versions differ in the database's own collation only"
+    ((name, actual, recorded),) = answers[0]
+    assert (name, actual) == ("code", recorded)
     assert len(cut_chunks(source.sample_boundaries(table, key, 4))) == 4
     real = key_order.versions
 
-    def another(session: Session, *arguments: Any) -> dict[str, str | None]:
+    def another(session: Session, *arguments: Any) -> dict[str, key_order.LibraryVersion]:
         found = real(session, *arguments)
-        assert all(found.values())
+        assert all(version.actual for version in found.values())
         standby = session.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone() == (True,)
-        return dict.fromkeys(found, "0.1") if standby else found
+        other = key_order.LibraryVersion("0.1", recorded=None)
+        return dict.fromkeys(found, other) if standby else found
 
     monkeypatch.setattr(key_order, "versions", another)
     assert len(cut_chunks(source.sample_boundaries(table, key, 4))) == 1
     assert len(cut_chunks(source.sample_boundaries(table, ("n",), 4))) == 4
+
+
+@pytest.mark.parametrize("with_replica", [True, False])
+def test_a_text_key_older_than_its_library_is_not_cut(
+    database: Database, source: PostgresSource, with_replica: bool
+) -> None:
+    """As after an upgrade of the system without REINDEX; `check` names the collation."""
+    database.execute(
+        "CREATE COLLATION old (provider = icu, locale = 'und', version = '0.1')",
+        "CREATE TABLE sorted (code text COLLATE old PRIMARY KEY)",
+        "INSERT INTO sorted SELECT 'k' || g FROM generate_series(1, 5000) g",
+    )
+    on_replica(source)
+    if not with_replica:
+        source = open_source(database, replica=None)
+    table = source.table(table_id(database, "sorted"))
+    assert len(cut_chunks(source.sample_boundaries(table, ("code",), 4))) == 1
+    (told,) = (one for one in source.checks() if one.name == "order of text")
+    assert "recorded 0.1)" in told.detail
+    database.execute("ALTER COLLATION old REFRESH VERSION")
+    on_replica(source)
+    assert len(cut_chunks(source.sample_boundaries(table, ("code",), 4))) == 4
+    assert all(one.name != "order of text" for one in source.checks())
 
 
 def count_in(

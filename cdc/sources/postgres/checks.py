@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import sql
 
 from cdc.errors import ReplicaError
-from cdc.sources.postgres import letter_case, version
+from cdc.sources.postgres import key_order, letter_case, version
 from cdc.sources.postgres.connection import Connections, Session
 from cdc.sources.postgres.primary import identity
 from cdc.sources.postgres.replica import check_standby, describe_lag, replica_position
@@ -59,6 +59,18 @@ def run(connections: Connections) -> list[Check]:
             found += _primary_checks(session, connections)
             if stops := letter_case.obstacle(session):
                 found.append(Check("names of columns", "error", *stops))
+            if old := key_order.outdated_collations(session):
+                found.append(
+                    Check(
+                        "order of text",
+                        "warning",
+                        "libraries that compare text have other versions than those that the"
+                        f" database recorded for its indexes: {', '.join(old)}. Tables with such a"
+                        " column in the key are copied as one chunk, and an index that was not"
+                        " rebuilt can hide rows from lookups by key",
+                        key_order.REBUILD,
+                    )
+                )
             found += _missing_on_tables(session, connections, "admin")
     if ("snapshot", False) in reachable:
         with connections.open("snapshot") as session:

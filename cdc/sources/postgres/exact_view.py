@@ -35,10 +35,6 @@ from cdc.sources.source_facts import Marker
 
 PAUSE_LIMIT_S = 20.0
 """Maximum duration of a pause of replay, in seconds. After it, the server itself resumes replay."""
-OLDEST_VERSION = 140000
-"""The oldest supported version. An older server does not report whether replay is paused, and
-cannot read a range of ``ctid`` without reading the whole table.
-"""
 
 _STATE_S = 10.0
 _POLL_S = 0.01
@@ -62,14 +58,7 @@ def grant_sql(role: str) -> str:
 def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
     """Return why PostgreSQL can open no exact view on the server, and the remedy, or None."""
     with connections.open("snapshot", on_replica=on_replica) as session:
-        version = session.info.server_version
         where = connections.where(on_replica=on_replica)
-        if version < OLDEST_VERSION:
-            return (
-                f"the {where} is PostgreSQL {version // 10000}, but a copy in mode append needs"
-                " 14 or later",
-                "Upgrade the server.",
-            )
         if not on_replica:
             return None
         row = session.execute(

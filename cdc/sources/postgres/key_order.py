@@ -1,9 +1,10 @@
-"""Checks whether a replica sorts text in the primary's order, as the copied indexes require."""
+"""Checks whether the servers sort text in the order in which the indexes of keys were built."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from psycopg import sql
 
@@ -12,7 +13,8 @@ from cdc.sources.source_facts import SourceTable
 
 _log = logging.getLogger(__name__)
 
-# Versions of the libraries that compare text on this server. C, C.UTF-8 and POSIX compare bytes:
+# Versions of the libraries that compare text on this server, and those that the database recorded
+# when its indexes were built. C, C.UTF-8 and POSIX compare bytes:
 # the server knows no version for them. Before version 15, the server has no function for the
 # database's own collation. But all libc collations have libc's version, so any of them shows it.
 # The name is no help: the database can have `en_US.UTF-8` where the catalog has `en_US.utf8`.
@@ -24,7 +26,8 @@ SELECT a.attname::text,
                   FROM pg_catalog.pg_database d
                   WHERE d.datname = pg_catalog.current_database())
             WHEN o.collprovider = 'c' AND o.collcollate ~* {bytes} THEN 'bytes'
-            ELSE pg_catalog.pg_collation_actual_version(o.oid) END
+            ELSE pg_catalog.pg_collation_actual_version(o.oid) END,
+       CASE WHEN o.collprovider = 'd' THEN {recorded} ELSE o.collversion END
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation
 WHERE a.attrelid = %s AND a.attname = ANY(%s)
@@ -34,6 +37,10 @@ _SINCE_15 = sql.SQL(_VERSIONS).format(
     bytes=_BYTES,
     provider=sql.SQL("d.datlocprovider"),
     own=sql.SQL("pg_catalog.pg_database_collation_actual_version(d.oid)"),
+    recorded=sql.SQL(
+        "(SELECT d.datcollversion FROM pg_catalog.pg_database d"
+        " WHERE d.datname = pg_catalog.current_database())"
+    ),
 )
 _BEFORE_15 = sql.SQL(_VERSIONS).format(
     bytes=_BYTES,
@@ -42,54 +49,134 @@ _BEFORE_15 = sql.SQL(_VERSIONS).format(
         "(SELECT max(pg_catalog.pg_collation_actual_version(n.oid)) FROM pg_catalog.pg_collation n"
         " WHERE n.collprovider = 'c' AND n.collcollate !~* {bytes})"
     ).format(bytes=_BYTES),
+    recorded=sql.SQL("NULL::text"),
 )
 
 
-def differs(connections: Connections, table: SourceTable, key: Sequence[str]) -> bool:
-    """Whether PostgreSQL's primary and replica can compare a key by different library versions.
+class LibraryVersion(NamedTuple):
+    """The version of the library by which a PostgreSQL server compares a column's text.
 
-    If so, the function logs a warning.
-
-    The replica's indexes are copies of the primary's indexes. With different versions, ranges that
-    the replica reads by an index could lack rows or have rows twice.
+    Args:
+        actual: The library's version on this server; ``bytes`` if the server compares without a
+            library, and None if the server does not know the version.
+        recorded: The version that the database recorded for its indexes; None if it has recorded
+            none. PostgreSQL 14 records none for the database's own collation.
     """
-    with connections.open("snapshot", on_replica=True) as session:
-        theirs = versions(session, table, key)
-    if not theirs:
-        return False
+
+    actual: str | None
+    recorded: str | None
+
+
+REBUILD = (
+    "Rebuild the indexes of such columns with REINDEX, and then run ALTER DATABASE (or COLLATION)"
+    " REFRESH VERSION."
+)
+"""What to do about indexes that are older than the library that compares their text."""
+
+_OUTDATED = """
+SELECT pg_catalog.format('collation %%I (%%s, recorded %%s)', collname, actual, collversion)
+FROM (SELECT o.*, pg_catalog.pg_collation_actual_version(o.oid) AS actual
+      FROM pg_catalog.pg_collation o
+      WHERE o.collversion IS NOT NULL
+        AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attcollation = o.oid
+                    AND a.attrelid >= 16384)) used
+WHERE actual IS DISTINCT FROM collversion
+"""
+_OUTDATED_DATABASE = """
+UNION ALL
+SELECT pg_catalog.format(
+           'the collation of the database (%%s, recorded %%s)', actual, datcollversion)
+FROM (SELECT d.*, pg_catalog.pg_database_collation_actual_version(d.oid) AS actual
+      FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()) own
+WHERE actual IS DISTINCT FROM datcollversion AND datcollversion IS NOT NULL
+"""
+
+
+def outdated_collations(session: Session) -> list[str]:
+    """Return the PostgreSQL database's collations whose library has changed, with the versions.
+
+    These are the collation of the database, from version 15 on, and those that user tables name.
+    """
+    since_15 = session.info.server_version >= 150000
+    query = _OUTDATED + (_OUTDATED_DATABASE if since_15 else "")
+    return sorted(str(row[0]) for row in session.execute(query, ()).fetchall())
+
+
+def differs(
+    connections: Connections, table: SourceTable, key: Sequence[str], *, has_replica: bool
+) -> bool:
+    """Whether ranges of a key may not be read by an index of PostgreSQL, since the orders differ.
+
+    If so, the function logs a warning with the reason.
+
+    There are two reasons. An index can be older than the library, so it has the library's former
+    order. And the replica's indexes are copies of the primary's indexes, which the replica could
+    read with another library. In both cases, ranges that are read by an index could lack rows or
+    have rows twice.
+    """
     with connections.open("snapshot") as session:
         ours = versions(session, table, key)
-    found = differing_versions(ours, theirs)
-    if found:
-        _log.warning(
-            "table %s is read as one chunk: primary and replica compare %s with different or"
-            " unknown versions of their libraries; run both on the same libc and ICU",
-            table.table,
-            ", ".join(found),
+    if not ours:
+        return False
+    reasons = []
+    if old := outdated_versions(ours):
+        reasons.append(
+            f"the libraries that compare {', '.join(old)} have other versions than those that the"
+            " database recorded for its indexes, as `tributary check` reports"
         )
-    return bool(found)
+    if has_replica:
+        with connections.open("snapshot", on_replica=True) as session:
+            found = differing_versions(ours, versions(session, table, key))
+        if found:
+            reasons.append(
+                f"primary and replica compare {', '.join(found)} with different or unknown versions"
+                " of their libraries; run both on the same libc and ICU"
+            )
+    if reasons:
+        _log.warning("table %s is read as one chunk: %s", table.table, "; ".join(reasons))
+    return bool(reasons)
 
 
 def differing_versions(
-    ours: Mapping[str, str | None], theirs: Mapping[str, str | None]
+    ours: Mapping[str, LibraryVersion], theirs: Mapping[str, LibraryVersion]
 ) -> list[str]:
-    """Return PostgreSQL columns whose library versions differ or are unknown, with the versions."""
+    """Return PostgreSQL columns whose library versions differ or are unknown, with the versions.
+
+    Args:
+        ours: The versions on the primary, by column.
+        theirs: The versions on the replica, by column.
+    """
     return [
-        f"{name} ({ours.get(name) or 'unknown'}, {version or 'unknown'})"
+        f"{name} ({ours[name].actual or 'unknown'}, {version.actual or 'unknown'})"
         for name, version in theirs.items()
-        if version is None or version != ours.get(name)
+        if version.actual is None or version.actual != ours[name].actual
     ]
 
 
-def versions(session: Session, table: SourceTable, key: Sequence[str]) -> dict[str, str | None]:
+def outdated_versions(found: Mapping[str, LibraryVersion]) -> list[str]:
+    """Return PostgreSQL columns whose recorded library version is another one than the actual one.
+
+    Args:
+        found: The versions on one server, by column.
+    """
+    return [
+        f"{name} ({version.actual or 'unknown'}, recorded {version.recorded})"
+        for name, version in found.items()
+        if version.recorded is not None and version.actual not in ("bytes", version.recorded)
+    ]
+
+
+def versions(session: Session, table: SourceTable, key: Sequence[str]) -> dict[str, LibraryVersion]:
     """Return the library version by which a PostgreSQL server compares each text column of a key.
 
-    The version is ``bytes`` if the server compares without a library, and None if the server does
-    not know the version.
+    Args:
+        session: A session on the server.
+        table: The table.
+        key: The names of the key's columns.
     """
     query = versions_query(session.info.server_version)
     rows = session.execute(query, (table.number, list(key))).fetchall()
-    return {str(name): version for name, version in rows}
+    return {str(name): LibraryVersion(*version) for name, *version in rows}
 
 
 def versions_query(server_version: int) -> sql.Composed:

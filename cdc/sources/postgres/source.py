@@ -291,9 +291,11 @@ class PostgresSource:
     ) -> Boundaries:
         """Return keys that cut a PostgreSQL table into up to ``chunks`` ranges of about equal size.
 
-        There are no keys if the replica could sort them in another order than the primary.
+        There are no keys if an index could have them in another order than the server sorts them.
         """
-        if chunks > 1 and self.has_replica and key_order.differs(self._connections, table, key):
+        if chunks > 1 and key_order.differs(
+            self._connections, table, key, has_replica=self.has_replica
+        ):
             chunks = 1
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
         with opened as session:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-OLDEST = 13
-_WHOLE_SINCE = {13: 21, 14: 18, 15: 13, 16: 9, 17: 5}
+OLDEST = 14
+_WHOLE_SINCE = {14: 18, 15: 13, 16: 9, 17: 5}
 """By major version, the first minor version whose log loses no change of a published table.
 
 In an earlier minor version, the server could look up a table in a publication as of a transaction

@@ -14,8 +14,9 @@ from typer.core import TyperGroup
 
 from cdc.config import Config
 from operate.cli import app
-from tests.unit.operate.remedy_table import EXECUTED, LEFT, Why
+from tests.unit.operate.remedy_table import EXECUTED
 from tests.unit.operate.remedy_texts import HOLE, ROOT, modules, remedies
+from tests.unit.operate.untried_remedies import LEFT, Why
 
 COMMANDS = typer.main.get_command(app)
 

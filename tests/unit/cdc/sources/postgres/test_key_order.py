@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.sources.postgres.key_order import differing_versions
+from cdc.sources.postgres.key_order import (
+    LibraryVersion,
+    differing_versions,
+    outdated_versions,
+)
 
 
 def test_equal_versions_are_not_apart() -> None:
-    assert differing_versions({"a": "2.36", "b": "bytes"}, {"a": "2.36", "b": "bytes"}) == []
+    alike = {"a": LibraryVersion("2.36", "2.36"), "b": LibraryVersion("bytes", None)}
+    assert differing_versions(alike, alike) == []
+    assert outdated_versions(alike) == []
 
 
 @pytest.mark.parametrize(
@@ -18,5 +24,22 @@ def test_equal_versions_are_not_apart() -> None:
 def test_versions_that_differ_or_that_nobody_knows_are_apart(
     ours: str | None, theirs: str | None, told: str
 ) -> None:
-    (found,) = differing_versions({"a": ours}, {"a": theirs})
+    (found,) = differing_versions(
+        {"a": LibraryVersion(ours, None)}, {"a": LibraryVersion(theirs, None)}
+    )
     assert found.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("actual", "recorded", "told"),
+    [
+        ("2.36", "2.31", ["a (2.36, recorded 2.31)"]),
+        (None, "2.31", ["a (unknown, recorded 2.31)"]),
+        ("2.36", None, []),
+        ("bytes", "1", []),
+    ],
+)
+def test_an_index_that_is_older_than_its_library_is_named(
+    actual: str | None, recorded: str | None, told: list[str]
+) -> None:
+    assert outdated_versions({"a": LibraryVersion(actual, recorded)}) == told
