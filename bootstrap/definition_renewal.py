@@ -1,10 +1,13 @@
-"""Restarts PostgreSQL's connector if it could have a former definition of a table.
+"""Restarts PostgreSQL's connector if it could have a former definition of a table or of a type.
 
 The connector keeps a table's definition until the server describes the table again in the WAL. At
 that moment, the connector takes NOT NULL and the key from the catalog. A change whose transaction
 is already in the WAL can still be invisible in the catalog, so the connector can keep the former
 definition. After ALTER DOMAIN, the server does not describe the table again. A new session of the
 connector begins with a description of each table, so a restart renews the definitions.
+
+The connector also keeps the first type that it has found under a name until it restarts
+(`cdc.capture.type_looks`).
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from cdc.capture.type_looks import TypeLooks
 from cdc.debezium import TransactionReader
 from cdc.errors import CaptureError, DecodeError
 from cdc.runtime.progress import shown_as
@@ -50,6 +54,9 @@ def renew_definition(
       key. This is not possible for an append table, or for a row that the source has deleted and
       the lake keeps. So this case counts only for append tables and in soft delete mode.
 
+    The connector is also restarted if it can take the type of a column for another one that had its
+    name.
+
     Args:
         capture: The table's capture. All changes from before the current definition must be
             captured.
@@ -69,15 +76,20 @@ def renew_definition(
     nullable = () if corrected else table.columns_with_nulls(trust_domains=True)
     by_primary_key = table.replica_identity in ("default", "full") and not settings.key_columns
     key = table.primary_key if by_primary_key and not settings.appends else ()
-    if not _newest_is_former(capture, context.registry, nullable, key):
+    looks = TypeLooks(context.store, context.kafka)
+    before = looks.follow(capture.names, capture.source)
+    mistaken = before is not None and str(capture.table) in before.mistaken
+    if not mistaken and not _newest_is_former(capture, context.registry, nullable, key):
         return
     _log.info(
-        "connector %s is restarted: it may have a former definition of table %s",
+        "connector %s is restarted: it may have a former definition of table %s, or of a type",
         capture.names.connector,
         capture.table,
     )
     with context.leases.hold(capture.names.resource, wait_s=wait_s):
         _restart(capture, kept, max(_RESTART_S, context.config.connect.timeout_s))
+        if before is not None:
+            looks.begin_again(capture.names, capture.source, before)
 
 
 def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:

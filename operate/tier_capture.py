@@ -18,6 +18,7 @@ from cdc.capture.evidence import known
 from cdc.capture.judgement import Severity, of_capture
 from cdc.capture.known_definition import newest
 from cdc.capture.signs_of_life import lost_connection
+from cdc.capture.type_looks import TypeLooks
 from cdc.debezium import (
     CaptureNames,
     DefinitionChange,
@@ -195,6 +196,7 @@ def prepare(services: Services, group: Group) -> None:
         on_source.kept_log.create()
     looks = _looks(source, group)
     upto = source.write_marker().position if looks else None
+    TypeLooks(services.store, services.kafka).follow(capture, source)
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
     _configure(services, capture, wanted, group.tables)
     services.connect.wake(capture.connector)

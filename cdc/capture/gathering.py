@@ -22,6 +22,7 @@ from cdc.capture.recovery import explained
 from cdc.capture.remembered_losses import remember
 from cdc.capture.strays import stray_topics, written_since
 from cdc.capture.task_looks import TaskLooks
+from cdc.capture.type_looks import TypeLooks, require_own_types
 from cdc.debezium import (
     ReportedStatements,
     audit,
@@ -36,7 +37,7 @@ from cdc.store.loss_counts import Losses
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from cdc.capture.evidence import Answer, SignsOfLife
     from cdc.connect import ConnectClient, ConnectorStatus
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
     from cdc.store.loss_counts import Loss
     from cdc.store.table_state import TableRecord
     from cdc.store.task_looks import TaskLook
-    from schemas.table import TableId
+    from cdc.store.type_looks import TypeLook
+    from schemas.table import Column, TableId
 
 _log = logging.getLogger(__name__)
 
@@ -158,6 +160,7 @@ class Captures:
         self._known: dict[tuple[str, str], CaptureEvidence] = {}
         self._losses: dict[tuple[str, str], Mapping[str, Loss]] = {}
         self._tasks: dict[str, TaskLook] = {}
+        self._types: dict[str, Answer[TypeLook | None]] = {}
         self._plan: list[TableRecord] | None = None
         self._topics: Collection[str] = ()
         self._lock = threading.Lock()
@@ -195,6 +198,7 @@ class Captures:
                 found = replace(found, strays=self._strays(found.names, records))
                 _warn_of_unknown(found)
                 self._follow_tasks(found.names, records)
+                self._types[found.names.connector] = self._follow_types(found.names)
                 losses = Losses(context.store)
                 remember(losses, found.names.resource, of_capture(found))
                 for table in found.strays:
@@ -250,6 +254,15 @@ class Captures:
         if found is not None:
             self._tasks[names.connector] = found
 
+    def _follow_types(self, names: CaptureNames) -> Answer[TypeLook | None]:
+        """Return the look at the names of types, or the error due to which there is none."""
+        context = self._context
+        try:
+            looks = TypeLooks(context.store, context.kafka)
+            return looks.follow(names, context.sources[names.source])
+        except TributaryError as error:
+            return error
+
     def _strays(
         self, names: CaptureNames, records: Sequence[TableRecord]
     ) -> dict[TableId, list[str]]:
@@ -291,6 +304,20 @@ class Captures:
         """
         look = self._tasks.get(self.evidence(record).names.connector)
         return None if look is None else look.doubt(record)
+
+    def require_own_types(self, record: TableRecord, used: Iterable[Column]) -> None:
+        """Refuse a table whose columns' types the connector can take for others of their names.
+
+        Args:
+            record: The table.
+            used: The columns that are replicated.
+
+        Raises:
+            SchemaChangeError: There was such a column since the table's copy.
+            TributaryError: A server did not answer.
+        """
+        look = known(self._types[self.evidence(record).names.connector])
+        require_own_types(look, record, used)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
         """Return the losses in the state store, which were read after the evidence was gathered.

@@ -344,6 +344,7 @@ class _TableRun:
         look = replace(look, statements=statements)
         truncates = Truncates(self._context, self._record, newest.offsets)
         compared = compare(source, look, self._settings, handoff, lake, truncates=truncates)
+        self._captures.require_own_types(self._record, compared.wanted)
         try:
             warnings = position_check.check_changes(
                 self._table, compared.changes, self._settings.on_schema_change

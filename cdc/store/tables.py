@@ -156,6 +156,15 @@ task_look_rows = sa.Table(
 )
 """One row per connector at whose tasks a process has looked."""
 
+type_look_rows = sa.Table(
+    "tributary_type_look",
+    metadata,
+    sa.Column("connector", _name(512), primary_key=True),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("look", _document(), nullable=False),
+)
+"""One row per connector that finds the types of columns by names, which users can give again."""
+
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",
     metadata,

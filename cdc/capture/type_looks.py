@@ -1,0 +1,311 @@
+"""Finds columns whose type Debezium takes for another type that had its name.
+
+PostgreSQL's connector reads each value of an event by the type that it finds under the name of the
+column's type. It keeps the first type of each name that it has found since it started, also if
+the name belongs to another type meanwhile. Then events can have NULL or a wrong value, or the
+connector fails. The server's catalog shows only the names of now. So each look compares the names
+with those of the last look, and keeps what else each name meant.
+
+What a name has meant counts until the connector has started since. Tributary knows this after it
+has restarted the connector itself, before a copy. Otherwise, a heartbeat shows a new task only some
+time after the task has read the types. So what was noticed before that heartbeat counts until there
+is another new task.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cdc.debezium.task_ends import task_of
+from cdc.errors import SchemaChangeError
+from cdc.store.type_looks import KeptTypeLooks, NamedType, TypeDoubt, TypeLook
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.debezium import CaptureNames
+    from cdc.kafka import KafkaAdmin
+    from cdc.sources.base import Source
+    from cdc.sources.named_types import NamedTypes, TypedColumn
+    from cdc.store.state_store import Store
+    from cdc.store.table_state import TableRecord
+    from cdc.store.type_looks import Former, Names
+    from schemas.table import Column
+
+_log = logging.getLogger(__name__)
+
+ROW = "row"
+"""The form of types whose values the lake never has from events."""
+_TRIES = 5
+"""How often a look is repeated because another process has looked meanwhile."""
+_NAMES_KEPT = 20_000
+"""Maximum number of names whose former types are kept. The connector has forgotten them after its
+next start, so only a database that drops tables all the time has more.
+"""
+
+
+def changed(before: Names, now: Names, former: Former) -> Former:
+    """Return what else names have meant, after another look at the names.
+
+    Args:
+        before: The types at the look before.
+        now: The types now.
+        former: What else names had meant at the look before.
+    """
+    found = {name: dict(of) for name, of in former.items()}
+    for name, of in before.items():
+        for schema, kind in of.items():
+            if now.get(name, {}).get(schema) == kind:
+                continue
+            others = found.pop(name, {})
+            known = others.get(schema, ())
+            others[schema] = known if kind in known else (*known, kind)
+            found[name] = others  # as the newest
+    return dict([*found.items()][-_NAMES_KEPT:])
+
+
+def merged(older: Former, newer: Former) -> Former:
+    """Return all that names have meant, from two times of noticing it."""
+    found = {name: dict(of) for name, of in older.items()}
+    for name, of in newer.items():
+        kept = found.setdefault(name, {})
+        for schema, many in of.items():
+            kept[schema] = (*kept.get(schema, ()), *many)
+    return found
+
+
+class Mistakes:
+    """Judges whether the connector can take types for others of their names.
+
+    The row types of tables and composite types are not judged, since the lake has no value of such
+    a type from an event.
+
+    Args:
+        types: The types now.
+        former: What else names have meant since the connector started.
+    """
+
+    def __init__(self, types: Names, former: Former) -> None:
+        self._types, self._former = types, former
+        self._renamed = {one.oid for of in former.values() for many in of.values() for one in many}
+        self._named = {
+            one.oid: (name, schema, one)
+            for name, of in types.items()
+            for schema, one in of.items()
+            if one.form != ROW and (name in former or one.oid in self._renamed)
+        }
+
+    @property
+    def suspects(self) -> tuple[int, ...]:
+        """The types that the connector can take for others if a table is in the right schema."""
+        return tuple(sorted(oid for oid in self._named if self._others(oid)))
+
+    def name(self, oid: int) -> str:
+        """Return the name of a suspect, with its schema."""
+        name, schema, _ = self._named[oid]
+        return f"{schema}.{name}"
+
+    def is_mistaken(self, oid: int, table_schema: str, *, array: bool) -> bool:
+        """Return whether the connector can take the type of a table's column for another one.
+
+        It looks for the name in the table's schema first, then in all schemas.
+
+        Args:
+            oid: The type, a suspect.
+            table_schema: The table's schema.
+            array: Whether the column has an array of the type. Arrays of different types are never
+                read alike.
+        """
+        name, schema, own = self._named[oid]
+        found = self._others(oid)
+        if schema == table_schema and oid not in self._renamed:
+            found = [*self._former.get(name, {}).get(table_schema, ())]
+        return any(one.oid != oid and (array or not one.is_alike(own)) for one in found)
+
+    def _others(self, oid: int) -> list[NamedType]:
+        """Return all other types that the name of a type has meant, in any schema.
+
+        What the name means now counts for a type that had another name, since the connector knows
+        such a type by its former name only.
+        """
+        name, _, _ = self._named[oid]
+        found = [one for many in self._former.get(name, {}).values() for one in many]
+        if oid in self._renamed:
+            found += self._types[name].values()
+        return [one for one in found if one.oid != oid]
+
+
+class TypeLooks:
+    """The looks at the names of types, by all processes that share a state store.
+
+    Args:
+        store: The state store.
+        kafka: The cluster.
+    """
+
+    def __init__(self, store: Store, kafka: KafkaAdmin) -> None:
+        self._store, self._kafka = store, kafka
+        self._looks = KeptTypeLooks(store)
+
+    def follow(self, names: CaptureNames, source: Source) -> TypeLook | None:
+        """Compare the names of a source's types with the last look, and keep the new look.
+
+        Args:
+            names: The capture.
+            source: The source.
+
+        Returns:
+            The newest look; None if the connector does not find types by their names.
+
+        Raises:
+            TributaryError: A server does not answer, or the state store cannot be used.
+        """
+        read = source.capture(names).named_types
+        if read is None:
+            return None
+
+        def next_look(known: TypeLook | None) -> TypeLook:
+            if known is None:
+                return TypeLook(*read.read())
+            look: TypeLook = known
+            added: Names = {}
+            if known.digest != read.digest():
+                digest, types = read.read()
+                look, added = replace(known, digest=digest, types=types), known.types
+            if added or look.former or look.older:
+                look = self._noticed(names, look, added)
+            return look if look == known and not look.suspects else self._judged(names, read, look)
+
+        return self._move(names, next_look)
+
+    def begin_again(self, names: CaptureNames, source: Source, before: TypeLook) -> None:
+        """Keep a look after a restart of a capture's connector by Tributary.
+
+        Args:
+            names: The capture.
+            source: The source.
+            before: A look from before the restart. The new session of the connector must read.
+
+        Raises:
+            TributaryError: A server does not answer, or the state store cannot be used.
+        """
+        read = source.capture(names).named_types
+        if read is None:
+            return
+
+        def next_look(known: TypeLook | None) -> TypeLook:
+            digest, types = read.read()
+            look = replace(known or before, digest=digest, types=types, former={}, older={})
+            return self._judged(names, read, self._noticed(names, look, before.types))
+
+        self._move(names, next_look)
+
+    def _move(
+        self, names: CaptureNames, next_look: Callable[[TypeLook | None], TypeLook]
+    ) -> TypeLook:
+        """Replace a capture's look at types by the next one, and return this."""
+        for _ in range(_TRIES):
+            kept = self._looks.of(names.connector)
+            known = None if kept is None else kept.look
+            now = next_look(known)
+            if now == known or self._looks.move(names.connector, kept, now):
+                break
+        return now
+
+    def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
+        """Return a look with what else names have meant; call this after the names are read.
+
+        Args:
+            names: The capture.
+            look: The look, with what was noticed before.
+            before: The types at the look before; empty if they are those of the look.
+        """
+        beat = self._kafka.latest_record(names.heartbeat_topic)
+        run = (None if beat is None else task_of(beat)) or look.run
+        if run != look.run:
+            look = replace(look, run=run, former={}, older=look.former)
+        return replace(look, former=changed(before, look.types, look.former))
+
+    def _judged(self, names: CaptureNames, read: NamedTypes, look: TypeLook) -> TypeLook:
+        """Return a look with the tables that have columns whose type can be mistaken."""
+        found = Mistakes(look.types, merged(look.older, look.former))
+        suspects = found.suspects
+        columns = read.columns_of(suspects) if suspects else ()
+        look = replace(look, suspects=suspects, mistaken=_mistaken(names.source, found, columns))
+        if not look.mistaken and not look.doubts:
+            return look
+        return replace(look, doubts=self._doubts(names, look))
+
+    def _doubts(self, names: CaptureNames, look: TypeLook) -> dict[str, TypeDoubt]:
+        """Return the doubts that no copy has settled, and new ones of tables without a doubt."""
+        of = (names.source, names.tier)
+        records = {
+            str(one.table): one
+            for one in self._store.tables()
+            if (one.table.source, one.tier) == of
+        }
+        found = {
+            table: look.doubts[table]
+            for table, record in records.items()
+            if look.doubt(record) is not None
+        }
+        new = {
+            table: records[table].topic
+            for table, columns in look.mistaken.items()
+            if table in records and (table not in found or columns.keys() - found[table].columns)
+        }
+        ends = self._kafka.stable_offsets_many(new.values()) if new else {}
+        for table, topic in new.items():
+            earlier = found[table].columns if table in found else {}
+            columns = {**earlier, **look.mistaken[table]}
+            found[table] = TypeDoubt(ends.get(topic, {}).get(0, 0) - 1, columns)
+            _log.warning("table %s: %s", table, _reason(columns))
+        return found
+
+
+def _mistaken(
+    source: str, found: Mistakes, columns: Iterable[TypedColumn]
+) -> dict[str, dict[str, str]]:
+    """Return the columns, by table, whose type can be mistaken, each with its type's name."""
+    by_table: dict[str, dict[str, str]] = {}
+    for one in columns:
+        if found.is_mistaken(one.oid, one.table_schema, array=one.array):
+            table = str(TableId(source, one.table_schema, one.table_name))
+            by_table.setdefault(table, {})[one.column] = found.name(one.oid)
+    return by_table
+
+
+def _reason(columns: Mapping[str, str]) -> str:
+    found = ", ".join(f"{name!r} ({kind})" for name, kind in columns.items())
+    return f"the connector can take the type of columns for another one that had its name: {found}"
+
+
+def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable[Column]) -> None:
+    """Refuse to apply events of a table if the connector can mistake the type of a column.
+
+    Args:
+        look: The newest look at the names of types; None if the connector does not find types by
+            their names.
+        record: The table.
+        used: The columns that are replicated.
+
+    Raises:
+        SchemaChangeError: There was such a column since the table's copy.
+    """
+    if look is None:
+        return
+    doubtful, sent = look.columns(record), {one.name for one in used if not one.read_by_key}
+    columns = {name: kind for name, kind in doubtful.items() if name in sent}
+    if not columns:
+        return
+    raise SchemaChangeError(
+        f"table {record.table}: {_reason(columns)}. It keeps the first meaning of a name until it"
+        " restarts, and can send NULL or a wrong value; this run has applied no event",
+        remedy=f"Run `tributary bootstrap {record.table}`: it restarts the connector, and the new"
+        " copy replaces what came wrong.",
+        table=record.table,
+        topic=record.topic,
+        field=", ".join(columns),
+    )

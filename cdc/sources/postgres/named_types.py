@@ -1,0 +1,87 @@
+"""Reads the names of users' types, by which Debezium finds the types of columns.
+
+`cdc.capture.type_looks` explains how. The connector leaves out the types of temporary tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from cdc.sources.named_types import TypedColumn
+from cdc.sources.postgres.connection import Connections, Session
+from cdc.store.type_looks import NamedType, Names
+
+_FROM = """
+FROM pg_catalog.pg_type t
+JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+WHERE t.oid >= 16384 AND n.nspname !~ '^pg_(toast|temp)'
+"""
+
+_DIGEST = f"""
+SELECT pg_catalog.count(*) || ' ' || coalesce(pg_catalog.sum(pg_catalog.hashtextextended(
+    pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(t.typname), t.oid::int8)), 0)
+{_FROM}
+"""
+
+# The connector reads the values of a domain as its base type's, and those of enums as text.
+_TYPES = f"""
+SELECT t.typname, n.nspname, t.oid,
+       CASE WHEN t.typtype = 'e' OR t.typbasetype IN ('text'::regtype, 'varchar'::regtype)
+            THEN 'text'
+            WHEN t.typtype = 'd' THEN t.typbasetype::text
+            WHEN t.typtype = 'c' THEN 'row'
+            ELSE '' END
+{_FROM}
+  AND NOT EXISTS (SELECT FROM pg_catalog.pg_type e
+                  WHERE e.typarray = t.oid AND e.typnamespace = t.typnamespace
+                    AND t.typname = '_' || e.typname)
+ORDER BY t.typname, n.nspname
+"""  # noqa: S608 - SQL of our own
+
+_COLUMNS = """
+SELECT n.nspname, c.relname, a.attname, used.oid, a.atttypid <> used.oid
+FROM (SELECT t.oid, unnest(ARRAY[t.oid, t.typarray]) AS type
+      FROM pg_catalog.pg_type t WHERE t.oid = ANY(%s)) AS used
+JOIN pg_catalog.pg_attribute a ON a.atttypid = used.type AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_catalog.pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p')
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE used.type <> 0
+ORDER BY n.nspname, c.relname, a.attnum
+"""
+
+
+class UserTypes:
+    """The types of users in a PostgreSQL database, as `cdc.sources.named_types.NamedTypes`.
+
+    Args:
+        connections: Opens sessions.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def digest(self) -> str:
+        """Return a digest of the names and object ids of PostgreSQL's types."""
+        with self._connections.open("admin") as session:
+            return _digest(session)
+
+    def read(self) -> tuple[str, Names]:
+        """Return the digest, and PostgreSQL's types by name, then by schema, at one moment."""
+        types: dict[str, dict[str, NamedType]] = {}
+        with self._connections.open("admin") as session, session.transaction():
+            session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            digest = _digest(session)
+            for name, schema, oid, form in session.execute(_TYPES).fetchall():
+                types.setdefault(str(name), {})[str(schema)] = NamedType(int(oid), str(form))
+        return digest, types
+
+    def columns_of(self, types: Collection[int]) -> list[TypedColumn]:
+        """Return the columns of PostgreSQL's tables with one of the types, or with an array."""
+        with self._connections.open("admin") as session:
+            rows = session.execute(_COLUMNS, (list(types),)).fetchall()
+        return [TypedColumn(*row) for row in rows]
+
+
+def _digest(session: Session) -> str:
+    row = session.execute(_DIGEST).fetchone()
+    return str(row[0]) if row else ""

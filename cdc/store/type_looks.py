@@ -1,0 +1,161 @@
+"""Keeps the names that types had since a connector began to find types by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.errors import StateError
+from cdc.store.documents import Codec, Part
+from cdc.store.table_state import STORE_REMEDY
+from cdc.store.tables import type_look_rows
+from cdc.store.task_looks import first_offset
+
+if TYPE_CHECKING:
+    from cdc.store.state_store import Store
+    from cdc.store.table_state import TableRecord
+
+
+@dataclass(frozen=True)
+class NamedType(Part):
+    """A type of a source, without its name.
+
+    Args:
+        oid: The type's object id, which is never given again.
+        form: A text that is the same for types whose values the connector reads alike; empty for a
+            type that is alike to no other.
+    """
+
+    oid: int
+    form: str = ""
+
+    def is_alike(self, other: NamedType) -> bool:
+        """Return whether the connector reads the values of both types alike."""
+        return self.oid == other.oid or (self.form != "" and self.form == other.form)
+
+
+Names: TypeAlias = Mapping[str, Mapping[str, NamedType]]
+"""Types by name, then by schema."""
+Former: TypeAlias = Mapping[str, Mapping[str, tuple[NamedType, ...]]]
+"""What else names have meant: types by name, then by schema, the oldest first."""
+
+
+@dataclass(frozen=True)
+class TypeDoubt(Part):
+    """Columns of a table whose events were in doubt at a look at the names of types.
+
+    Args:
+        offset: The newest offset of the table's topic at that look; -1 if the topic was empty.
+        columns: By column, the name of its type.
+    """
+
+    offset: int
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class TypeLook(Part):
+    """One look at the names of a source's types.
+
+    Args:
+        digest: A digest of all names and types.
+        types: The types by name, then by schema. Arrays that are named after their elements are
+            left out.
+        run: The task that sent the connector's newest heartbeat; empty if there is none.
+        former: What else names have meant, as noticed while that task sent the newest heartbeat:
+            types by name, then by schema, the oldest first.
+        older: The same, as noticed during the task before.
+        suspects: The types that the connector can take for others, depending on the table's schema.
+        mistaken: By table and column, the name of a type that the connector can take for another.
+        doubts: By table, such columns of this look or an earlier one.
+        format: Version of this document.
+    """
+
+    digest: str
+    types: Names
+    run: str = ""
+    former: Former = field(default_factory=dict)
+    older: Former = field(default_factory=dict)
+    suspects: tuple[int, ...] = ()
+    mistaken: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    doubts: Mapping[str, TypeDoubt] = field(default_factory=dict)
+    format: Literal[1] = 1
+
+    def doubt(self, record: TableRecord) -> TypeDoubt | None:
+        """Return the columns that were in doubt since a table's copy; None if none was."""
+        found, first = self.doubts.get(str(record.table)), first_offset(record)
+        return None if found is None or first is None or found.offset < first else found
+
+    def columns(self, record: TableRecord) -> Mapping[str, str]:
+        """Return a table's columns whose type is or was in doubt, each with the type's name."""
+        doubt = self.doubt(record)
+        earlier = {} if doubt is None else doubt.columns
+        return {**earlier, **self.mistaken.get(str(record.table), {})}
+
+
+TYPE_LOOKS = Codec(TypeLook, error=StateError, remedy=STORE_REMEDY)
+"""The codec of the state store's looks at the names of types."""
+
+
+class KeptTypeLook(NamedTuple):
+    """A look as the state store has it, with the number of times that it was replaced."""
+
+    look: TypeLook
+    version: int
+
+
+class KeptTypeLooks:
+    """The looks at names of types that all processes that share a state store have left.
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of(self, connector: str) -> KeptTypeLook | None:
+        """Return the newest look for a connector; None if there was no look.
+
+        Raises:
+            StateError: The state store cannot be used, or holds another document.
+        """
+        asked = sa.select(type_look_rows).where(type_look_rows.c.connector == connector)
+        with self._store.transaction() as connection:
+            row = connection.execute(asked).first()
+        if row is None:
+            return None
+        look = TYPE_LOOKS.read(row.look, f"the look at the types for {connector}")
+        return KeptTypeLook(look, row.version)
+
+    def move(self, connector: str, earlier: KeptTypeLook | None, now: TypeLook) -> bool:
+        """Replace a look at types, unless another process has replaced it since it was read.
+
+        Args:
+            connector: The connector.
+            earlier: The look that was read; None if there was none.
+            now: The new look.
+
+        Returns:
+            Whether the look was replaced.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        text, row = TYPE_LOOKS.write(now), type_look_rows.c
+        try:
+            with self._store.transaction() as connection:
+                if earlier is None:
+                    values = {"connector": connector, "version": 1, "look": text}
+                    connection.execute(sa.insert(type_look_rows).values(**values))
+                    return True
+                unchanged = (row.connector == connector) & (row.version == earlier.version)
+                update = sa.update(type_look_rows).where(unchanged)
+                update = update.values(version=earlier.version + 1, look=text)
+                return connection.execute(update).rowcount == 1
+        except IntegrityError:  # another process has just left the first look
+            return False
