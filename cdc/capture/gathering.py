@@ -198,7 +198,7 @@ class Captures:
                 found = replace(found, strays=self._strays(found.names, records))
                 _warn_of_unknown(found)
                 self._follow_tasks(found.names, records)
-                self._types[found.names.connector] = self._follow_types(found.names)
+                self._types[found.names.connector] = self._follow_types(found)
                 losses = Losses(context.store)
                 remember(losses, found.names.resource, of_capture(found))
                 for table in found.strays:
@@ -254,9 +254,12 @@ class Captures:
         if found is not None:
             self._tasks[names.connector] = found
 
-    def _follow_types(self, names: CaptureNames) -> Answer[TypeLook | None]:
+    def _follow_types(self, found: CaptureEvidence) -> Answer[TypeLook | None]:
         """Return the look at the names of types, or the error due to which there is none."""
-        context = self._context
+        context, names = self._context, found.names
+        for error in found.errors:
+            if not isinstance(error, ConnectError):
+                return error  # another query would wait for the same server
         try:
             looks = TypeLooks(context.store, context.kafka)
             return looks.follow(names, context.sources[names.source])

@@ -162,7 +162,7 @@ class TypeLooks:
         Raises:
             TributaryError: A server does not answer, or the state store cannot be used.
         """
-        read = source.capture(names).named_types
+        read = source.named_types
         if read is None:
             return None
 
@@ -191,7 +191,7 @@ class TypeLooks:
         Raises:
             TributaryError: A server does not answer, or the state store cannot be used.
         """
-        read = source.capture(names).named_types
+        read = source.named_types
         if read is None:
             return
 

@@ -247,6 +247,7 @@ class _TableRun:
             raise no_offsets(self._record, "the newest commit carries no handoff")
         self._keep_history(handoff)
         compared = self._compared(latest.record, handoff)
+        self._captures.require_own_types(self._record, compared.wanted)
         guard = commit_guard(self._table, self._lease, latest)
         shape, followed = follow(self._context, self._record, latest, compared, guard, self._turn)
         if followed is not latest:
@@ -344,7 +345,6 @@ class _TableRun:
         look = replace(look, statements=statements)
         truncates = Truncates(self._context, self._record, newest.offsets)
         compared = compare(source, look, self._settings, handoff, lake, truncates=truncates)
-        self._captures.require_own_types(self._record, compared.wanted)
         try:
             warnings = position_check.check_changes(
                 self._table, compared.changes, self._settings.on_schema_change

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import LogPosition
 from cdc.sources.missed_changes import MissedChanges
-from cdc.sources.named_types import NamedTypes
+from cdc.sources.named_types import TypeReader
 from cdc.sources.partition_files import PartitionFiles
 from cdc.sources.source_facts import (
     Boundaries,
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-class TableReader(Protocol):
+class TableReader(TypeReader, Protocol):
     """A source's tables in its catalog, and the columns that they get in the lake."""
 
     @property
@@ -426,10 +426,6 @@ class SourceCapture(Protocol):
     @property
     def kept_log(self) -> KeptLog | None:
         """The log retained for the capture; None if the source retains its log in any case."""
-
-    @property
-    def named_types(self) -> NamedTypes | None:
-        """The types that the source's connector finds by name; None if it does not."""
 
     def prepare(self) -> None:
         """Create the missing parts of schema ``tributary`` and of `sent_tables` on the source."""

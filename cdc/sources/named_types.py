@@ -37,3 +37,11 @@ class NamedTypes(Protocol):
 
     def columns_of(self, types: Collection[int]) -> list[TypedColumn]:
         """Return the columns of tables with one of the source's types, or with an array of it."""
+
+
+class TypeReader(Protocol):
+    """A source's types that its users can give names."""
+
+    @property
+    def named_types(self) -> NamedTypes | None:
+        """The types that the source's connector finds by name; None if it does not."""

@@ -27,8 +27,6 @@ class BinlogCapture:
     """None, since the connector's own list selects the tables of the binlog."""
     kept_log = None
     """None, since the server keeps the binlog for a configured time, whether or not it is read."""
-    named_types = None
-    """None, since MySQL and MariaDB have no types of users."""
 
     def __init__(self, connections: Connections, names: CaptureNames) -> None:
         self._connections = connections

@@ -80,6 +80,8 @@ class MysqlSource:
         return self._config.replica is not None
 
     shares_views = False
+    named_types = None
+    """None, since MySQL and MariaDB have no types of users."""
     partition_files = None
     """None, since the log contains the statements that add and drop partitions."""
 

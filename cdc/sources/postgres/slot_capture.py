@@ -9,7 +9,6 @@ from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import Lsn
 from cdc.sources.postgres import fingerprint, logins, primary, publication
 from cdc.sources.postgres.connection import Connections
-from cdc.sources.postgres.named_types import UserTypes
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.servers import Role
 from cdc.sources.source_facts import LogHealth, SourceTable
@@ -124,11 +123,6 @@ class PostgresCapture:
     def kept_log(self) -> Slot:
         """The slot, which retains the log."""
         return Slot(self._connections, self._slot)
-
-    @property
-    def named_types(self) -> UserTypes:
-        """The types that PostgreSQL's connector finds by name."""
-        return UserTypes(self._connections)
 
     def prepare(self) -> None:
         """Create what is missing: schema ``tributary``, its tables, grants and the publication.

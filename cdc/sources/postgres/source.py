@@ -28,6 +28,7 @@ from cdc.sources.postgres import (
     version,
 )
 from cdc.sources.postgres.connection import Connections, is_recovery_conflict
+from cdc.sources.postgres.named_types import UserTypes
 from cdc.sources.postgres.partition_files import PostgresPartitionFiles
 from cdc.sources.postgres.slot_capture import PostgresCapture
 from cdc.sources.servers import Role
@@ -124,6 +125,11 @@ class PostgresSource:
     def partition_files(self) -> PostgresPartitionFiles:
         """The files of PostgreSQL partitions."""
         return PostgresPartitionFiles(self._connections)
+
+    @property
+    def named_types(self) -> UserTypes:
+        """The types that PostgreSQL's connector finds by name."""
+        return UserTypes(self._connections)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """Return the PostgreSQL table's lake schema: the replicated columns and the record key."""

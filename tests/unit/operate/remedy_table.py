@@ -157,10 +157,6 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}misread_types.py::test_a_name_that_a_table_gets_later_asks_for_a_copy": (
         "Rename {}: then restart the connector",
     ),
-    f"{_TESTS}postgres_renamed_types.py::"
-    "test_a_name_that_gets_another_meaning_stops_the_tables_that_use_it": (
-        "Run `tributary bootstrap {}`: it restarts the connector",
-    ),
     f"{_TESTS}mysql.py::test_a_capture_that_compressed_columns_stopped_is_made_anew": (
         "Store these columns without COMPRESSED",
     ),

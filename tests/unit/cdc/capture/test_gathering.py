@@ -74,7 +74,9 @@ class ServerOpeners:
             audit=self.answers("audit_source", ["binlog_format is MIXED"]),
         )
         self.source = SimpleNamespace(
-            identity=self.answers("identity", None), capture=lambda _: captured
+            identity=self.answers("identity", None),
+            capture=lambda _: captured,
+            named_types=None,
         )
         running = ConnectorStatus("c", "RUNNING", "w", tasks=(TaskStatus(0, "RUNNING", "w"),))
         self.connect = SimpleNamespace(

@@ -116,8 +116,9 @@ class Types:
     def columns_of(self, types: Collection[int]) -> list[TypedColumn]:
         return [one for one in self.used if one.oid in types]
 
-    def capture(self, _: object) -> Any:
-        return SimpleNamespace(named_types=self)
+    @property
+    def named_types(self) -> Types:
+        return self
 
 
 def orders(start: int = 0) -> TableRecord:
@@ -234,7 +235,7 @@ def test_a_copy_without_a_restart_stays_in_doubt(lab: Lab) -> None:
 
 
 def test_a_source_whose_connector_has_no_named_types_has_no_look(lab: Lab) -> None:
-    source = cast("Any", SimpleNamespace(capture=lambda _: SimpleNamespace(named_types=None)))
+    source = cast("Any", SimpleNamespace(named_types=None))
     assert lab.looks.follow(NAMES, source) is None
     lab.looks.begin_again(NAMES, source, TypeLook("", {}))
     assert KeptTypeLooks(lab.store).of("c") is None
