@@ -29,6 +29,7 @@ from schemas.changes import (
     Verdict,
     WidenType,
 )
+from schemas.generated_columns import recomputed
 from schemas.lost_events import identified_otherwise, lost_events
 from schemas.renames import Renames
 from schemas.statement_effects import StatementEffects
@@ -164,14 +165,11 @@ class _Diff:
             yield NewFile(verdict=Verdict.EVOLVE, why=why)
 
     def _table_changes(self) -> Iterator[Change]:
-        before, now, evidence = self._before, self._now, self._evidence
-        yield from lost_events(
-            before,
-            now,
-            empty=evidence.empty,
-            truncated=evidence.truncated,
-            statements=evidence.statements.grave,
-        )
+        before, now, statements = self._before, self._now, self._evidence.statements
+        empty, truncated, grave = self._evidence.empty, self._evidence.truncated, statements.grave
+        yield from lost_events(before, now, empty=empty, truncated=truncated, statements=grave)
+        carried = self._wanted.keys() & self._lake.types.keys()
+        yield from recomputed(before, now, carried, statements)
         if self._rules.keyed:
             yield from identified_otherwise(before, now)
             yield from self._sharing_keys()

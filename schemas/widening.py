@@ -51,6 +51,14 @@ _WHOLE = frozenset(
     }
 )
 
+_WIDER_INTEGERS = frozenset(
+    (old + sign, new + sign)
+    for sign in ("", " unsigned")
+    for n, old in enumerate(_INTEGERS)
+    for new in _INTEGERS[n:]
+)
+_GROWING = frozenset({"varchar", "varbinary", "enum", "set"})
+
 
 def keeps_rows(old: str, new: str) -> bool:
     """Whether MODIFY from one type to another type of the same lake type keeps all values.
@@ -94,6 +102,21 @@ def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
     if after != ["utf8mb4"] or DOUBTFUL.get(before[0], "all"):
         return True
     return before != ["utf8"] and family(new.type) in _LONGER
+
+
+def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
+    """Whether each generated column keeps its values if a MODIFY defines a column that it uses.
+
+    This holds for wider integers of the same sign, and for more bytes, letters or labels of the
+    same character set and collation. Zerofill, digits and fractions of seconds are visible in a
+    text, so other types are never the same.
+    """
+    if old.written.removeprefix(old.type) != new.written.removeprefix(new.type):
+        return False
+    before, after = kinds = family(old.type), family(new.type)
+    if old.type == new.type or kinds in _WIDER_INTEGERS:
+        return True
+    return before == after and before in _GROWING and keeps_rows(old.type, new.type)
 
 
 def same_values(was: str, now: str, source_kind: SourceKind) -> bool:

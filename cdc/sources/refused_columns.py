@@ -98,8 +98,8 @@ def _remedy(
         choices.append(f"Rename {_listed(lost)} on the source, since a key cannot be left out.")
     if bound:
         choices.append(
-            f"Or drop {_listed(list(bound))} and add it as STORED, if the server takes that: a"
-            " stored value is the same for all sessions."
+            f"Or replace {_listed(list(bound))} by a plain column that the application or a trigger"
+            " writes."
         )
     if lost := [name for name in types if name in key and name not in others]:
         choices.append(

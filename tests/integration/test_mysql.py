@@ -380,6 +380,32 @@ def test_generated_and_invisible_columns_travel(shop: Shop) -> None:
     ]
 
 
+def test_what_is_computed_from_an_altered_column_is_copied_again(shop: Shop) -> None:
+    names = ("on_reading", "on_writing")
+    create = (
+        "CREATE TABLE {0} (id int PRIMARY KEY, qty int, total decimal(10,2), s varchar(9)"
+        " CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci,"
+        " unit double AS (total / qty) {1}, label varchar(60) AS (concat(s, total)) {1},"
+        " is_open int AS (s = 'open') {1})"
+    )
+    shop.database.execute(
+        create.format("on_reading", "VIRTUAL"),
+        create.format("on_writing", "STORED"),
+        *(f"INSERT INTO {t} (id, qty, total, s) VALUES (1, 7, 33.33, 'Open')" for t in names),
+    )
+    succeeded(shop.onboard(*names))
+    shop.database.execute(
+        "ALTER TABLE on_reading MODIFY s varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+        "ALTER TABLE on_writing MODIFY total decimal(12,4)",
+        *(f"INSERT INTO {t} (id, qty, total, s) VALUES (2, 7, 33.33, 'Open')" for t in names),
+    )
+    assert shop.scalar("SELECT is_open FROM on_reading WHERE id = 1") == 0
+    assert shop.scalar("SELECT label FROM on_writing WHERE id = 1") == "Open33.3300"
+    for result in shop.run():
+        assert result.state is State.NEEDS_BOOTSTRAP, result
+        assert "was altered, and generated column" in result.error.message
+
+
 @pytest.mark.breadth
 def test_a_connector_that_lags_behind_two_migrations_loses_neither(shop: Shop) -> None:
     """Events of three definitions arrive at once, when the catalog shows the last one only."""

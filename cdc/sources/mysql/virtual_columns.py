@@ -3,7 +3,7 @@
 The server computes the value of a virtual column whenever a row is read or written. The binlog has
 the value that was computed in the session that wrote the row. A copy has the value that is computed
 in the copy's session, with time zone UTC, at the time of the copy. A stored column has one value
-for all sessions.
+for all sessions, until an ALTER that copies the table computes it again in its own session.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ import pytest
 from cdc.sources.mysql.planned_table import Lookups, after_definitions
 from cdc.sources.mysql.table_facts import Described
 from schemas.catalog import Catalog
-from schemas.changes import Change, Verdict
+from schemas.changes import Change, LoseEvents, Verdict
 from schemas.ddl.mysql_planned import read_planned
 from schemas.ddl.mysql_reported import read_statements
 from schemas.errors import DdlError
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
+from schemas.generated_columns import recomputed
+from schemas.statement_effects import StatementEffects
 from schemas.table import Column, TableId
 
 ID = TableId("s", "shop", "orders")
@@ -46,6 +49,11 @@ ROWS = (
     row("q", "int", null=False, value="1"),
     row("mood", "enum('a','b')"),
     row("twice", "int", expression="(`n` * 2)"),
+    row("price", "decimal(10,2)"),
+    row("at", "datetime(3)", null=False),
+    row("unit", "double", expression="(`price` / `n`)", extra="VIRTUAL GENERATED"),
+    row("label", "varchar(60)", expression="concat(`unit`,`at`)", extra="STORED GENERATED"),
+    row("is_a", "int", expression="(`mood` = _utf8mb4\\'a\\')", extra="STORED GENERATED"),
 )
 FOUND = Described(
     table=ID,
@@ -70,7 +78,7 @@ def define(sql: str) -> Mapping[str, Any]:
     text = shown.startswith(("varchar", "enum"))
     return row(
         found["name"],
-        "enum" + found["type"][4:].replace(", ", ",") if shown.startswith("enum") else shown,
+        ("enum" + found["type"][4:] if shown.startswith("enum") else shown).replace(", ", ","),
         null=not found["null"],
         value=None if found["default"] in (None, "NULL") else found["default"].strip("'"),
         charset=charset if text else None,
@@ -89,21 +97,20 @@ def after(ddl: str) -> Described:
     return after_definitions(FOUND, read_planned(ddl, ID), LOOKUPS)
 
 
-def changes(ddl: str) -> tuple[Change, ...]:
+def columns_of(table: Described) -> list[Column]:
+    return [
+        Column(one.name, str(one.type), one.type.rule(table=ID, column="x").lake_type)
+        for one in table.source_columns()
+    ]
+
+
+def changes(ddl: str, *, left_out: tuple[str, ...] = ()) -> tuple[Change, ...]:
     then = after(ddl)
     return diff(
         Catalog.read(FOUND.fingerprint(on_replica=False).facts),
         Catalog.read(then.fingerprint(on_replica=False).facts),
-        LakeColumns(
-            {"id": "int", "note": "string", "n": "int", "q": "int", "mood": "string"}
-            | {"twice": "int"}
-        ),
-        Rules(
-            [
-                Column(one.name, str(one.type), one.type.rule(table=ID, column="x").lake_type)
-                for one in then.source_columns()
-            ]
-        ),
+        LakeColumns({one.name: one.lake_type for one in columns_of(FOUND)}),
+        Rules([one for one in columns_of(then) if one.name not in left_out]),
         Evidence(statements=read_statements(statement.text for statement in read_planned(ddl, ID))),
     )
 
@@ -131,6 +138,7 @@ A = "ALTER TABLE orders "
         (A + "DROP n, ADD n int", BOOTSTRAP),
         (A + "DROP twice", BOOTSTRAP),
         (A + "MODIFY n bigint", EVOLVE),
+        (A + "MODIFY price decimal(12,4)", BOOTSTRAP),
         (A + "MODIFY n smallint", BOOTSTRAP),
         (A + "MODIFY n int unsigned", BOOTSTRAP),
         (A + "MODIFY n int", IGNORE),
@@ -166,6 +174,50 @@ def test_the_verdict_is_that_of_a_run(ddl: str, verdict: Verdict) -> None:
     assert Verdict.gravest(change.verdict for change in found) is verdict, found
 
 
+PRICE = "column 'price' was altered, and generated column"
+
+
+@pytest.mark.parametrize(
+    ("ddl", "left_out", "facts"),
+    [
+        ("MODIFY price decimal(12,4)", (), [f"{PRICE} 'label'", f"{PRICE} 'unit'"]),
+        ("MODIFY price decimal(12,4)", ("price", "unit"), [f"{PRICE} 'label'"]),
+        ("MODIFY price decimal(12,4)", ("unit", "label"), []),
+        ("MODIFY at datetime(6) NOT NULL", ("at",), ["column 'at' was altered"]),
+        (
+            "MODIFY mood enum('a','b') COLLATE utf8mb4_general_ci",
+            (),
+            ["column 'mood' was altered, and generated column 'is_a' is computed from it"],
+        ),
+        ("MODIFY mood enum('a','b','c'), MODIFY n bigint, MODIFY note varchar(20)", (), []),
+        ("MODIFY n bigint unsigned", ("n", "label", "unit"), ["column 'n' was altered"]),
+        # Without strict mode, the server replaces NULL by 0.
+        ("MODIFY n int NOT NULL", ("n", "label", "unit"), ["column 'n' was altered"]),
+        ("MODIFY q int NOT NULL DEFAULT 1, MODIFY price decimal(10,2)", (), []),
+    ],
+)
+def test_a_generated_column_changes_with_the_columns_that_it_is_computed_from(
+    ddl: str, left_out: tuple[str, ...], facts: list[str]
+) -> None:
+    found = [one for one in changes(A + ddl, left_out=left_out) if isinstance(one, LoseEvents)]
+    assert {one.verdict for one in found} <= {BOOTSTRAP}
+    assert len(found) == len(facts), found
+    assert all(one.fact.startswith(fact) for one, fact in zip(found, facts, strict=True)), found
+
+
+def test_a_generated_column_that_was_altered_itself_changes() -> None:
+    then = replace(
+        FOUND,
+        columns=tuple({**one, "shown": "float"} if one["name"] == "unit" else one for one in ROWS),
+    )
+    before, now = (Catalog.read(one.fingerprint(on_replica=False).facts) for one in (FOUND, then))
+    found = [one.fact for one in recomputed(before, now, ["unit", "label"], StatementEffects())]
+    assert found == [
+        "column 'unit' was altered, and generated column 'label' is computed from it",
+        "generated column 'unit' was altered",
+    ]
+
+
 def test_clauses_of_one_statement_name_the_columns_of_before() -> None:
     then = after(A + "CHANGE n q bigint AFTER id, CHANGE q n int FIRST, DROP note, ADD x int")
     assert [(one["name"], one["shown"]) for one in then.columns] == [
@@ -173,7 +225,7 @@ def test_clauses_of_one_statement_name_the_columns_of_before() -> None:
         ("id", "int"),
         ("q", "bigint"),
         ("mood", "enum('a','b')"),
-        ("twice", "int"),
+        *((one["name"], one["shown"]) for one in ROWS[5:]),
         ("x", "int"),
     ]
     assert then.unique == (("id",), ("q", "n"))

@@ -127,7 +127,7 @@ def test_it_is_refused_by_name_unless_it_is_left_out() -> None:
         refused.value.message
     )
     assert "columns: {exclude: [day, u]}" in refused.value.remedy
-    assert "Or drop day, u and add it as STORED" in refused.value.remedy
+    assert "Or replace day, u by a plain column" in refused.value.remedy
     kept = lake_columns(
         source, TableSettings.model_validate({"columns": {"exclude": ["day", "u"]}})
     )

@@ -1,0 +1,69 @@
+"""Finds generated columns of MySQL and MariaDB whose values changed in old rows without an event.
+
+If a statement alters a column, the server computes each generated column that depends on it again.
+The binlog then has the statement, and no event of the rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from schemas.catalog import Catalog
+from schemas.changes import LoseEvents, Verdict
+from schemas.statement_effects import StatementEffects
+from schemas.widening import same_for_expressions
+
+
+def recomputed(
+    before: Catalog, now: Catalog, replicated: Collection[str], statements: StatementEffects
+) -> Iterator[LoseEvents]:
+    """Yield a change for each generated column that an altered column can have changed.
+
+    The altered column can be the generated column itself, or a column that its expression uses,
+    directly or through other generated columns.
+
+    Args:
+        before: The catalog that the lake follows.
+        now: The catalog now.
+        replicated: The columns that the lake has and the settings replicate.
+        statements: The effects of the statements in the binlog.
+    """
+    # Only the catalogs of MySQL and MariaDB have this fact.
+    expressions: Mapping[str, str] = now.rest.get("expressions", {})
+    causes = {
+        new.name: new.name
+        for number, old in before.columns.items()
+        if expressions and (new := now.columns.get(number)) is not None
+        if statements.redefined(old, new)
+        or (
+            old.written != new.written
+            if new.name in expressions
+            else not same_for_expressions(old, new)
+        )
+    }
+    while more := {
+        name: causes[used]
+        for name, text in expressions.items()
+        for used in causes
+        if name not in causes and _uses(text, used)
+    }:
+        causes |= more
+    for name in sorted(expressions.keys() & causes.keys() & {*replicated}):
+        cause = causes[name]
+        yield LoseEvents(
+            verdict=Verdict.BOOTSTRAP,
+            why="the server computes its value in old rows again, without an event",
+            fact=f"generated column {name!r} was altered"
+            if name == cause
+            else f"column {cause!r} was altered, and generated column {name!r} is computed from it",
+        )
+
+
+def _uses(expression: str, column: str) -> bool:
+    """Whether an expression, as the catalog prints it, contains a column's name.
+
+    A text in the expression can contain the name, too. The result is then a copy too many.
+    """
+    text, name = (one.replace("``", "`").replace("\\", "") for one in (expression, column))
+    return re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", text, re.IGNORECASE) is not None
