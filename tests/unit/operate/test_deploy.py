@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import kubernetes_validate
 import pytest
@@ -14,6 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from cdc.config import load
+from cdc.runtime import jars
 from operate.cli import app
 from tests.unit.operate.test_docs import ROOT
 
@@ -123,3 +125,12 @@ def test_the_image_is_of_locked_parts_and_has_no_root() -> None:
     assert not re.search(r"(PASSWORD|TOKEN|SECRET)\b", text)
     (base,) = re.findall(r"^ARG BASE=(\S+)$", text, re.MULTILINE)
     assert re.fullmatch(r"python:3\.1[0-2]-slim-\w+(@sha256:[0-9a-f]{64})?", base)
+
+
+def test_the_image_fetches_the_jars_by_a_call_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r'^RUN python -c "(.+)" \\$', (DEPLOY / "Dockerfile").read_text(), re.M)
+    fetched = create_autospec(jars.spark_jars)
+    monkeypatch.setattr(jars, "spark_jars", fetched)
+    exec(code, {})
+    (called,) = fetched.call_args_list
+    assert called.kwargs["store"] in jars.STORES
