@@ -46,8 +46,10 @@ echo "What to do: install Python $wanted, or name it: TRIBUTARY_PYTHON=/path/to/
 exit 1
 """
 MANIFEST = "package.json"
-_PRIVATE = frozenset({"pip.conf", "pip.ini", ".netrc", ".pypirc"})
-"""Files at the top of an environment that can hold a password; its programs do not need them."""
+_PACKED = frozenset({"bin", "lib", "lib64", "include", "share", "pyvenv.cfg"})
+"""What an environment consists of, at its top. Other files there belong to its owner: `pip.conf`
+with a password, or a whole project whose folder is the environment, with its settings and state.
+"""
 _COMPRESSION = 1  # Jars and libraries are compressed already: more takes minutes and saves little.
 
 
@@ -133,7 +135,7 @@ def package(
 
 
 def _environment(prefix: Path) -> Any:
-    """Return a virtual environment to pack, without the private files of its owner.
+    """Return a virtual environment to pack, without other files of its owner.
 
     Raises:
         ConfigError: The environment cannot be packed.
@@ -146,7 +148,7 @@ def _environment(prefix: Path) -> Any:
             remedy="Install Tributary into a virtual environment of its own, not as editable:"
             " `python3 -m venv env && env/bin/pip install .`; then run that `tributary`.",
         ) from error
-    env.files[:] = [one for one in env.files if one.target not in _PRIVATE]
+    env.files[:] = [one for one in env.files if Path(one.target).parts[0] in _PACKED]
     return env
 
 

@@ -393,12 +393,15 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
 def _held_by_other(context: RunContext, work: Work) -> str | None:
     """Return a message that names the process that still keeps a shard from its lake table.
 
-    None if there is no such process, or if the last run of the lake table's shards was not
-    deferred. A run that cannot commit should not read and decode a batch in vain.
+    The message is the state store's error if the store does not answer. None if there is no such
+    process, or if no run was deferred: a run that cannot commit should not decode a batch in vain.
     """
     if not work.deferred or work.entry.lake is None:
         return None
-    held = context.shared(work.entry.lake).held_by_other()
+    try:
+        held = context.shared(work.entry.lake).held_by_other()
+    except TributaryError as error:
+        return error.message
     return None if held is None else held.message
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from cdc.capture import position_check
 from cdc.debezium import DefinitionChange
-from cdc.errors import KafkaError, SourceError, UnreachableError
+from cdc.errors import KafkaError, SourceError, StateError, UnreachableError
 from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
 from cdc.log.position import LogPosition, Lsn
 from cdc.run import cycle
@@ -172,3 +172,15 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     context = SimpleNamespace(config=settings, published_settings=PublishedSettings())
     cycle.run_tables(cast("Any", context), records, look_at_idle=True)
     assert named == [record]
+
+
+def test_a_shard_waits_while_the_state_store_is_away() -> None:
+    """Its error in a worker would end `run --continuous` for all tables."""
+
+    def away() -> None:
+        raise StateError("the state store does not answer", remedy="Start it.")
+
+    context = SimpleNamespace(shared=lambda _: SimpleNamespace(held_by_other=away))
+    work = SimpleNamespace(deferred=True, entry=SimpleNamespace(lake="/lake/orders"))
+    held = cycle._held_by_other(cast("Any", context), cast("Any", work))
+    assert held == "the state store does not answer"
