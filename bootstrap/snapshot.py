@@ -99,7 +99,7 @@ class SnapshotCopy:
             view: The view that every session imports.
             commit: The record of the commit.
             size: Planned size of the whole copy.
-            task: Shows the number of rows.
+            task: The display of the copy's progress, which shows the number of rows.
             failures: Number of failures of the copy since its last progress.
 
         Returns:
@@ -203,7 +203,7 @@ class RowCounter:
     Args:
         spark: The session.
         group: Unique name of the job group.
-        task: Shows the number of rows.
+        task: The display of the copy's progress, which shows the number of rows.
     """
 
     def __init__(self, spark: SparkSession, group: str, task: Task) -> None:

@@ -111,8 +111,8 @@ def gather(
         names: The capture.
         servers: The servers.
         exactly_once: Whether the connector must write to Kafka in transactions.
-        definitions: Returns this process's reader of the DDL statements that connectors report;
-            None leaves the statements out of the evidence.
+        definitions: Function that returns this process's reader of the DDL statements that
+            connectors report. Without the function, the evidence has no statements.
         life: Finds out whether the connector sends changes; None leaves this fact out of the
             evidence.
         looks: Compares the end of the source's log with the end that was recorded before; None
@@ -309,7 +309,9 @@ class Captures:
         return None if look is None else look.doubt(record)
 
     def require_own_types(self, record: TableRecord, used: Iterable[Column]) -> None:
-        """Refuse a table whose columns' types the connector can take for others of their names.
+        """Refuse a table with a column whose type the connector can mistake for another type.
+
+        The other type has or had the same name.
 
         Args:
             record: The table.

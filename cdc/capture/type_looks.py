@@ -239,7 +239,10 @@ class TypeLooks:
         return replace(look, doubts=self._doubts(names, look))
 
     def _doubts(self, names: CaptureNames, look: TypeLook) -> dict[str, TypeDoubt]:
-        """Return the doubts that no copy has settled, and new ones of tables without a doubt."""
+        """Return the doubts by table: those that no copy has settled, and the look's new ones.
+
+        A new doubt of a table replaces its earlier doubt and has the columns of both.
+        """
         of = (names.source, names.tier)
         records = {
             str(one.table): one

@@ -248,10 +248,12 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
 
 
 def _given(raw: str, lacked: str | None, column: Column) -> str:
-    """Return Spark SQL that is true if a value was sent.
+    """Return Spark SQL that shows whether a value was sent.
 
-    For a column that is not secret and whose decimal type the settings chose, the SQL instead
-    returns the beginning of the sent value, for error messages, or NULL if no value was sent.
+    For most columns, the SQL returns true if a value was sent. A value may not fit into a decimal
+    type that the settings chose, and the error message then shows the value. So for such a column
+    the SQL returns the first 60 characters of a sent value, and NULL if no value was sent. If the
+    column's values must not be shown, the SQL returns true as for other columns.
     """
     real = f"{raw} IS NOT NULL" + (f" AND NOT {lacked}" if lacked is not None else "")
     if column.decimal and not column.secret:

@@ -1,7 +1,8 @@
 """Keys as text: SQL that prints a key, and literals that compare like the key's values.
 
-Any boundaries give exact ranges, since each range ends at the literal with which the next range
-begins. The server must guarantee only that ``<`` and ``>=`` are opposites.
+Whatever the boundaries are, the ranges between them have each row exactly once: each range ends at
+the literal with which the next range begins. The server must guarantee only that ``<`` and ``>=``
+are opposites.
 """
 
 from __future__ import annotations

@@ -96,5 +96,8 @@ class Gate:
 
     @property
     def _pause(self) -> str:
-        """Name of the MySQL or MariaDB lock that is held while sessions may open their views."""
+        """Name of the MySQL or MariaDB lock that is held during the pause.
+
+        A view that a session opens before the pause or after it is refused.
+        """
         return f"{self.name}.pause"
