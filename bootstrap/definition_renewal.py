@@ -16,6 +16,7 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from cdc.capture.recovery import restart
 from cdc.capture.type_looks import TypeLooks
 from cdc.debezium import TransactionReader
 from cdc.errors import CaptureError, DecodeError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaRecord
     from cdc.run import RunContext
     from cdc.sources.base import KeptLog
+    from cdc.store.type_looks import TypeLook
     from schemas.registry import SchemaRegistry
 
 _log = logging.getLogger(__name__)
@@ -77,8 +79,12 @@ def renew_definition(
     by_primary_key = table.replica_identity in ("default", "full") and not settings.key_columns
     key = table.primary_key if by_primary_key and not settings.appends else ()
     looks = TypeLooks(context.store, context.kafka)
-    before = looks.follow(capture.names, capture.source)
-    mistaken = before is not None and str(capture.table) in before.mistaken
+
+    def look() -> tuple[TypeLook | None, bool]:
+        found = looks.follow(capture.names, capture.source)
+        return found, found is not None and str(capture.table) in found.mistaken
+
+    _, mistaken = look()
     if not mistaken and not _newest_is_former(capture, context.registry, nullable, key):
         return
     _log.info(
@@ -87,6 +93,9 @@ def renew_definition(
         capture.table,
     )
     with context.leases.hold(capture.names.resource, wait_s=wait_s):
+        before, still = look()
+        if mistaken and not still:
+            return  # a copy of another table has restarted the connector meanwhile
         _restart(capture, kept, max(_RESTART_S, context.config.connect.timeout_s))
         if before is not None:
             looks.begin_again(capture.names, capture.source, before)
@@ -99,7 +108,7 @@ def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
     """
     connect, connector = capture.connect, capture.names.connector
     former = kept.reader()
-    connect.restart(connector, only_failed=False)
+    restart(connect, connector, only_failed=False)
 
     def lacking() -> str:
         reader = kept.reader()

@@ -23,6 +23,7 @@ from cdc.store.connector_restarts import Restarts
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from cdc.store.task_looks import KeptLooks
+from cdc.store.type_looks import KeptTypeLooks
 from operate import tier_capture
 from operate.selection import not_on_plan
 from operate.shards import is_beside
@@ -226,6 +227,7 @@ def offboard(
                     services, names, delete_topics=delete_data, on_source=absent is None
                 )
                 KeptLooks(services.store).forget(names.connector)
+                KeptTypeLooks(services.store).forget(names.connector)
                 done += [f"dropped {what}" for what in gone]
         if delete_data:
             _delete_data(services, record, lease)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from cdc.capture.evidence import known
 from cdc.capture.judgement import Severity, of_capture
 from cdc.capture.known_definition import newest
+from cdc.capture.recovery import restart
 from cdc.capture.signs_of_life import lost_connection
 from cdc.capture.type_looks import TypeLooks
 from cdc.debezium import (
@@ -302,7 +303,7 @@ def reconnect(services: Services, capture: CaptureNames) -> bool:
         return False
     lost = lost_connection(services.kafka, services.config, capture)
     if lost:
-        services.connect.restart(capture.connector, only_failed=False)
+        restart(services.connect, capture.connector, only_failed=False)
     return lost
 
 

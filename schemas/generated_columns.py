@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from schemas.catalog import Catalog
 from schemas.changes import LoseEvents, Verdict
 from schemas.statement_effects import StatementEffects
-from schemas.widening import same_for_expressions
+from schemas.widening import definition, same_for_expressions
 
 
 def recomputed(
@@ -37,7 +37,7 @@ def recomputed(
         if expressions and (new := now.columns.get(number)) is not None
         if statements.redefined(old, new)
         or (
-            old.written != new.written
+            definition(old) != definition(new)
             if new.name in expressions
             else not same_for_expressions(old, new)
         )

@@ -93,15 +93,20 @@ def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
     some characters wrongly in events from before the change. These characters depend on the former
     character set.
     """
-    before, after = (
-        [name.replace("utf8mb3", "utf8") for name in one.written.removeprefix(one.type).split()[:1]]
-        for one in (old, new)
-    )
+    before, after = (definition(one).removeprefix(one.type).split()[:1] for one in (old, new))
     if not (before and after) or before == after:
         return False
     if after != ["utf8mb4"] or DOUBTFUL.get(before[0], "all"):
         return True
     return before != ["utf8"] and family(new.type) in _LONGER
+
+
+def definition(column: CatalogColumn) -> str:
+    """Return a MySQL or MariaDB column's written definition, with one name for each character set.
+
+    Servers print ``utf8mb3`` for what earlier versions print as ``utf8``.
+    """
+    return column.written.replace("utf8mb3", "utf8")
 
 
 def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
@@ -111,7 +116,7 @@ def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
     same character set and collation. Zerofill, digits and fractions of seconds are visible in a
     text, so other types are never the same.
     """
-    if old.written.removeprefix(old.type) != new.written.removeprefix(new.type):
+    if definition(old).removeprefix(old.type) != definition(new).removeprefix(new.type):
         return False
     before, after = kinds = family(old.type), family(new.type)
     if old.type == new.type or kinds in _WIDER_INTEGERS:

@@ -61,6 +61,8 @@ def changed(before: Names, now: Names, former: Former) -> Former:
                 continue
             others = found.pop(name, {})
             known = others.get(schema, ())
+            if kind.form == ROW:  # which table had the name does not matter, and there can be many
+                known = tuple(one for one in known if one.form != ROW)
             others[schema] = known if kind in known else (*known, kind)
             found[name] = others  # as the newest
     return dict([*found.items()][-_NAMES_KEPT:])
@@ -176,7 +178,8 @@ class TypeLooks:
                 look, added = replace(known, digest=digest, types=types), known.types
             if added or look.former or look.older:
                 look = self._noticed(names, look, added)
-            return look if look == known and not look.suspects else self._judged(names, read, look)
+            idle = look == known and not look.suspects and not look.doubts
+            return look if idle else self._judged(names, read, look)
 
         return self._move(names, next_look)
 
@@ -197,7 +200,11 @@ class TypeLooks:
 
         def next_look(known: TypeLook | None) -> TypeLook:
             digest, types = read.read()
-            look = replace(known or before, digest=digest, types=types, former={}, older={})
+            kept = known or before
+            former = changed(kept.types, types, kept.former)
+            look = replace(kept, digest=digest, types=types, former=former)
+            # Until its end, the former session read the columns of all tables by what names meant.
+            look = replace(self._judged(names, read, look), former={}, older={})
             return self._judged(names, read, self._noticed(names, look, before.types))
 
         self._move(names, next_look)
@@ -254,17 +261,14 @@ class TypeLooks:
             for table, record in records.items()
             if look.doubt(record) is not None
         }
-        new = {
-            table: records[table].topic
-            for table, columns in look.mistaken.items()
-            if table in records and (table not in found or columns.keys() - found[table].columns)
-        }
-        ends = self._kafka.stable_offsets_many(new.values()) if new else {}
-        for table, topic in new.items():
+        topics = {table: records[table].topic for table in look.mistaken if table in records}
+        ends = self._kafka.stable_offsets_many(topics.values()) if topics else {}
+        for table, topic in topics.items():
             earlier = found[table].columns if table in found else {}
             columns = {**earlier, **look.mistaken[table]}
             found[table] = TypeDoubt(ends.get(topic, {}).get(0, 0) - 1, columns)
-            _log.warning("table %s: %s", table, _reason(columns))
+            if columns != earlier:
+                _log.warning("table %s: %s", table, _reason(columns))
         return found
 
 

@@ -328,8 +328,8 @@ class ConnectClient:
             change: Returns the new offset from the stored one.
         """
         path = f"connectors/{quote(name, safe='')}/offsets"
-        self.stop(name)
         try:
+            self.stop(name)
             stored = self._rest.ask("GET", path).json().get("offsets", ())
             changed = [{**one, "offset": dict(change(one["offset"]))} for one in stored[:1]]
             self._rest.ask("PATCH", path, body={"offsets": changed})

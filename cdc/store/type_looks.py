@@ -132,6 +132,22 @@ class KeptTypeLooks:
         look = TYPE_LOOKS.read(row.look, f"the look at the types for {connector}")
         return KeptTypeLook(look, row.version)
 
+    def forget(self, connector: str) -> None:
+        """Delete a connector's look, for example with the connector.
+
+        A later connector of the same name finds all types anew, and can write to new topics.
+
+        Args:
+            connector: The connector.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        with self._store.transaction() as connection:
+            connection.execute(
+                sa.delete(type_look_rows).where(type_look_rows.c.connector == connector)
+            )
+
     def move(self, connector: str, earlier: KeptTypeLook | None, now: TypeLook) -> bool:
         """Replace a look at types, unless another process has replaced it since it was read.
 

@@ -146,10 +146,11 @@ def differing_versions(
         ours: The versions on the primary, by column.
         theirs: The versions on the replica, by column.
     """
+    known = {name: version.actual for name, version in ours.items()}
     return [
-        f"{name} ({ours[name].actual or 'unknown'}, {version.actual or 'unknown'})"
+        f"{name} ({known.get(name) or 'unknown'}, {version.actual or 'unknown'})"
         for name, version in theirs.items()
-        if version.actual is None or version.actual != ours[name].actual
+        if version.actual is None or version.actual != known.get(name)
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.catalog import CatalogColumn
 from schemas.errors import SchemaError
-from schemas.widening import keeps_rows, loses_letters, merged_types
+from schemas.widening import keeps_rows, loses_letters, merged_types, same_for_expressions
 
 
 def test_columns_are_as_wide_as_the_widest_of_the_shards() -> None:
@@ -50,6 +50,20 @@ def test_a_character_set_may_lack_letters_or_room(
         for name in (before, after)
     )
     assert loses_letters(old, new) is lost
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [("utf8", "utf8mb3", True), ("utf8mb3", "utf8mb4", False), ("utf8", "latin1", False)],
+)
+def test_a_character_set_that_a_later_server_prints_by_another_name_is_the_same(
+    before: str, after: str, same: bool
+) -> None:
+    old, new = (
+        CatalogColumn(1, "c", "text", True, None, False, f"text {name} {name}_bin")
+        for name in (before, after)
+    )
+    assert same_for_expressions(old, new) is same
 
 
 @pytest.mark.parametrize(

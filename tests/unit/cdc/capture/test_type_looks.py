@@ -57,6 +57,13 @@ def test_names_that_are_gone_or_mean_another_type_are_kept_with_what_they_meant(
     assert changed(before, now, found) == found
 
 
+def test_one_table_is_enough_for_what_a_name_has_meant() -> None:
+    """Programs that create a table again and again do not fill the state store."""
+    before, former = {"a": {"public": TABLE}}, {"a": {"public": (replace(TABLE, oid=8), INT)}}
+    now = {"a": {"public": replace(TABLE, oid=10)}}
+    assert changed(before, now, former) == {"a": {"public": (INT, TABLE)}}
+
+
 def test_only_the_newest_names_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cdc.capture.type_looks._NAMES_KEPT", 2)
     former = {"old": {"public": (TABLE,)}, "a": {"public": (TEXT,)}}
@@ -212,8 +219,27 @@ def test_a_doubt_outlives_the_connectors_restart_until_a_copy(lab: Lab) -> None:
     assert (now.former, now.suspects, now.mistaken) == ({}, (), {})
     assert now.columns(lab.record) == {"feels": "public.mood"}
     assert now.columns(lab.copied(5)) == {}
-    lab.types.now["fresh"] = {"public": INT}
-    assert lab.follow().doubts == {}
+    assert lab.follow().doubts == {}, "a later copy of another topic begins at a lower offset"
+
+
+def test_a_table_that_began_to_use_the_name_before_the_restart_is_in_doubt(lab: Lab) -> None:
+    lab.follow()
+    lab.types.now["mood"] = {"public": TEXT}
+    before = lab.follow()
+    lab.become_enum()
+    lab.end = 7
+    lab.looks.begin_again(NAMES, cast("Any", lab.types), before)
+    now = lab.follow()
+    assert (now.former, now.mistaken) == ({}, {})
+    assert now.doubts == {str(ORDERS): TypeDoubt(6, {"feels": "public.mood"})}
+
+
+def test_a_doubt_moves_with_the_topic_while_the_connector_can_mistake_the_type(lab: Lab) -> None:
+    lab.follow()
+    lab.become_enum()
+    assert lab.follow().doubts[str(ORDERS)].offset == 4
+    lab.end = 9
+    assert lab.follow().doubts[str(ORDERS)].offset == 8
 
 
 def test_a_name_that_changes_while_the_connector_restarts_stays_in_doubt(lab: Lab) -> None:
@@ -268,3 +294,5 @@ def test_a_look_is_replaced_only_by_one_that_has_read_it(tmp_path: Path) -> None
     newest = looks.of("c")
     assert newest is not None
     assert newest.look == second
+    looks.forget("c")
+    assert looks.of("c") is None

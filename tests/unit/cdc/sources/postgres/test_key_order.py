@@ -30,6 +30,11 @@ def test_versions_that_differ_or_that_nobody_knows_are_apart(
     assert found.startswith(told)
 
 
+def test_a_column_that_only_the_replica_still_has_is_apart() -> None:
+    (found,) = differing_versions({}, {"a": LibraryVersion("2.36", None)})
+    assert found == "a (unknown, 2.36)"
+
+
 @pytest.mark.parametrize(
     ("actual", "recorded", "told"),
     [
