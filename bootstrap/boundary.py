@@ -65,7 +65,7 @@ class Origin:
 
         The last stable offset of the table's topic could be too low to be O. Kafka commits one
         Kafka transaction first in one topic and then in another, so a source transaction's end can
-        be stable before the rows of this transaction are.
+        be stable before its rows are stable.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append or capture.names.reports_definitions:
@@ -207,14 +207,14 @@ def first_beyond(
 
 
 def _first_event(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
-    """Return the first event of the copied table's topic between two offsets, or None."""
+    """Return the first event of the copied table's topic between two offsets; None if none is."""
     # A tombstone follows a delete and names no transaction.
     records = capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S)
     return next((record for record in records if record.value is not None), None)
 
 
 def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> LogPosition:
-    """Return R of a handoff: the least position at or after ``reads_upto`` and a marker's position.
+    """Return R of a handoff: the least position that reaches ``reads_upto`` and the marker.
 
     Raises:
         AttemptSpoiledError: One of the two positions has GTIDs and the other one has none, since

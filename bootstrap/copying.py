@@ -123,9 +123,10 @@ class Copying:
         crash("bootstrap.after_copy")
 
     def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
-        """Copy the remaining chunks, or one wave, under a view; return whether no chunk is left.
+        """Copy remaining chunks under a view; return whether no chunk is left.
 
-        After a view was lost, each wave gets a view of its own, which is open for a shorter time.
+        If the argument ``one_view`` is true, all remaining chunks are copied, and otherwise one
+        wave. After a view was lost, each wave gets a view, which is open for a shorter time.
         The copy is exact nevertheless, since the stream is applied from O on. An append table has
         one view for all of its chunks, and so has a table with the setting ``one_view``.
 

@@ -1,4 +1,4 @@
-"""Publishes a copy that has caught up: in the table's pointer, or in the shared table of shards."""
+"""Publishes a copy that has caught up, as a table of its own or as a shard of a shared table."""
 
 from __future__ import annotations
 

@@ -106,9 +106,9 @@ class SnapshotCopy:
             Number of rows read.
 
         Raises:
-            CopyError: The rows cannot be read.
+            CopyError: Spark cannot open the query at the source's server.
             FencedError: The guard refused, or another writer has taken the table over.
-            LakeError: The rows cannot be written, or a task failed to read them.
+            LakeError: A task cannot read rows from the source, or cannot write them.
             ReplicaError: The view's rows can differ from the primary's rows.
         """
 

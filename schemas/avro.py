@@ -198,7 +198,7 @@ class DebeziumSchema:
         return _marked(json.loads(self.reader_json))
 
     def mismatch(self, topic: str) -> str | None:
-        """Return why a record of this Avro schema cannot be the topic's change event, or None."""
+        """Return why this Avro schema is not of the topic's change events; None if it can be."""
         if not self.is_envelope:
             return f"{self.name} is not a change event"
         if self.name != envelope_name(topic):
@@ -212,7 +212,7 @@ class DebeziumSchema:
 
     @property
     def row(self) -> tuple[DebeziumField, ...]:
-        """The Avro fields of the row after the change, or of the key."""
+        """The Avro fields of the row after the change; in a key's schema, the fields of the key."""
         return self.after if self.is_envelope else self.key
 
     def field(self, column: str) -> DebeziumField | None:

@@ -127,7 +127,7 @@ class Partition:
         kind: The kind of relation, as PostgreSQL's catalog has it: ``r`` for a plain table.
         persistence: The persistence in the catalog: ``p`` if the WAL contains the changes.
         replica_identity: As for `Catalog`.
-        identity_key: Columns of the index that is the replica identity; None if no index is.
+        identity_key: Columns of the index that is the replica identity; None without such an index.
         attached: A text that identifies the write that attached the partition.
         indexes: As for `Catalog`.
         access_method: The access method, if the WAL contains no changes of its tables; else empty.
@@ -206,7 +206,8 @@ class Catalog:
         primary_key: Columns of the primary key.
         key_made: A value that identifies the primary key among all primary keys that the table has
             had.
-        identity_key: Columns of the index that is the replica identity; empty if no index is.
+        identity_key: Columns of the index that is the replica identity; empty without such an
+            index.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``. None for MySQL and
             MariaDB, which have no such setting, since their binlog has whole rows.
         files: By partition name, the file of the partition's rows. A plain table has one file.

@@ -97,7 +97,7 @@ class RegistryError(TributaryError):
 
 
 class UnknownSchemaError(RegistryError):
-    """A schema id for which a registry that answers has no Avro schema."""
+    """A schema id for which the registry's answer has no usable Avro schema."""
 
 
 class DdlError(SchemaError):

@@ -39,7 +39,7 @@ from schemas.widening import SOURCE_WIDER, holds_rows, more_digits_only, same_va
 
 @dataclass(frozen=True)
 class LakeColumns:
-    """The columns that a lake table has from its source, to compare schemas.
+    """The columns that a lake table has from its source, as a comparison of schemas needs them.
 
     Args:
         types: Spark type by column name.
@@ -338,8 +338,8 @@ class _Diff:
         - A column now allows NULL, and the connector has not seen this yet, or never sees this
           because a domain was changed. A run then reads the row from the source by key.
 
-        So a wrong value stays only in a row that the source no longer has and the lake keeps, or in
-        a row of an append table. A new file of the table can be the result of a TRUNCATE.
+        So a wrong value stays only in a row of an append table, or in a row that the lake keeps
+        after a DELETE or TRUNCATE. A TRUNCATE gives the table a new file.
         """
         kept = self._rules.keeps_deleted or (self._rules.keeps_truncated and self._new_file)
         return self._on_postgres and (kept or not self._rules.keyed)
@@ -400,11 +400,11 @@ class _Diff:
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
     def _label_written_since(self, column: CatalogColumn) -> str | None:
-        """Return a label of a new column's enum type that was possibly renamed; None if none was.
+        """Return a label that could have been renamed, of a new column's enum; None without one.
 
-        A label was possibly renamed if its last write is later than the read of the catalog that
+        A label could have been renamed if its last write is later than the read of the catalog that
         the lake follows. If one transaction wrote all labels before the column was added, the type
-        is new, and no label was renamed.
+        is new. Then no label was renamed, and the result is None.
         """
         since = self._before.horizon
         young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
@@ -450,7 +450,7 @@ class _Diff:
         )
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
-        """Return how hidden values of the lake's rows differ from those of new rows, or None."""
+        """Return why new rows hide values differently from the lake's rows; None if they do not."""
         wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
             return f"columns.{wanted.hide or hide} differs between the settings and the lake's rows"

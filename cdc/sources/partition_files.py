@@ -9,9 +9,9 @@ from schemas.table import TableId
 
 
 class PartitionFiles(Protocol):
-    """The files of a source table's partitions, which show changes without an event.
+    """Reads the files of a source table's partitions, which show changes that have no event.
 
-    ATTACH PARTITION can add rows, and TRUNCATE of a partition removes rows, without an event.
+    Such changes are ATTACH PARTITION, which can add rows, and TRUNCATE of a partition.
     A partition is identified by its number in the fingerprint.
     """
 
@@ -19,14 +19,15 @@ class PartitionFiles(Protocol):
         """Return the source's partitions that are empty and, by statistics, never had a row."""
 
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
-        """Return the source's partitions that a TRUNCATE could have emptied since a reading.
+        """Return the source's partitions that a TRUNCATE could have emptied since an earlier look.
 
-        Such a partition has a new file since that reading, and no row from before the reading.
+        Such a partition has a new file since that look at the catalog, and no row from before it.
 
         Args:
             table: The table.
-            files: Each partition's file at that reading, by partition.
-            since: An id below which all transactions had ended at that reading; empty if unknown.
+            files: Each partition's file at that look, by partition.
+            since: A transaction id. All transactions below it had ended at that look. Empty if it
+                is not known.
         """
 
     def written_together(self, partitions: Collection[int]) -> int | None:

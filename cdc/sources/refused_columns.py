@@ -34,8 +34,8 @@ def refusal(
         settings: The table's settings.
         types: Columns whose type has no rule, each with its error.
         names: Columns whose name the lake cannot have, each with the reason.
-        bound: Virtual columns whose values depend on more than the row, each with what else its
-            values depend on.
+        bound: Virtual columns whose values do not depend on the row alone, each with the other
+            thing, for example the session's time zone.
     """
     kind = UnsupportedTypeError if types else SchemaError
     others = {
@@ -56,7 +56,11 @@ def refusal(
 def _message(
     table: TableId, types: Mapping[str, UnsupportedTypeError], others: Mapping[str, str]
 ) -> str:
-    """Return the error's message: the full reason for one source column, or short reasons."""
+    """Return the error's message about columns of a source table.
+
+    The message has the full reason if it is about one column, and short reasons if it is about
+    several columns.
+    """
     whole = [error.message for error in types.values()]
     whole += [f"column {name!r} of table {table} {why}" for name, why in others.items()]
     if len(whole) == 1:

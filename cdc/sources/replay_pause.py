@@ -38,7 +38,7 @@ def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
 
     Raises:
         ReplicaError: Another process or an operator has paused replay, or replay cannot be resumed.
-        LeaseHeldError: Another process holds the right to pause for longer than `WAIT_S`.
+        LeaseHeldError: After a wait of `WAIT_S`, another process still holds the right to pause.
     """
     with leases.hold(_resource(source.name), wait_s=WAIT_S):
         if source.name in store.paused_replays():

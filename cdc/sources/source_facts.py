@@ -83,8 +83,8 @@ class SourceColumn:
         depends_on: For a virtual generated column of MySQL or MariaDB: what its values depend on
             besides the row, for example the session's time zone. Empty if the values depend on the
             row alone.
-        misread_as: Another type of the same name for which the connector can take the column's
-            type, so that events lack the column's values; empty if there is none.
+        misread_as: Another type of the same name. The connector can take the column's type for this
+            other type, and events then lack the column's values. Empty if there is none.
     """
 
     name: str
@@ -107,8 +107,8 @@ class Leaf:
     Args:
         table: The partition.
         kind: The partition's kind.
-        replica_identity: The partition's own replica identity, which applies to its rows. The
-            root's replica identity does not.
+        replica_identity: The partition's own replica identity, which applies to its rows in place
+            of the root's.
         identity_columns: Columns that identify an old row in the log; empty if none do.
         access_method: As for `SourceTable`.
     """
@@ -258,12 +258,12 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class OlderEnded:
-    """A source's proof that a capture has only whole transactions of added tables from O on.
+    """A source's proof that all transactions have ended which the capture can have only in part.
 
     Args:
         by: The proof as text: x0 for PostgreSQL, a marker's id for MySQL and MariaDB.
-        captured: The position that must be captured before O is recorded; None if no position must
-            be.
+        captured: The position after these transactions in the log. The capture must reach it before
+            O is recorded. None if the proof does not need this.
     """
 
     by: str
@@ -324,7 +324,9 @@ class LogHealth(Protocol):
         """
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Return the position in the source's log up to which Kafka has all changes, or None.
+        """Return the position in the source's log up to which Kafka has all changes.
+
+        The result is None if the position is not known.
 
         Args:
             stored: Reads the position that Connect has stored.

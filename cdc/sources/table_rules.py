@@ -18,16 +18,17 @@ class TableRules(Protocol):
     """The rules of one kind of source for tables that are to be replicated."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why a copy cannot read the source table, or why the log lacks changes of its rows.
+        """Return why a source table cannot be copied or captured; None if it can.
 
-        The result is None if a copy can read the table and the log has all changes.
+        Either a copy cannot read the rows, or the log lacks changes of the rows, or the connector
+        misreads them.
         """
 
     def without_key(self, table: SourceTable) -> Obstacle:
         """Return the problem of a source table without a key, and the choices that solve it."""
 
     def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-        """Return why updates or deletes of a captured table cannot reach the lake; None if all can.
+        """Return why a captured table's updates or deletes cannot reach the lake; None if they can.
 
         Either the server refuses them once the table is captured, or the log does not have the key
         of the old row.
@@ -41,9 +42,9 @@ class TableRules(Protocol):
         """Return the statement that creates a unique index on columns of the source table."""
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return the source's statements that make a column NOT NULL, or drop its default.
+        """Return two statements of the source, one of which the operator chooses.
 
-        The operator chooses one of the two.
+        The first one makes a column NOT NULL. The second one drops the column's default.
         """
 
     def log_note(self, table: SourceTable) -> str:
@@ -54,6 +55,6 @@ class TableRules(Protocol):
 
 
 def usable_keys(table: SourceTable) -> tuple[tuple[str, ...], ...]:
-    """Return the columns of each unique index of a source table that has only NOT NULL columns."""
+    """Return the columns of each unique index whose columns are all NOT NULL, of a source table."""
     nullable = {column.name for column in table.columns if column.nullable}
     return tuple(index for index in table.unique_indexes if not nullable & set(index))

@@ -52,7 +52,8 @@ class View:
     """One consistent image of the source that all sessions of a copy read.
 
     Args:
-        snapshot_id: The id by which sessions share the view, or open their views at the same time.
+        snapshot_id: An id, if all sessions read the same rows: on PostgreSQL, sessions import the
+            view by this id; on MySQL and MariaDB, the sessions with this id open at the same time.
             Empty if each session opens a view of its own at its own time. The stream, which is
             applied from O on, then makes the copy exact.
         upper_bound: A position of the source's log. On PostgreSQL, the view has no commit after

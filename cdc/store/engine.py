@@ -114,7 +114,7 @@ def _parsed(text: str) -> URL:
 
 
 def exposed_file(url: URL) -> Path | None:
-    """Return the file of a SQLite state store that other users may access, or None."""
+    """Return a SQLite state store's file if other users may access it, and otherwise None."""
     file = _file(url)
     return file if file is not None and file.exists() and _open_to_others(file) else None
 

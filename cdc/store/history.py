@@ -83,7 +83,7 @@ class SchemaEntry(Part):
         version: Version of the schema after the change. In each generation, the copied columns are
             version 1. If the table stopped at the change, the lake has an earlier version.
         at: When the lake followed the change, or when the table stopped at the change.
-        schema_ids: Registry ids of the schemas of the events before the change.
+        schema_ids: Registry ids of the schemas with which events before the change were written.
         changes: The differences from the previous version.
         outcome: ``followed``, or the table's new state: ``needs_bootstrap``, ``paused``.
         key: Identifies the entry, so that a second write of it has no effect.

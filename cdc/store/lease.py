@@ -89,7 +89,7 @@ class Lease:
         return self.token
 
     def held_by_other(self) -> LeaseHeldError | None:
-        """Return the error that another process holds the lease; None if it can be taken now."""
+        """Return an error that names the lease's holder; None if the lease can be taken now."""
         row = leases.c.resource == self.resource
         held = sa.and_(row, leases.c.owner.is_not(None), leases.c.expires_at > self._store.clock)
         with self._store.transaction() as connection:
@@ -260,7 +260,7 @@ class Leases:
             lease.release()
 
     def held_by_other(self, resource: TableId | str) -> LeaseHeldError | None:
-        """Return the error that another process holds the lease; None if it can be taken now."""
+        """Return an error that names the lease's holder; None if the lease can be taken now."""
         return Lease(self._store, resource, self.owner, ttl_s=self.ttl_s).held_by_other()
 
     def _acquire(self, lease: Lease, wait_s: float) -> None:

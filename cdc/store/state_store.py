@@ -109,7 +109,7 @@ class Store:
         *,
         schema: SchemaEntry | None = None,
     ) -> TableRecord:
-        """Store a table's record; refuse this if the stored record has another version.
+        """Store a table's record if the stored record still has the expected version.
 
         Args:
             record: The record.
@@ -122,7 +122,7 @@ class Store:
             The record with its new version.
 
         Raises:
-            StateError: The store has another version.
+            StateError: The stored record has another version.
         """
         expected = record.version if expected_version is None else expected_version
         values = _values(record, expected + 1)

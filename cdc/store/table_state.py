@@ -82,8 +82,8 @@ class CommitSummary(Part):
 
     Args:
         offsets: Next offset to read, per partition.
-        epochs: Epoch of each partition's leader when all records before ``offsets`` were last found
-            in the topic.
+        epochs: Epoch of each partition's leader at the last check that the topic has all records
+            before ``offsets``. The check is repeated when another leader is elected.
         position: The source's log position up to which the lake has all transactions of the table,
             as text.
         watermark: Event time up to which the table is complete.
@@ -260,7 +260,7 @@ def transition(
 
 
 def _obstacle(record: TableRecord, to: State, attempt: Attempt | None, cause: Cause) -> str | None:
-    """Return why a table's record cannot move to a state, or None."""
+    """Return why a table's record cannot move to a state; None if it can."""
     origin = record.state
     if to not in TRANSITIONS[origin]:
         allowed = ", ".join(sorted(state.name for state in TRANSITIONS[origin]))

@@ -31,7 +31,7 @@ class Doubt(Part):
     """A doubt about a table: changes of the table could have been lost where a task ended.
 
     Args:
-        offset: Offset of the task's last record in the table's topic, or the topic's end offset.
+        offset: Offset of that task's last record in the table's topic.
         what: What could have been lost, and the next step, as a sentence without a period.
     """
 
@@ -47,7 +47,7 @@ class TaskLook(Part):
         task: The task that sent the newest heartbeat.
         beat_at: Time of that heartbeat, by the clock of its sender.
         ends: By topic, the end offset that was read after the heartbeat.
-        doubts: By table, the doubt about the newest end of a task that could not be judged.
+        doubts: By table, the newest doubt. There is a doubt if a task's end cannot be judged.
         format: Version of this document.
     """
 
@@ -58,7 +58,7 @@ class TaskLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return which changes a table could have lost since its copy, as text, or None."""
+        """Return which changes a table could have lost since its copy; None without a doubt."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         if found is None or first is None or found.offset < first:
             return None

@@ -65,12 +65,15 @@ def unreported_table(statement: str) -> NamedTable | None:
 
 
 def swapped_table(statement: str) -> NamedTable | None:
-    """Return the table whose rows EXCHANGE PARTITION puts into the altered table, or None."""
+    """Return the table whose rows a statement's EXCHANGE PARTITION puts into the altered table.
+
+    The result is None if the statement has no such clause.
+    """
     return _swapped_table(_tokens(statement)) if "exchange" in statement.lower() else None
 
 
 def _index_table(tokens: Sequence[Token]) -> NamedTable | None:
-    """Return the table whose index a statement drops or replaces, or None."""
+    """Return the table whose index a statement drops or replaces; None if it does neither."""
     words = _words(tokens[:5])
     if words[:1] != ["DROP"] and words[:3] != ["CREATE", "OR", "REPLACE"]:
         return None
@@ -83,10 +86,10 @@ def _index_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _replaced_table(tokens: Sequence[Token]) -> NamedTable | None:
-    """Return the table that CREATE TABLE or CREATE OR REPLACE TABLE creates, or None.
+    """Return the table that CREATE TABLE or CREATE OR REPLACE TABLE creates.
 
-    The result is also None for a temporary table, which hides a table only from its session, and
-    for CREATE TABLE IF NOT EXISTS, which can have done nothing.
+    The result is None for any other statement. It is also None for a temporary table, which hides
+    a table only from its session, and for CREATE TABLE IF NOT EXISTS, which can have done nothing.
     """
     words = _words(tokens[:4])
     if words[:2] == ["CREATE", "TABLE"] and words[2:3] != ["IF"]:
@@ -100,7 +103,10 @@ def _replaced_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _swapped_table(tokens: Sequence[Token]) -> NamedTable | None:
-    """Return the table whose rows EXCHANGE PARTITION puts into the altered table, or None."""
+    """Return the table whose rows EXCHANGE PARTITION puts into the altered table.
+
+    The result is None without this clause.
+    """
     words = _words(tokens)
     places = (n for n in range(len(words)) if tuple(words[n : n + 2]) == _EXCHANGE)
     if words[:1] != ["ALTER"] or (at := next(places, None)) is None:
@@ -112,10 +118,11 @@ def _swapped_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _hidden_table(tokens: Sequence[Token]) -> NamedTable | None:
-    """Return the table that a statement alters, drops, renames or truncates, or None.
+    """Return the table that a statement alters, drops, renames or truncates; None without one.
 
-    DISABLE KEYS and ENABLE KEYS change no table of InnoDB. Dumps have these clauses in comments
-    that only the server executes.
+    The table has no name if the statement can have several tables. The result is also None for
+    DISABLE KEYS and ENABLE KEYS, which change no table of InnoDB. Dumps have these clauses in
+    comments that only the server executes.
     """
     words = _words(tokens)
     if words[:1] == ["RENAME"] or (words[:1] == ["DROP"] and "," in words):

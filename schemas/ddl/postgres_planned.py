@@ -78,7 +78,7 @@ class Add:
 class Retype:
     """PostgreSQL's ALTER COLUMN TYPE.
 
-    ``using`` is None if USING is missing, or is only a cast of the column.
+    ``using`` is None without USING, and also if USING is only a cast of the column.
     """
 
     name: str
@@ -169,7 +169,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
 
 
 def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
-    """Yield the effects of one PostgreSQL statement on the table; some have none."""
+    """Yield the effects of one PostgreSQL statement on the table; some statements have none."""
     if isinstance(statement, (*_QUIET, *_TRANSACTION)):
         return  # changes of rows have events, and the other statements change no column
     if isinstance(statement, exp.Create) and statement.args.get("kind") == "INDEX":

@@ -16,7 +16,7 @@ _APPLIED = "SELECT if(@@global.log_slave_updates, '', @@global.gtid_slave_pos)"
 
 
 def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str | None:
-    """Return why the primary's binlog lacks changes that the primary replicates, or None.
+    """Return why the primary's binlog lacks replicated changes; None if it has all of them.
 
     Args:
         session: A session of the admin login on the primary.
@@ -40,21 +40,21 @@ def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str |
 
 
 def applied(session: Session, kind: str) -> str:
-    """Return the GTIDs that a MariaDB primary has replicated without writing them to its binlog.
+    """Return the GTIDs of the replicated transactions that a MariaDB primary's binlog lacks.
 
     The text changes with each such transaction, and remains after a channel is deleted. It is empty
     if the primary writes replicated transactions to its binlog.
 
-    The text is always empty for MySQL, which has no variable with these GTIDs. Without GTIDs,
-    nothing shows such a transaction of MySQL. With GTIDs, a copy that begins after such a
-    transaction fails: the copy waits for the transaction to be captured until the wait reaches its
-    bound, and reports this.
+    For MySQL, the text is always empty, since MySQL has no variable with these GTIDs. If a MySQL
+    server has no GTIDs, nothing shows such a transaction. If the server has GTIDs, a copy that
+    begins after such a transaction waits for its capture. The wait reaches its bound, and the copy
+    fails.
     """
     return str(session.value(_APPLIED) or "") if kind == "mariadb" else ""
 
 
 def _replicates(session: Session, kind: str) -> bool:
-    """Whether the server is a replica itself; on MySQL, also while its replication is stopped."""
+    """Whether the server is a replica itself; a MariaDB server only while it replicates."""
     if kind == "mysql":
         return bool(session.rows("SHOW REPLICA STATUS"))
     # MariaDB shows its channels only to a login with REPLICA MONITOR. A stopped channel replicates

@@ -1,8 +1,8 @@
 """Checks the rights of logins with statements that need these rights.
 
-The grants of a login prove less. A login can have a right by a role or by a pattern of names, and a
-right can cover some columns of a table and not others. The server prints the definition of a table
-only for a login that may read all its columns.
+The grants of a login do not show its rights: a login can have a right by a role or by a pattern of
+names, and a right can cover some columns of a table and not others. The statement for a table is
+SHOW CREATE TABLE. It needs the right to read all columns of the table.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def of_server(connections: Connections) -> Iterator[Check]:
 
 
 def of_tables(connections: Connections) -> Iterator[Check]:
-    """Yield a check for each MySQL or MariaDB login that does not see all tables of the admin."""
+    """Yield a check for each MySQL or MariaDB login that sees fewer tables than the admin login."""
     patterns = connections.config.databases
     with connections.open("admin") as session:
         known = catalog.read_names(session, patterns)

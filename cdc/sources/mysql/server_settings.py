@@ -24,10 +24,10 @@ class RequiredSetting:
         value: The value, as the server shows it.
         remedy: The statement or step that sets the value.
         of_sessions: Whether an open session keeps the old value after the setting is changed.
-        loses: Whether changes are lost or unusable with another value while the server runs. If
-            not, `check` alone reports another value.
-        at_crash: Whether changes are lost with another value only when the server's machine
-            crashes. If so, another value is a warning of `check` and not an error.
+        loses: Whether a running server with another value loses changes or makes them unusable. If
+            False, only `check` reports another value.
+        at_crash: Whether a server with another value loses changes only when its machine crashes.
+            If True, `check` reports another value as a warning and not as an error.
     """
 
     value: str

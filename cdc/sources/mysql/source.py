@@ -115,7 +115,7 @@ class MysqlSource:
             return planned_table.after_statements(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return a new MySQL or MariaDB column's value in older rows, and its type rule."""
+        """Return the value of a new MySQL or MariaDB column in older rows, and its type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
 
@@ -136,7 +136,10 @@ class MysqlSource:
         return BinlogCapture(self._connections, names)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why a MySQL or MariaDB connector would stop, and the remedy, or None."""
+        """Return why a MySQL or MariaDB connector would stop, and the remedy.
+
+        The result is None if the connector would not stop.
+        """
         with self._connections.open("admin") as session:
             return compressed_columns.obstacle(session)
 
@@ -175,7 +178,7 @@ class MysqlSource:
         return ()
 
     def nudge(self) -> None:
-        """Write a marker, since Connect stores a binlog position only with the next transaction."""
+        """Write a marker: Connect stores a transaction's binlog position only at the next one."""
         self.write_marker()
 
     def write_marker(self) -> Marker:
@@ -264,7 +267,10 @@ class MysqlSource:
             replica_applier.resume(self._connections)
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that MySQL's or MariaDB's replica is the same server, with the primary's rows."""
+        """Check that the MySQL or MariaDB replica is still the view's server.
+
+        The replica must also have the primary's changes and no other changes.
+        """
         now = self.identity(on_replica=True)
         if now.system_identifier != view.identity.system_identifier:
             raise SnapshotLostError(
@@ -282,7 +288,10 @@ class MysqlSource:
             replica.require_rows_of_primary(self._connections)
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """Return the error of Spark's failed read of MySQL or MariaDB, by the exception's text."""
+        """Return the error for a failed read of Spark, from the text of Spark's exception.
+
+        The result is None if the text is not from a read of MySQL or MariaDB.
+        """
         if view is not None and view.split is not None and (found := view.split.failure()):
             return found  # the sessions themselves do not know this cause
         together = view is not None and bool(view.snapshot_id)
@@ -307,15 +316,15 @@ class MysqlSource:
             return boundaries.table_size(session, table)
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the bytes of a MySQL or MariaDB table's largest row in a sample, or None."""
+        """Return the bytes of the largest row in a sample; None if the MySQL table is empty."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return the problem and the remedy if dates in a MySQL or MariaDB key are in no calendar.
+        """Return the problem and the remedy if a MySQL or MariaDB key has dates such as 2024-00-00.
 
-        The result is None if no key has such a date.
+        No calendar has such a date. The result is None if no key column has such a date.
         """
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:

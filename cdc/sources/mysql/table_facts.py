@@ -84,7 +84,7 @@ class Described:
     unlogged: str = ""
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
-        """Return the columns; none counts as generated, since the binlog has all their values."""
+        """Return all columns with ``generated=False``: the binlog also has generated values."""
         depends_on = session_bound(self.columns)
         return tuple(
             SourceColumn(
@@ -167,7 +167,7 @@ def describe(
     All facts of a table are of one moment.
 
     Raises:
-        SourceError: A table changed at each reading, or the login lacks PROCESS.
+        SourceError: A table's facts differed at each reading, or the login lacks PROCESS.
     """
     found, unsteady = describe_steady(session, tables, on_replica=on_replica)
     if unsteady:

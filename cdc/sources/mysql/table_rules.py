@@ -14,7 +14,11 @@ class MysqlTableRules:
     """The rules of MySQL and MariaDB; see `cdc.sources.table_rules.TableRules`."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why a copy cannot read a MySQL or MariaDB table during writes; None if it can."""
+        """Return why a MySQL or MariaDB table cannot be copied or captured; None if it can.
+
+        During writes, a copy can read only ordinary InnoDB tables. The connectors misread columns
+        in the format from before MariaDB 10.1.
+        """
         if table.kind not in ("table", "partitioned"):
             return (
                 "is not an ordinary InnoDB table, so a copy cannot read it under writes",
@@ -50,7 +54,10 @@ class MysqlTableRules:
         return f"CREATE UNIQUE INDEX <name> ON {_named(table)} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return MySQL's or MariaDB's statements that forbid NULL or drop a column's default."""
+        """Return two statements of MySQL or MariaDB, one of which the operator chooses.
+
+        The first one makes a column NOT NULL. The second one drops the column's default.
+        """
         return f"ALTER TABLE {_named(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP DEFAULT"
 
     def log_note(self, table: SourceTable) -> str:
@@ -63,10 +70,10 @@ class MysqlTableRules:
 
 
 def former_formats(table: SourceTable) -> str | None:
-    """Return the problem of columns in MariaDB's format from before 10.1; None if there are none.
+    """Return the problem of columns whose times are in MariaDB's format from before 10.1.
 
     The connectors misread the values of such columns, and possibly the values of other columns,
-    too.
+    too. The result is None if the table has no such columns.
     """
     names = [column.name for column in table.columns if FORMER_FORMAT in str(column.type)]
     if not names:

@@ -1,9 +1,9 @@
 """Finds virtual generated columns whose values depend on the session that reads them.
 
 The server computes the value of a virtual column whenever a row is read or written. The binlog has
-the value that was computed in the session that wrote the row. A copy has the value that is computed
-in the copy's session, with time zone UTC, at the time of the copy. A stored column has one value
-for all sessions, until an ALTER that copies the table computes it again in its own session.
+the value as computed in the writer's session. A copy has the value as computed in the copy's
+session, with time zone UTC, at the time of the copy. A stored column has one value for all
+sessions. An ALTER that copies the table computes this value again, in the session of the ALTER.
 """
 
 from __future__ import annotations
@@ -96,7 +96,10 @@ def _tokens(expression: str) -> list[re.Match[str]]:
 def _dependence(
     tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], bound: set[str]
 ) -> str | None:
-    """Return what an expression's value depends on besides the row; None if on the row alone."""
+    """Return what an expression's value depends on besides the row.
+
+    The result is None if the value depends on the row alone.
+    """
     used = [
         name
         for place in range(len(tokens))
@@ -131,7 +134,7 @@ def _opens(tokens: Sequence[re.Match[str]]) -> bool:
 
 
 def _of_functions(tokens: Sequence[re.Match[str]], uses_time: bool) -> Iterator[str]:
-    """Yield what an expression's value depends on by the expression's functions or variables."""
+    """Yield what the functions and variables of an expression depend on besides their arguments."""
     for place, token in enumerate(tokens):
         if token["sign"] == "@":
             yield f"{_SESSION} (a variable)"
@@ -149,7 +152,7 @@ def _of_functions(tokens: Sequence[re.Match[str]], uses_time: bool) -> Iterator[
 
 
 def _is_fixed(arguments: Sequence[re.Match[str]]) -> bool:
-    """Whether the format of a `date_format` is a text that means the same in each session."""
+    """Whether a `date_format` has a constant format that gives the same text in each session."""
     depth = 0
     for place, token in enumerate(arguments):
         depth += (token["sign"] == "(") - (token["sign"] == ")")

@@ -154,7 +154,10 @@ def sampled_share(main_bytes: int, chunks: int) -> float | None:
 
 
 def _largest(session: Session, table: SourceTable) -> int:
-    """Return the number of pages of the PostgreSQL table, or of its largest partition."""
+    """Return the number of pages of a PostgreSQL table.
+
+    For a partitioned table, the result is the number of pages of the largest partition.
+    """
     row = session.execute(_PAGES, {"oid": table.number}).fetchone()
     return int(row[0]) if row else 0
 

@@ -251,7 +251,7 @@ def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, .
 
 
 def _described(session: Session, source: str, only: TableId | None) -> Iterable[dict[str, Any]]:
-    """Yield PostgreSQL's catalog facts of one user table or of all user tables, by field name."""
+    """Yield the facts of each user table in PostgreSQL's catalog; with ``only``, of that table."""
     parameters = {"schema": only.schema if only else None, "name": only.name if only else None}
     hypertables, distributed = _hypertables(session), _distributed(session)
     for row in session.execute(_TABLES, parameters).fetchall():
@@ -379,7 +379,7 @@ class _Types:
 
 
 def _money_digits(session: Session) -> int:
-    """Return how many digits PostgreSQL's money has after the point; -1 stands for the usual two.
+    """Return the modifier of PostgreSQL's money: its digits after the point, or -1 if they are two.
 
     The server stores money as a whole number of the smallest unit. Its setting ``lc_monetary``
     determines the place of the point.
@@ -397,9 +397,8 @@ def _money_digits(session: Session) -> int:
 def qualify_names(session: Session) -> None:
     """Let the server print every name with its schema, except names of ``pg_catalog``.
 
-    The function also sets the session settings for reading values, by which the server prints
-    defaults and stored values. Behind a pooler, the transaction can run in a session that had other
-    settings.
+    The function also sets the settings by which the server prints defaults and stored values.
+    Behind a pooler, the transaction can run in a session that had other settings.
     """
     read_by(session, search_path="pg_catalog")
 

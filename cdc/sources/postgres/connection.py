@@ -267,7 +267,7 @@ _AWAY = (
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether a new attempt to connect to PostgreSQL can soon succeed."""
+    """Whether an error of a PostgreSQL connection can soon be over, so that a retry can succeed."""
     text = str(error)
     return isinstance(error, psycopg.OperationalError) and any(
         sign in text

@@ -47,7 +47,7 @@ _FUNCTIONS = ("pg_wal_replay_pause()", "pg_wal_replay_resume()")
 
 
 def grant_sql(role: str) -> str:
-    """Return PostgreSQL's GRANT for pausing and resuming replay, for a superuser."""
+    """Return the GRANT by which a PostgreSQL superuser lets a role pause and resume replay."""
     functions = ", ".join(f"pg_catalog.{name}" for name in _FUNCTIONS)
     statement = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(
         sql.SQL(functions), sql.Identifier(role)
@@ -56,7 +56,10 @@ def grant_sql(role: str) -> str:
 
 
 def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
-    """Return why PostgreSQL can open no exact view on the server, and the remedy, or None."""
+    """Return why no exact view can be opened on the PostgreSQL server, and the remedy.
+
+    The result is None if an exact view can be opened.
+    """
     with connections.open("snapshot", on_replica=on_replica) as session:
         where = connections.where(on_replica=on_replica)
         if not on_replica:
@@ -131,8 +134,8 @@ def replica_view(
         progress: Shows the waits.
 
     Raises:
-        ReplicaError: Replay cannot be paused, or continued during the export, or the replica
-            exports no exact view.
+        ReplicaError: Replay cannot be paused, replay did not stay paused during the export, or the
+            replica exports no exact view.
         SnapshotLostError: The replica cancelled the session.
     """
     for tried in range(_VIEWS):
@@ -159,7 +162,9 @@ def replica_view(
 
 @contextmanager
 def _in_progress(connections: Connections, timeout_s: float, progress: Progress) -> Iterator[UUID]:
-    """Keep open a PostgreSQL transaction that has written a marker and that the replica knows.
+    """Write a marker in a PostgreSQL transaction, and keep this transaction open in the block.
+
+    The block begins after the replica has replayed the write.
 
     Yields:
         The marker's id.
@@ -214,9 +219,9 @@ def _taken(connections: Connections, session: Session) -> Exported:
 def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
     """Make PostgreSQL resume replay by itself if this process dies while replay is paused.
 
-    A session of the server runs the countdown: one text that first waits `PAUSE_LIMIT_S` and then
-    resumes replay. The end of this block cancels the countdown. The death of this process does not
-    cancel the countdown.
+    The countdown is one text of two statements: a wait of `PAUSE_LIMIT_S`, and the call that
+    resumes replay. A session of the server executes this text. The end of this block cancels the
+    countdown. The death of this process does not cancel the countdown.
 
     Yields:
         A function that begins the countdown.

@@ -245,11 +245,12 @@ def read_fingerprint(session: Session, table: TableId, publication: str) -> Fing
 
 
 def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
-    """Return the PostgreSQL relations that are empty and never had a row; no privilege is needed.
+    """Return the PostgreSQL relations that are empty and, by statistics, never had a row.
 
-    A file can be empty because rows were deleted and VACUUM removed them. The server's statistics
-    count the inserts of a relation since its creation. The server counts an insert within seconds
-    after its commit. A crash of the server resets the counts.
+    An empty file alone does not prove this, since VACUUM also empties a file after a DELETE of all
+    rows. So the server's statistics must show no insert since the relation's creation. They lack an
+    insert of the last seconds, and all inserts before a crash of the server. No privilege is needed
+    to read them.
     """
     query = (
         "SELECT c FROM unnest(%s::oid[]) c WHERE pg_catalog.pg_relation_size(c) = 0"
@@ -292,19 +293,20 @@ SELECT EXISTS (
 def truncated(
     session: Session, table: TableId, files: Mapping[int, int], since: str
 ) -> frozenset[int]:
-    """Return the PostgreSQL partitions that have a new file since a reading, and no older row.
+    """Return the PostgreSQL partitions that a TRUNCATE could have emptied since an earlier look.
 
-    After a TRUNCATE, a partition has a new file and no older rows. VACUUM FULL and CLUSTER also
-    give a partition a new file, but its rows keep their transaction ids, so older rows are found.
-    If all rows of the partition are younger than the reading, the two cases cannot be
-    distinguished. A partition is also returned if ``since`` is empty, or if the search for older
-    rows takes too long.
+    After a TRUNCATE, a partition has a new file, and no row from before that look at the catalog.
+    VACUUM FULL and CLUSTER also give a partition a new file, but its rows keep their transaction
+    ids, so this function finds rows from before the look. If all rows are younger than the look,
+    the partition is returned, too. So is each partition with a new file if ``since`` is empty, or
+    if the search for older rows takes too long.
 
     Args:
         session: A session of a role that may read the table.
         table: The table.
-        files: Each partition's file at that reading, by the partition's object id.
-        since: All transactions below this id had ended at that reading; empty if it is not known.
+        files: Each partition's file at that look, by the partition's object id.
+        since: A transaction id. All transactions below it had ended at that look. Empty if it is
+            not known.
     """
     leaves = session.execute(_RENEWED, (list(files), list(files.values()))).fetchall()
     found = {int(leaf) for leaf, _ in leaves}
@@ -324,7 +326,7 @@ def truncated(
 
 
 def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: str) -> bool:
-    """Whether a PostgreSQL partition has a row from before a reading.
+    """Whether a PostgreSQL partition has a row of a transaction below ``since``.
 
     The query ends at the first such row.
     """

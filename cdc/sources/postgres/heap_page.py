@@ -27,15 +27,16 @@ def next_inserted(
 ) -> NextInserted:
     """Return the row that a PostgreSQL transaction inserted next into the page of a given row.
 
-    A row that was changed or deleted after its insert is not found; it has later events of its own.
+    The next row is skipped if it was changed or deleted after its insert, since it then has later
+    events.
 
     Args:
         session: A session on the primary.
         table: The table.
         key: The key of the given row, as its event has it.
-        transaction: The id of the transaction that inserted the row, as an event has it. If None,
-            the id in the given row is used. The row's id differs from the id in events if the row
-            was inserted after a savepoint.
+        transaction: The id of the transaction that inserted the given row, as events have it. The
+            row must have this id. None to accept any id: in a row that was inserted after a
+            savepoint, the id differs from the id in events.
     """
     kinds = {column.name: plain_type_of(column).name for column in table.columns}
     if not key or any(kinds.get(name) not in _PLAIN for name in key):
@@ -68,7 +69,7 @@ def next_inserted(
 
 
 def _places_behind(place: str, block_size: int) -> str:
-    """Return the later places in the PostgreSQL page of a place, as the text of an array."""
+    """Return the places after a place in its PostgreSQL page, as the text of an array."""
     page, number = (int(part) for part in place.strip("()").split(","))
     last = block_size // _SMALLEST_ROW
     return "{" + ",".join(f'"({page},{n})"' for n in range(number + 1, last + 1)) + "}"

@@ -21,7 +21,7 @@ _POLICY = "row-level security"
 def missing_rights(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
-    """Return which rights on a PostgreSQL table the logins lack, and the GRANTs, or None.
+    """Return the rights that logins lack on a PostgreSQL table, and the GRANTs; None if none.
 
     Args:
         connections: Opens sessions.
@@ -41,7 +41,10 @@ def missing_rights(
 def _not_owned(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
-    """Return why the admin login may not publish the PostgreSQL table, with a GRANT, or None."""
+    """Return why the admin login may not publish a PostgreSQL table, and the GRANT to run.
+
+    The result is None if the login may publish the table.
+    """
     user = connections.credential("admin").user
     with connections.open("admin") as session:
         if session.execute(_OWNS, (table.owner,)).fetchone() == (True,):
@@ -57,7 +60,7 @@ def _not_owned(
 
 
 def _select_lacking(connections: Connections, table: SourceTable) -> tuple[str, str] | None:
-    """Return why the snapshot login cannot read the PostgreSQL table, with GRANTs, or None."""
+    """Return why the snapshot login cannot read a PostgreSQL table, and GRANTs; None if it can."""
     user = sql.Identifier(connections.credential("snapshot").user)
     schema, name = sql.Identifier(table.table.schema), table.table.name
     columns = [sql.Identifier(column.name) for column in table.columns]

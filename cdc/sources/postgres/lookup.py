@@ -79,7 +79,9 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column, stored: str
 ) -> tuple[str, TypeRule]:
-    """Return a PostgreSQL column's value in rows older than the column, as text, and its type rule.
+    """Return, as text, a PostgreSQL column's value in older rows; and the column's type rule.
+
+    Older rows are older than the column.
 
     Args:
         session: A session on the primary.
@@ -172,7 +174,7 @@ def _literal(value: object, kind: str, table: SourceTable, name: str) -> str:
 
 
 def _time_of_day(microseconds: int) -> str:
-    """Return a ``time`` as PostgreSQL writes it, up to the greatest value, 24:00:00."""
+    """Return a ``time`` as PostgreSQL writes it; the greatest value is 24:00:00."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:06}"
 

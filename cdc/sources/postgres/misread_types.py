@@ -7,8 +7,8 @@ types before the types of users, and domains and arrays after all other types. I
 row types of tables and views.
 
 If the connector takes another type, events can have NULL, 0 or an empty text in place of the
-values. The connector reads values of the server's own types by the name alone. So it can take these
-types only for domains, enums and arrays of the same name.
+values. For one of the server's own types, the connector needs only the name. So it misreads such a
+type only if it takes the type for a domain, an enum or an array.
 
 The connector registers the types when it starts. It leaves out the types of temporary tables, due
 to the setting ``schema.exclude.list``.

@@ -25,11 +25,17 @@ class PostgresPartitionFiles:
             return fingerprint.empty_files(session, partitions)
 
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
-        """Return the PostgreSQL partitions that a TRUNCATE could have emptied since a reading."""
+        """Return the PostgreSQL partitions that a TRUNCATE could have emptied.
+
+        The TRUNCATE is later than the read of the catalog that has found ``files``.
+        """
         with self._connections.open("snapshot") as session:
             return fingerprint.truncated(session, table, files, since)
 
     def written_together(self, partitions: Collection[int]) -> int | None:
-        """Return the id of the transaction that last wrote the PostgreSQL partitions, or None."""
+        """Return the id of the transaction that last wrote the PostgreSQL partitions.
+
+        The result is None if several transactions did.
+        """
         with self._connections.open("admin") as session:
             return fingerprint.written_together(session, partitions)

@@ -59,8 +59,7 @@ class Lookups:
         volatile: Returns those of the given functions that can return a new value for each row.
         constraints: For each constraint, by name, whether it is the primary key and whether its
             index is the replica identity.
-        misread: Takes the name of a type. Returns the name of another type for which the connector
-            can take the type (see `SourceColumn`); empty without such a type.
+        misread: Takes a type's name. Returns `SourceColumn.misread_as` for a column of this type.
     """
 
     type: Callable[[str], PostgresType]
@@ -72,7 +71,7 @@ class Lookups:
 def after_statements(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
-    """Return a PostgreSQL table as it would be after actions, by lookups in the catalog."""
+    """Return a PostgreSQL table as it would be after actions; the server answers the lookups."""
 
     def number(text: str) -> int:
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
@@ -238,7 +237,7 @@ class _Draft:
             self._retype(number, action)
 
     def _retype(self, number: int, action: Retype) -> None:
-        """Change a PostgreSQL column's type, which rewrites rows that cannot stay as they are."""
+        """Change a PostgreSQL column's type; rewrite the table if the change requires new rows."""
         old, new = type_of(self._columns[number]), self._lookups.type(action.type)
         self._columns[number] = replace(
             self._columns[number], type=new, misread_as=self._lookups.misread(action.type)
@@ -269,7 +268,7 @@ class _Draft:
         """Give the table a new file, as the PostgreSQL server does in a rewrite.
 
         The new file contains the values that the catalog stored for older rows. So the server
-        removes such values from the catalog, which writes the definitions of their columns.
+        removes such values from the catalog, and writes the definitions of their columns again.
         """
         for number, column in self._columns.items():
             if {*column.old_values} - {None}:

@@ -120,7 +120,7 @@ def planned(
 def _preparation(
     session: Session, publication: str, credentials: Credentials, append: bool
 ) -> list[sql.SQL | sql.Composed]:
-    """Return the statements that create what PostgreSQL lacks, or restore the publication."""
+    """Return the statements that create what PostgreSQL lacks, and correct the publication."""
     own_tables = ("marker", "heartbeat_log" if append else "heartbeat")
     statements: list[sql.SQL | sql.Composed] = []
     if session.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
@@ -221,12 +221,12 @@ def remove_tables(session: Session, publication: str, tables: Sequence[TableId])
 
 
 def removing(publication: str, table: TableId) -> str:
-    """Return the statement that removes a table from a PostgreSQL publication, for an operator."""
+    """Return the statement by which operators remove a table from a PostgreSQL publication."""
     return f"{_alter_statement(publication, 'DROP', [(table.schema, table.name)]).as_string(None)};"
 
 
 def dropping(publication: str, slot: str) -> list[str]:
-    """Return the statements that drop a slot and a publication, for an operator."""
+    """Return the statements by which operators drop a slot and a publication."""
     return [
         f"{statement.as_string(None)};"
         for statement in (
@@ -336,8 +336,8 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
     """Create the slot if it is missing; return whether it was created.
 
     Raises:
-        CaptureError: The slot's name is in use for another purpose, or the slot could not be
-            created while older transactions were open.
+        CaptureError: The slot's name is in use for another purpose, or transactions that were open
+            at the start did not end in time.
     """
     row = session.execute(_SLOT, (slot,)).fetchone()
     if row is not None:

@@ -45,7 +45,7 @@ class Exporter:
 
 
 def replica_position(connections: Connections) -> ReplicaPosition:
-    """Return the PostgreSQL replica's position, with the facts that the server permits to read."""
+    """Return the PostgreSQL replica's position and lag, as far as the login may read them."""
     with connections.open("admin") as primary:
         ahead = current_lsn(primary)
     with connections.open("snapshot", on_replica=True) as session:
@@ -93,7 +93,8 @@ def check_standby(
         The facts that could not be checked, one sentence each.
 
     Raises:
-        ReplicaError: The server is not in recovery, of another cluster, or on a later timeline.
+        ReplicaError: The server is not in recovery, belongs to another cluster, or is on a later
+            timeline.
     """
     if not found.in_recovery:
         raise ReplicaError(
@@ -123,7 +124,7 @@ def check_standby(
 
 
 def is_ahead(found: ServerIdentity, other: Marker | ServerIdentity) -> bool:
-    """Whether a PostgreSQL server's timeline is later than another; False if one is not known."""
+    """Whether a PostgreSQL server's timeline is later than another one; False if unknown."""
     if found.timeline is None or other.timeline is None:
         return False
     return found.timeline > other.timeline

@@ -24,8 +24,8 @@ class SlotHealth:
         safe_wal_size: Number of bytes that the server can write before it can give up the slot;
             None without a limit.
         end: End of the server's log when this health was read.
-        current: Reads the current end of the log. `problem` calls this function, since Connect can
-            store a position after ``end`` once this health was read.
+        current: Reads the current end of the log. `problem` needs it: after this health was read,
+            the log can have grown, and Connect can have stored a position after ``end``.
     """
 
     name: str

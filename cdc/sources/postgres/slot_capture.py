@@ -145,7 +145,10 @@ class PostgresCapture:
             )
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """Return the statements that remove a table; if ``last``, the whole PostgreSQL capture."""
+        """Return the statements that remove a table from the PostgreSQL capture.
+
+        If ``last``, the statements remove the whole capture.
+        """
         name = self._publication
         if last:
             return publication.dropping(name, self._slot)
@@ -180,7 +183,7 @@ class PostgresCapture:
             return publication.audit_table(session, self._publication, table)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return which rights on a PostgreSQL table the logins lack, and the GRANTs, or None.
+        """Return the rights that logins lack on a PostgreSQL table, and the GRANTs; None if none.
 
         The admin login needs the rights of the table's owner only if the publication lacks the
         table.

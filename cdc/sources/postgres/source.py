@@ -93,7 +93,10 @@ class PostgresSource:
         return checks.run(self._connections)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why a PostgreSQL connector would stop or miss changes, and the remedy, or None."""
+        """Return why a PostgreSQL connector would stop or miss changes, and the remedy.
+
+        The result is None if the connector would do neither.
+        """
         with self._connections.open("admin") as session:
             return version.obstacle(session.info.server_version) or letter_case.obstacle(session)
 
@@ -142,7 +145,10 @@ class PostgresSource:
             return primary.identity(session)
 
     def commit_position(self, last: str) -> str | None:
-        """Return the LSN of the last commit before an event, from the event's position."""
+        """Return the LSN of the last commit before an event, from the event's position.
+
+        The result is None if the event has no such LSN.
+        """
         ended = int(last.partition(":")[0], 16)
         return str(Lsn(ended)) if ended else None
 
@@ -224,7 +230,10 @@ class PostgresSource:
             yield view
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Return why `open_exact_view` cannot open a PostgreSQL view, and the remedy, or None."""
+        """Return why `open_exact_view` cannot open a PostgreSQL view, and the remedy.
+
+        The result is None if it can open such a view.
+        """
         on_replica = self.has_replica and not from_primary
         return exact_view.obstacle(self._connections, on_replica=on_replica)
 
@@ -257,7 +266,10 @@ class PostgresSource:
         """Do nothing, since a standby executes the changes of its primary only."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
-        """Return the error of Spark's failed read of PostgreSQL, from the text of its exception."""
+        """Return the error for a failed read of Spark, from the text of Spark's exception.
+
+        The result is None if the text is not from a read of PostgreSQL.
+        """
         if "PSQLException" not in text:
             return None
         if view is not None and is_recovery_conflict(text):

@@ -13,7 +13,7 @@ all later transactions. Major versions that are not listed here never did that.
 
 
 def obstacle(version: int) -> tuple[str, str] | None:
-    """Return why no table can join a publication on this server, and the remedy, or None.
+    """Return why no table may join a publication on this server, and the remedy; None if any may.
 
     Args:
         version: ``server_version_num``: 150018 for 15.18. Packages and managed servers have the
