@@ -1,6 +1,6 @@
 """Finds the log position, and for append tables the offsets, where copy and stream meet.
 
-R is a position of the source's log that is at or after everything that the copy contains. An append
+R is a position of the source's log. Everything in the copy is at or before this position. An append
 table also needs the offset of its first event that the copy lacks. Its copy is read in a view at a
 known position S.
 

@@ -1,7 +1,7 @@
 """Plans a table's copy with pure functions: chunks of rows, and waves of chunks.
 
-A chunk is a range of keys, or of pages in a table without a key, that one Spark task reads. A wave
-is the chunks of one lake commit.
+A chunk is what one Spark task reads: a range of keys, or a range of pages if the table has no key.
+A wave is the chunks of one lake commit.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Copying:
         """Copy remaining chunks under a view; return whether no chunk is left.
 
         If the argument ``one_view`` is true, all remaining chunks are copied, and otherwise one
-        wave. After a view was lost, each wave gets a view, which is open for a shorter time.
+        wave. After a view was lost, each wave gets a view of its own, open for a shorter time.
         The copy is exact nevertheless, since the stream is applied from O on. An append table has
         one view for all of its chunks, and so has a table with the setting ``one_view``.
 

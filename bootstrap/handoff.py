@@ -1,6 +1,6 @@
 """Executes the steps of a bootstrap: copy, handoff, catch-up, publication.
 
-Each step is recorded before the next step begins, in the state store or in the lake's timeline.
+Each step is recorded, in the state store or in the lake's timeline, before the next step begins.
 :func:`bootstrap.steps.next_step` finds the next step from these records. After a process dies at
 any point, the same command continues with the next step.
 """
@@ -116,7 +116,7 @@ def bootstrap_table(
         limits: Bounds of waits and retries.
 
     Returns:
-        The result. The table is INCREMENTAL, or its next generation is complete.
+        The result. The table is INCREMENTAL; in a resync, its next generation is complete.
 
     Raises:
         TributaryError: The bootstrap cannot continue. A table that was being copied or was catching
@@ -263,7 +263,7 @@ class _Bootstrap:
         return attempt
 
     def _resume(self) -> None:
-        """Move a failed or paused table back, so that its attempt to copy continues."""
+        """Return a failed or paused table to its former state, so that its copy continues."""
         to = self._record.resume_to
         if self._record.state not in RESUMABLE or to is None:
             raise BootstrapError(
@@ -434,7 +434,7 @@ class _Bootstrap:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that no change of settings, loss of changes or lack of records spoils the copy."""
+        """Check that settings are the same, no loss was counted, and topics have the records."""
         require_same_settings(self._record, self._attempt, self._made_by.settings_digest)
         self._context.looks.follow(self._capture.names, self._source)
         try:

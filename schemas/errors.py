@@ -59,7 +59,7 @@ class TributaryError(Exception):
 
 
 def _unicode(text: str) -> str:
-    """Return an error's text in which escapes replace bytes that are not UTF-8.
+    """Return an error's text, with escapes in place of bytes that are not UTF-8.
 
     Neither JSON nor a database accepts such bytes.
     """

@@ -63,7 +63,7 @@ def recomputed(
 def _uses(expression: str, column: str) -> bool:
     """Whether an expression, as the catalog prints it, contains a column's name.
 
-    A text in the expression can contain the name, too. The result is then a copy too many.
+    The name can also be in a text of the expression. The table is then copied without need.
     """
     text, name = (one.replace("``", "`").replace("\\", "") for one in (expression, column))
     return re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", text, re.IGNORECASE) is not None

@@ -258,7 +258,7 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class OlderEnded:
-    """A source's proof that all transactions have ended which the capture can have only in part.
+    """A source's proof that older transactions have ended, so that none is captured in part.
 
     Args:
         by: The proof as text: x0 for PostgreSQL, a marker's id for MySQL and MariaDB.

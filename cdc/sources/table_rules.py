@@ -55,6 +55,9 @@ class TableRules(Protocol):
 
 
 def usable_keys(table: SourceTable) -> tuple[tuple[str, ...], ...]:
-    """Return the columns of each unique index whose columns are all NOT NULL, of a source table."""
+    """Return the columns of each unique index of a source table.
+
+    An index with a column that allows NULL is left out.
+    """
     nullable = {column.name for column in table.columns if column.nullable}
     return tuple(index for index in table.unique_indexes if not nullable & set(index))

@@ -13,9 +13,9 @@ from schemas.fingerprint import Fingerprint
 
 @dataclass(frozen=True)
 class Chunk(Part):
-    """A recorded part of a table that one task copies: a range of keys, or a range of pages.
+    """A recorded part of a table, which one task copies.
 
-    A table without a key has ranges of pages.
+    The part is a range of keys or, in a table without a key, a range of pages.
 
     Args:
         id: The chunk's number in the plan, from 0. Commits name their chunks by this number.

@@ -29,7 +29,7 @@ NOT_STORED: Mapping[str, bool] = {"not_stored": True}
 
 
 class Part:
-    """Base of the frozen dataclasses that are stored documents, or parts of them.
+    """Base of the frozen dataclasses that are stored documents, or parts of such documents.
 
     Every field is a key of the document, unless its metadata is `NOT_STORED`. A field's default
     applies only to new values in code: a stored document without the key is refused.

@@ -43,7 +43,7 @@ class KeptSchemas:
         self._lock = threading.Lock()
 
     def schema(self, schema_id: int) -> str:
-        """Return the Avro schema of an id as JSON text, from the registry or from the state store.
+        """Return the Avro schema of an id as JSON text; from the store if the registry is away.
 
         Raises:
             UnknownSchemaError: The registry has no schema of the id, or another schema than before.

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Lease:
-    """The right to write one table, or to change a resource that many tables share, for a time.
+    """For a time, the right to write one table, or to change a resource that many tables share.
 
     Args:
         store: The state store that keeps leases.

@@ -192,7 +192,7 @@ class Store:
         return replace(taken, version=former.version + 1)
 
     def delete(self, table: TableId, *, beside: bool = False) -> None:
-        """Delete the record of a table or of its next generation; histories are not deleted."""
+        """Delete a table's record; if ``beside``, its next generation's. Histories stay."""
         with self.transaction() as connection:
             connection.execute(sa.delete(table_rows).where(_table_and_beside(table, beside)))
 

@@ -302,8 +302,8 @@ def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> Tabl
 def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> TableRecord:
     """Return the table's record with a new last commit, and with zero failures in a row.
 
-    The commit can have a new column or a new partition, so the table's name in the catalog of names
-    counts as out of date.
+    Each commit can have a new column or a new partition. So the table's entry in the catalog of
+    names counts as out of date.
     """
     return replace(record, last_commit=commit, failures=0, named=None, updated_at=at)
 

@@ -1,4 +1,4 @@
-"""Keeps the names that types had since a connector began to find types by their names."""
+"""Stores which types the names of types mean and meant; `cdc.capture.type_looks` explains why."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class NamedType(Part):
 
     Args:
         oid: The type's object id, which is never given again.
-        form: A text that is the same for types whose values the connector reads alike; empty for a
-            type that is alike to no other.
+        form: A text that is the same for types whose values the connector reads alike; empty if the
+            connector reads no other type alike.
     """
 
     oid: int
@@ -41,12 +41,12 @@ class NamedType(Part):
 Names: TypeAlias = Mapping[str, Mapping[str, NamedType]]
 """Types by name, then by schema."""
 Former: TypeAlias = Mapping[str, Mapping[str, tuple[NamedType, ...]]]
-"""What else names have meant: types by name, then by schema, the oldest first."""
+"""The types that names meant before: by name, then by schema, the oldest first."""
 
 
 @dataclass(frozen=True)
 class TypeDoubt(Part):
-    """Columns of a table whose events were in doubt at a look at the names of types.
+    """Columns of a table whose values in events can be wrong, by a look at the names of types.
 
     Args:
         offset: The newest offset of the table's topic at that look; -1 if the topic was empty.
@@ -66,12 +66,12 @@ class TypeLook(Part):
         types: The types by name, then by schema. Arrays that are named after their elements are
             left out.
         run: The task that sent the connector's newest heartbeat; empty if there is none.
-        former: What else names have meant, as noticed while that task sent the newest heartbeat:
-            types by name, then by schema, the oldest first.
-        older: The same, as noticed during the task before.
-        suspects: The types that the connector can take for others, depending on the table's schema.
+        former: The types that names meant before, as found while that task sent the newest
+            heartbeat: by name, then by schema, the oldest first.
+        older: The same, as found during the task before that task.
+        suspects: Object ids of types that the connector can take for others in some schema.
         mistaken: By table and column, the name of a type that the connector can take for another.
-        doubts: By table, such columns of this look or an earlier one.
+        doubts: By table, the columns that were in ``mistaken`` in this look or an earlier one.
         format: Version of this document.
     """
 
@@ -86,7 +86,7 @@ class TypeLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> TypeDoubt | None:
-        """Return the columns that were in doubt since a table's copy; None if none was."""
+        """Return the columns that were in doubt since a table's copy; None if no column was."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         return None if found is None or first is None or found.offset < first else found
 
@@ -109,7 +109,7 @@ class KeptTypeLook(NamedTuple):
 
 
 class KeptTypeLooks:
-    """The looks at names of types that all processes that share a state store have left.
+    """The newest look at names of types for each connector, in a state store.
 
     Args:
         store: The state store.

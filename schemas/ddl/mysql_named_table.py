@@ -39,7 +39,7 @@ class NamedTable:
 
 
 def unreported_table(statement: str) -> NamedTable | None:
-    """Return the table of a statement that changes a table and that the connectors do not report.
+    """Return the table that a statement changes, if the connectors do not report the statement.
 
     Such statements are:
 

@@ -47,8 +47,8 @@ def applied(session: Session, kind: str) -> str:
 
     For MySQL, the text is always empty, since MySQL has no variable with these GTIDs. If a MySQL
     server has no GTIDs, nothing shows such a transaction. If the server has GTIDs, a copy that
-    begins after such a transaction waits for its capture. The wait reaches its bound, and the copy
-    fails.
+    begins after such a transaction waits until the transaction is captured. The wait reaches its
+    bound, and the copy fails.
     """
     return str(session.value(_APPLIED) or "") if kind == "mariadb" else ""
 

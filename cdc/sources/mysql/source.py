@@ -115,7 +115,7 @@ class MysqlSource:
             return planned_table.after_statements(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return the value of a new MySQL or MariaDB column in older rows, and its type rule."""
+        """Return a new MySQL column's value in older rows, and the column's type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
 

@@ -84,7 +84,7 @@ class Described:
     unlogged: str = ""
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
-        """Return all columns with ``generated=False``: the binlog also has generated values."""
+        """Return the columns; ``generated`` is False for all, since the binlog has all values."""
         depends_on = session_bound(self.columns)
         return tuple(
             SourceColumn(

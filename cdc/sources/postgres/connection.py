@@ -267,7 +267,7 @@ _AWAY = (
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether an error of a PostgreSQL connection can soon be over, so that a retry can succeed."""
+    """Whether the cause of a failed connection to PostgreSQL is temporary."""
     text = str(error)
     return isinstance(error, psycopg.OperationalError) and any(
         sign in text

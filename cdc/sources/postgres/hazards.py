@@ -60,7 +60,7 @@ def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple
 
 
 def _values(kind: PostgresType) -> list[str]:
-    """Return, in words, those values of a type which PostgreSQL's connector can never send."""
+    """Return the values that PostgreSQL's connector can never send, in words, for one type."""
     element = kind.element
     if element is None or element.name == "timetz":
         name = (element or kind).name

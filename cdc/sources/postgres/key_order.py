@@ -95,7 +95,7 @@ WHERE actual IS DISTINCT FROM datcollversion AND datcollversion IS NOT NULL
 def outdated_collations(session: Session) -> list[str]:
     """Return the PostgreSQL database's collations whose library has changed, with the versions.
 
-    These are the collation of the database, from version 15 on, and those that user tables name.
+    Only collations that user tables name are checked and, from version 15 on, the database's own.
     """
     since_15 = session.info.server_version >= 150000
     query = _OUTDATED + (_OUTDATED_DATABASE if since_15 else "")
@@ -105,7 +105,7 @@ def outdated_collations(session: Session) -> list[str]:
 def differs(
     connections: Connections, table: SourceTable, key: Sequence[str], *, has_replica: bool
 ) -> bool:
-    """Whether ranges of a key may not be read by an index of PostgreSQL, since the orders differ.
+    """Whether an index of PostgreSQL can have a key's values in another order than the server.
 
     If so, the function logs a warning with the reason.
 
@@ -155,7 +155,7 @@ def differing_versions(
 
 
 def outdated_versions(found: Mapping[str, LibraryVersion]) -> list[str]:
-    """Return PostgreSQL columns whose recorded library version is another one than the actual one.
+    """Return PostgreSQL columns whose recorded library version differs from the actual one.
 
     Args:
         found: The versions on one server, by column.

@@ -21,7 +21,7 @@ _POLICY = "row-level security"
 def missing_rights(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
-    """Return the rights that logins lack on a PostgreSQL table, and the GRANTs; None if none.
+    """Return the rights that logins lack on a PostgreSQL table, and GRANTs; None if they lack none.
 
     Args:
         connections: Opens sessions.

@@ -79,9 +79,9 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column, stored: str
 ) -> tuple[str, TypeRule]:
-    """Return, as text, a PostgreSQL column's value in older rows; and the column's type rule.
+    """Return a new PostgreSQL column's value in older rows, and the column's type rule.
 
-    Older rows are older than the column.
+    The value is text. Older rows are older than the column.
 
     Args:
         session: A session on the primary.

@@ -41,7 +41,7 @@ WHERE t.oid = ANY(%(types)s) AND own.nspname <> %(schema)s
 
 
 def others(session: Session, schema: str, types: Collection[int]) -> dict[int, str]:
-    """Return the types that the connector can take for another type, each with that type's name.
+    """Return the types that the connector can take for another one, with the other one's name.
 
     Args:
         session: A session on the primary.

@@ -207,8 +207,7 @@ def exported_view(
     Other sessions can import the view until the block ends.
 
     Raises:
-        ReplicaError: The view lacks the marker, or the server is not the expected server or has the
-            wrong role.
+        ReplicaError: The view lacks the marker, or the replica is not a standby of the primary.
         SnapshotLostError: The replica cancelled the session.
     """
     with exporting(connections, on_replica=on_replica) as session:
@@ -267,8 +266,7 @@ def proven(
     """Return a view that PostgreSQL exports, after a check of its marker and of its server.
 
     Raises:
-        ReplicaError: The view lacks the marker, or the server is not the expected server or has the
-            wrong role.
+        ReplicaError: The view lacks the marker, or the replica is not a standby of the primary.
     """
     where = connections.where(on_replica=on_replica)
     if not marker_visible(session, marker):

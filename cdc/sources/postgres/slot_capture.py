@@ -183,7 +183,7 @@ class PostgresCapture:
             return publication.audit_table(session, self._publication, table)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the rights that logins lack on a PostgreSQL table, and the GRANTs; None if none.
+        """Return the rights that logins lack on a table, and GRANTs; None if they lack none.
 
         The admin login needs the rights of the table's owner only if the publication lacks the
         table.

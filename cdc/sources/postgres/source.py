@@ -120,7 +120,7 @@ class PostgresSource:
             return planned_table.after_statements(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return a PostgreSQL column's value in rows older than the column, and its type rule."""
+        """Return a new PostgreSQL column's value in older rows, and the column's type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
 

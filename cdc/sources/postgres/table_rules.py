@@ -85,7 +85,10 @@ class PostgresTableRules:
         return f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return PostgreSQL's statements that forbid NULL or drop a column's default."""
+        """Return two statements of PostgreSQL, one of which the operator chooses.
+
+        The first one makes a column NOT NULL. The second one drops the column's default.
+        """
         relation = table.table.relation
         return f"ALTER TABLE {relation} ALTER COLUMN ... SET NOT NULL, or DROP DEFAULT"
 
