@@ -207,7 +207,7 @@ def first_beyond(
 
 
 def _first_event(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
-    """Return the first event of the copied table's topic between two offsets; None if none is."""
+    """Return the first event of the copied table's topic between two offsets; None without one."""
     # A tombstone follows a delete and names no transaction.
     records = capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S)
     return next((record for record in records if record.value is not None), None)

@@ -245,7 +245,7 @@ class Capture:
         )
 
     def _captured_position(self) -> LogPosition | None:
-        """Return the log position up to which the connector has captured, for a handoff's wait.
+        """Return the log position up to which the connector has captured; None if it is unknown.
 
         Raises:
             CaptureError: The log has lost changes before they were captured.

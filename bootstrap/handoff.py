@@ -399,7 +399,7 @@ class _Bootstrap:
         crash("bootstrap.after_catching_up")
 
     def _catch_up(self) -> None:
-        """Apply the changes from O to H; until then, the lake can have an older image of a row."""
+        """Apply the changes from O to H. Before H, the lake can have an older image of a row."""
         handoff = self._attempt.handoff_offsets or {}
         try:
             self._capture.wait_until_readable(handoff, timeout_s=self._limits.readable_s)
@@ -434,7 +434,7 @@ class _Bootstrap:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that settings are the same, no loss was counted, and topics have the records."""
+        """Check that settings are the same, no loss was counted, and topics begin at or below O."""
         require_same_settings(self._record, self._attempt, self._made_by.settings_digest)
         self._context.looks.follow(self._capture.names, self._source)
         try:

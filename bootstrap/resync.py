@@ -28,7 +28,7 @@ _LEFT_ALONE = frozenset({State.PAUSED, State.RETIRED})
 
 
 def is_followed(record: TableRecord) -> bool:
-    """Whether runs keep the table up to date, so that a resync builds a second generation."""
+    """Whether runs keep the table up to date. If so, a resync builds a second generation."""
     return State.INCREMENTAL in (record.state, record.resume_to)
 
 

@@ -130,7 +130,7 @@ class Partition:
         identity_key: Columns of the index that is the replica identity; None without such an index.
         attached: A text that identifies the write that attached the partition.
         indexes: As for `Catalog`.
-        access_method: The access method, if the WAL contains no changes of its tables; else empty.
+        access_method: The access method, if the WAL has no rows of tables with it; else empty.
     """
 
     number: int

@@ -71,8 +71,8 @@ def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
     """Return the schema changes that spoil a copy from MySQL or MariaDB, as texts.
 
     Every change of the catalog spoils the copy, with one exception: partitions were added, and all
-    former partitions are still there. The rows of a new partition arrive as events, or the copy
-    reads them.
+    former partitions are still there. If the copy does not read a row of a new partition, the row
+    arrives as an event.
 
     The binlog also has changes that the catalog does not show. The first run after the copy judges
     these changes, from the statements since the first read of the catalog for the copy.

@@ -146,8 +146,8 @@ class SourceTable:
             server refuses UPDATE and DELETE of a published table with such columns.
         number: The table's number in the catalog, which a rename does not change; None if the
             server does not number tables.
-        access_method: PostgreSQL: the table's access method if the log has no rows of its tables;
-            empty for ``heap``.
+        access_method: PostgreSQL: the table's access method, if the log has no rows of tables with
+            this method; otherwise empty, as for ``heap``.
     """
 
     table: TableId
@@ -209,9 +209,9 @@ class Look:
     Args:
         table: The table in the catalog.
         fingerprint: The facts of the catalog.
-        statements: The effects of the DDL statements that the log has since an earlier reading of
-            the catalog. The lake's columns correspond to that reading. None if the catalog alone
-            shows every change.
+        statements: The effects of the DDL statements that the log has since an earlier moment: the
+            moment of the catalog that the lake follows. None if the catalog alone shows every
+            change.
     """
 
     table: SourceTable

@@ -90,10 +90,10 @@ def _in_utc(connection: Any, _record: object) -> None:
 
 
 def shown(url: URL) -> str:
-    """Return the state store's URL for people: without password, and with two parameters at most.
+    """Return the state store's URL for people, without password and other possible secrets.
 
-    The parameters host and port stay. Any other parameter can be a secret, since only the driver
-    knows the parameter's meaning.
+    Only the parameters host and port stay. Any other parameter can be a secret: only the driver
+    knows what it means.
     """
     place = {name: value for name, value in url.query.items() if name in ("host", "port")}
     # The library does not render this part, since it would write a path as %2Fvar%2Frun.

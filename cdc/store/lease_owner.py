@@ -94,7 +94,7 @@ def started(pid: int) -> float:
 
 
 def _exists(pid: int) -> bool:
-    """Return whether a lease owner's process exists, even if hidden from this user."""
+    """Return whether a lease owner's process exists, also if this user may not see it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

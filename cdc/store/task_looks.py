@@ -197,7 +197,7 @@ class KeptLooks:
                 return
 
     def _move(self, connector: str, earlier: KeptLook | None, now: NextLook) -> bool:
-        """Replace a look.
+        """Replace a look and count the losses; return False if another process replaced the look.
 
         Raises:
             IntegrityError: Another process has just inserted the row of the look or of a loss.

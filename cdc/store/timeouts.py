@@ -82,7 +82,7 @@ def idle_limit(url: URL) -> str | None:
     """Return the statement that lets the state store's server end silent transactions.
 
     MySQL has no limit for transactions alone. Its limit also ends idle sessions, which the pool
-    replaces.
+    replaces. The result is None for other servers.
     """
     return {
         "postgresql": f"SET idle_in_transaction_session_timeout = '{IDLE_LIMIT_S}s'",

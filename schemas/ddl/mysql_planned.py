@@ -313,12 +313,12 @@ def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a table's name can begin at a token of a MySQL statement: it does not after a dot."""
+    """Whether a table's name can begin at this MySQL token; after a dot, a name only continues."""
     return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
 
 
 def _altered_table(tokens: Sequence[Token]) -> tuple[tuple[str | None, str], int]:
-    """Return the table that MySQL's ALTER TABLE names, and the next token's position."""
+    """Return database (or None) and name of MySQL's altered table, and the next position."""
     return _table_at(tokens, 4 if _words(tokens)[2:4] == ["IF", "EXISTS"] else 2)
 
 

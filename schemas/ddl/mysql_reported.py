@@ -117,7 +117,7 @@ def _drops_index(action: exp.Expr) -> bool:
 
 
 def _unique(action: exp.Expr) -> Iterator[set[str]]:
-    """Yield the lower-case columns of each unique index that MySQL's action creates."""
+    """Yield the columns, in lower case, of each unique index that MySQL's action creates."""
     if isinstance(action, exp.Create) and action.args.get("unique"):
         parts = action.this.args["params"].args.get("columns") or ()
         yield {name.lower() for name in whole_columns(parts)}

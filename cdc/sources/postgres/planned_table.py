@@ -215,7 +215,7 @@ class _Draft:
             self._facts["keys"].pop("identity", None)
 
     def _set_key(self, names: Sequence[str]) -> None:
-        """Make columns the primary key, which makes them NOT NULL in PostgreSQL."""
+        """Make columns the primary key of the PostgreSQL table, and so NOT NULL."""
         numbers = [self._number(name) for name in names]
         self._key = tuple(names)
         self._facts["keys"]["primary"] = " ".join(str(number) for number in numbers)

@@ -155,7 +155,7 @@ class PostgresCapture:
         return [publication.removing(name, table)]
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Return None, since PostgreSQL cannot lose a slot's log without the slot."""
+        """Return None, since a PostgreSQL slot shows the loss of its log without a comparison."""
         return None
 
     def unreadable(self) -> str | None:

@@ -248,7 +248,7 @@ class PostgresSource:
 
     @contextmanager
     def _watched(self, exporter: replica.Exporter) -> Iterator[View]:
-        """Let `assert_view_alive` find the exporter of the PostgreSQL view."""
+        """Let `assert_view_alive` find the PostgreSQL view's exporter while the block runs."""
         self._exporters[exporter.view.snapshot_id] = exporter
         try:
             yield exporter.view

@@ -142,7 +142,7 @@ def _kind(table: SourceTable) -> Obstacle | None:
 
 
 def _relatives(table: SourceTable) -> Obstacle | None:
-    """Return a problem of a PostgreSQL table that is a partition, or has inheriting tables."""
+    """Return a problem if a PostgreSQL table is a partition, or if tables inherit from it."""
     if table.partition_root is not None:
         root = table.partition_root
         return (
