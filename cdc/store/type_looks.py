@@ -135,7 +135,7 @@ class KeptTypeLooks:
     def forget(self, connector: str) -> None:
         """Delete a connector's look, for example with the connector.
 
-        A later connector of the same name finds all types anew, and can write to new topics.
+        A later connector of the same name reads all types again, and can write to new topics.
 
         Args:
             connector: The connector.
