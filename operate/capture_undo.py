@@ -71,7 +71,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
         before: The parts that existed before the onboarding. If None, nothing is removed.
 
     Returns:
-        A text that names the parts that could not be removed; empty if there are none.
+        Advice for the error, with the parts that could not be removed; empty if all were removed.
     """
     names = group.capture
     if before is None or not_retired(services, names):

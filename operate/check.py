@@ -129,7 +129,7 @@ def _tables(
 def _planned_table(
     services: Services, record: TableRecord, found: TableStats | None, evidence: Gather
 ) -> list[Check]:
-    """Check one table on the plan for ``check``; if the source lacks it, ``found`` is None."""
+    """Check a table on the plan for ``check``; ``found`` is None if the source lacks the table."""
     table = record.table
     name = f"table {table}"
     if found is None:

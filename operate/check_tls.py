@@ -1,4 +1,4 @@
-"""The lines of ``check`` about connections to other machines that TLS does not fully protect.
+"""Finds, for ``check``, where TLS does not fully protect a connection to another machine.
 
 The lines depend on the configuration alone, and no connection is opened. Without a setting that
 requires TLS, a connection can use TLS today and not use it tomorrow.
@@ -151,7 +151,10 @@ def _state(config: Config) -> Iterator[Check]:
 
 
 def _state_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str]:
-    """Return for ``check`` the problem of a state store's connection, or None, and the remedy."""
+    """Return the problem that ``check`` reports of a state store's connection, and the remedy.
+
+    The problem is None if TLS fully protects the connection.
+    """
     if kind == "postgresql":
         remedy = "Add sslmode=verify-full and sslrootcert=/path/of/ca.pem to the URL's parameters."
         return _POSTGRES.get(given.get("sslmode", "prefer")), remedy

@@ -74,7 +74,7 @@ class Services:
 
     @cached_property
     def interruptible(self) -> Interruptible:
-        """The progress of the command's runs and copies, which can be interrupted by a signal."""
+        """The display of progress, through which ``run`` interrupts its copies when it ends."""
         return Interruptible(self.progress)
 
     @cached_property

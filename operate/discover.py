@@ -169,10 +169,10 @@ def followed(
     *,
     unmatched: Callable[[str], object] | None = None,
 ) -> Callable[[], list[TableRecord]]:
-    """Return a function that returns the records of the tables that arguments select.
+    """Return a function for the current records of the tables that a command's arguments select.
 
-    Each call of the returned function reads the current plan. So its result includes tables that
-    were onboarded since the previous call, and lacks tables that were offboarded since then.
+    Each call of this function reads the plan again. So its result has the tables that were
+    onboarded since the previous call, and lacks the tables that were offboarded since then.
 
     Args:
         services: The services of the command.

@@ -1,4 +1,4 @@
-"""Finds the columns of a table that a query engine shows differently from the lake, or cannot read.
+"""Finds a table's columns that a query engine cannot read, or shows differently from the lake.
 
 docs/readers_engines.md lists what each engine showed in a test.
 """

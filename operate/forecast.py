@@ -61,7 +61,7 @@ class Forecast:
 
     @cached_property
     def short(self) -> list[Shortfall]:
-        """The freshness targets that ``plan`` reports, since it is not sure that they are kept."""
+        """The freshness targets that, by the prediction of ``plan``, will perhaps not be kept."""
         return shortfalls(self.needs, self.rules, PLANNED)
 
     @property

@@ -127,7 +127,11 @@ def retry(services: Services, table: TableId) -> Outcome:
 
 
 def _go_on(services: Services, table: TableId, origin: State, action: str) -> Outcome:
-    """Return a table for ``resume`` or ``retry`` to its former state; refuse other states."""
+    """Put a table back in its former state for ``resume`` or ``retry``.
+
+    Raises:
+        StateError: The table's state is not ``origin``.
+    """
     require(services, table)
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):
         record = require(services, table)
@@ -247,7 +251,7 @@ def offboard(
 def _naming_absence(
     services: Services, table: TableId, absent: SourceError | None
 ) -> Iterator[None]:
-    """Add advice about ``--source-gone`` to an error of the block if the source does not answer."""
+    """If the block fails and the source does not answer, advise ``--source-gone`` in the error."""
     try:
         yield
     except TributaryError as error:

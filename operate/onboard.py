@@ -81,9 +81,9 @@ def refusals(
 ) -> list[Outcome]:
     """Return the outcomes of tables that ``onboard`` refuses. Each is left out, or has failed.
 
-    A table is left out if a wildcard matched the table and no argument named it. There are two
-    exceptions, which have failed: a table on the plan, since an earlier onboarding selected it, and
-    a table whose source does not answer, since this error says nothing about the table.
+    A table is left out if a wildcard matched it and no argument named it. But two kinds of tables
+    have failed even then. A table on the plan has failed, since an earlier onboarding selected it.
+    A table whose source does not answer has failed, since this error is not about the table.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -112,7 +112,11 @@ def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
 
 
 def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
-    """Let ``onboard`` capture one tier's tables and put them on the plan; undo what failed."""
+    """Let ``onboard`` capture one tier's tables, and put them on the plan.
+
+    A table that cannot be put on the plan is removed from the capture. If no table on the plan
+    needs the capture then, the parts that this call created are removed, too, except topics.
+    """
     try:
         with tier_capture.hold_for_change(services, group.capture):
             before = look(services, group.capture)
@@ -135,7 +139,7 @@ def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
 
 
 def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> None:
-    """Remove a table from the capture if ``onboard`` could not put it on the plan."""
+    """Remove a table from the capture after ``onboard`` failed; a table on the plan stays."""
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
         tier_capture.remove_table(services, group.capture, table)

@@ -93,7 +93,7 @@ class Package:
 def package(
     path: Path, progress: Progress, *, stores: Sequence[str], prefix: Path | None = None
 ) -> Package:
-    """Write the archive of ``package``; a complete archive replaces an existing file.
+    """Write the archive of ``package``. An existing file is replaced when the archive is complete.
 
     Args:
         path: The archive, which ends in .tar.gz.

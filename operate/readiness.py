@@ -95,7 +95,7 @@ DEFAULT_MESSAGE_BYTES = 1_048_588
 
 
 def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
-    """Return why events of a table to onboard could be too large for a message; None if all fit.
+    """Return why a table's events could be too large for a message; None if the sample's rows fit.
 
     Args:
         table: The table.
@@ -140,7 +140,7 @@ def _log(
 
 
 def _replicated(table: SourceTable, settings: TableSettings) -> list[SourceColumn]:
-    """Return the columns of a table to onboard that are captured and not left out."""
+    """Return the columns that onboarding a table would replicate: captured, and not left out."""
     rules = settings.columns
     return [
         column
@@ -242,7 +242,10 @@ def some(names: Sequence[str]) -> str:
 
 
 def _null_defaults(table: SourceTable) -> tuple[str, ...]:
-    """Return onboarding's note on columns in which Apicurio's converter sends NULL as default."""
+    """Return onboarding's note on columns in which Apicurio's converter replaces NULL.
+
+    It sends the column's default for a NULL.
+    """
     names = [
         quote_name(column.name)
         for column in table.columns

@@ -56,7 +56,10 @@ class Examined:
 def examine_all(
     services: Services, tables: Sequence[TableId], *, with_rows: bool = True
 ) -> Examined:
-    """Decide which tables can be onboarded, by themselves and beside the others; change nothing.
+    """Decide which tables can be onboarded; change nothing.
+
+    Each table is examined alone. Then the accepted tables are examined together: their sources must
+    allow a capture, and no new table may share its topic with another table.
 
     Args:
         services: The services of the command.
@@ -214,7 +217,7 @@ def _require_schema(
 
 
 def _size(services: Services, table: SourceTable) -> Iterator[str]:
-    """Yield onboarding's note if a row could be too large for a message, or if none was read."""
+    """Yield onboarding's note if an event could be too large, or if no sample could be read."""
     limit = services.config.kafka.topic.max_message_bytes
     try:
         largest = services.source(table.table.source).largest_row(table)
@@ -250,7 +253,7 @@ def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterato
 
 
 def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSettings) -> None:
-    """Refuse to onboard a table that needs an exact view which its source cannot open.
+    """Refuse to onboard a table that needs an exact view, if its source cannot open one.
 
     An exact view shows the source at a known position of the source's log. An append table needs an
     exact view, since its copied rows cannot otherwise be distinguished from its streamed rows. The

@@ -39,8 +39,8 @@ class Runs:
 
     Args:
         services: The services of the command.
-        records: Returns the current records of the chosen tables. It is called in each round, so
-            that tables which are onboarded meanwhile are followed, too.
+        records: Returns the current records of the chosen tables. It is called in each round. So
+            runs also follow tables that were onboarded since the previous round.
     """
 
     def __init__(self, services: Services, records: Callable[[], list[TableRecord]]) -> None:
@@ -158,7 +158,7 @@ class Runs:
                 signal.signal(kind, handler)
 
     def _interrupt(self, copying: threading.Thread) -> None:
-        """Interrupt the command's resync at its next wait, and cancel the Spark jobs until then."""
+        """Interrupt the command's resync at its next wait; cancel Spark's jobs until it ends."""
         self._services.interruptible.interrupt()
         deadline = time.monotonic() + _INTERRUPT_S
         copying.join(_CANCEL_S)
@@ -203,8 +203,9 @@ class Runs:
 
 
 def _named(targets: list[Shortfall]) -> set[tuple[TableId, str, bool]]:
-    """Return each table with the cause and whether its target is missed, for a comparison.
+    """Return each table with the cause of its shortfall, and whether its target is missed.
 
-    The figures are left out, since they change all the time.
+    The shortfalls are reported again when this value changes. Figures are left out, since they
+    change all the time.
     """
     return {(table, one.cause, one.missed) for one in targets for table in one.tables}

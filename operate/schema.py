@@ -45,7 +45,7 @@ class Side:
 
 @dataclass(frozen=True)
 class SchemaDifference:
-    """The result of ``schema diff``: a table's columns, and the changes for the next run.
+    """The result of ``schema diff``: a table's columns, and the changes that the lake lacks.
 
     Args:
         table: The table.
@@ -157,8 +157,8 @@ def _now(
     """Compare the table on the source with the lake's newest commit, for ``schema``.
 
     Returns:
-        The commit's handoff, the comparison, the effects of the statements since the commit, and
-        the TRUNCATEs since the commit.
+        The commit's handoff; the comparison; the effects of the DDL statements since then, or None
+        if the source's catalog shows every change; and the TRUNCATEs since the commit.
     """
     from cdc.lake.shards import timeline_of
     from cdc.run.published_generation import require_folder

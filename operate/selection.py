@@ -72,7 +72,7 @@ def expand(
 
 
 class Selection:
-    """The condition by which arguments select tables, also tables that are onboarded later.
+    """Decides which tables a command's arguments select, also among tables onboarded later.
 
     Args:
         arguments: The same as those of `expand`. If there are none, every table is selected.
@@ -92,7 +92,7 @@ class Selection:
         self._known: dict[TableId, bool] = {}
 
     def selects(self, table: TableId) -> bool:
-        """Whether an argument names or matches a table."""
+        """Whether an argument selects the table; True for each table if there are no arguments."""
         if table not in self._known:
             chosen = self._everything or table in self.named
             self._known[table] = chosen or any(match(table) for match in self._many.values())

@@ -86,9 +86,8 @@ class TableStatus:
 
     Args:
         record: The table's record in the state store.
-        events_behind: Number of offsets between the last commit and the end of the topic, which
-            is an upper bound of the events. None if there is no commit, or if Kafka could not be
-            queried.
+        events_behind: Number of offsets between the last commit and the end of the topic. At most
+            as many events wait. None if there is no commit, or if Kafka could not be queried.
         watermark: Event time up to which the table is complete; None if this time is not known. The
             last commit gives a time. If the lake has the whole topic and the connector writes in
             transactions, the newest heartbeat can give a later time: that of the heartbeat less the
@@ -293,8 +292,8 @@ def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterato
     Args:
         record: The record of the table. In state NEEDS_BOOTSTRAP, a note says that the table's
             generation gets no changes.
-        build: The record of the next generation, on which a note says that it is being built; None
-            if there is no next generation.
+        build: The record of the next generation. A note says that this generation is being built.
+            None if there is no next generation.
     """
     if build is not None:
         why = build.error.message if build.error is not None else build.reason
@@ -386,16 +385,16 @@ def _table(
 
 
 def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | None:
-    """Return the time of the last commit if events wait in the topic, otherwise None.
+    """Return the time for ``freshness_s`` of a table without a watermark; None if it is unknown.
 
-    This is for a table without a watermark, whose last commit is that of its copy. The copied rows
-    show a time before this commit. So the table is at least as old as the commit.
+    If events wait in the topic, it is the time of the last commit, that of the copy. The copied
+    rows show the source at an earlier time. So the true ``freshness_s`` is larger.
     """
     return record.last_commit.committed_at if record.last_commit is not None and behind else None
 
 
 def _left_out(services: Services, record: TableRecord) -> list[str]:
-    """Return the note of ``status`` on columns that a frozen lake table leaves out."""
+    """Return the note of ``status`` on columns that ``freeze`` keeps out of the lake table."""
     names: dict[str, None] = {}
     for entry in services.store.schema_history(record.table):
         if entry.generation != record.generation or entry.outcome != "followed":
@@ -413,7 +412,7 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
 def _evidence(
     services: Services, records: Sequence[TableRecord]
 ) -> dict[tuple[str, str], CaptureEvidence]:
-    """Return by source and tier the evidence of each capture that has tables among the records."""
+    """Return the evidence of each capture of the records' tables, by source and tier."""
     found: dict[tuple[str, str], CaptureEvidence] = {}
     for record in records:
         place = (record.table.source, record.tier)

@@ -133,7 +133,8 @@ class Shortfall:
 
     Args:
         cause: The cause.
-        missed: Whether the targets are missed now. If False, they cannot be kept by prediction.
+        missed: Whether the targets are missed now. If False, the prediction is that they cannot
+            all be kept.
         tables: The tables.
         reason: The cause in words, with figures.
         remedies: The changes that would help. One of them is enough.
@@ -181,7 +182,8 @@ def shortfalls(
 ) -> list[Shortfall]:
     """Return the targets that are missed or cannot be kept, grouped by their cause.
 
-    If several causes apply to a table, the table is listed under the first of these in `Cause`.
+    If several causes apply to a table, the table is listed under one of them. The causes have this
+    order: its own cost, the load of all workers or of its lane, no commit, old changes that wait.
 
     Args:
         needs: The need of each table.
@@ -214,15 +216,19 @@ def shortfalls(
 
 
 def short_lanes(loads: Mapping[str, float], rules: Rules, full: float) -> dict[str, float]:
-    """Return the lanes of the schedule that need more workers than they can have.
+    """Find the lanes that need more workers than they can have.
 
-    The value of a lane is the part of all workers that the lane can have. If a lane needs less than
-    its share, the other lanes get the rest, in proportion to their shares.
+    Tables wait for workers in lanes. Each tier with a share of the workers has its own lane. All
+    other tiers have one lane together. If a lane needs less than its share, the other lanes get the
+    rest, in proportion to their shares.
 
     Args:
         loads: The part of all workers that each lane needs.
         rules: The shares of tiers.
         full: The part of all workers that the lanes together can have.
+
+    Returns:
+        For each of these lanes, the part of all workers that the lane can have.
     """
     short = dict(loads)
     while short:
@@ -309,7 +315,8 @@ def _other_causes(
 ) -> list[Shortfall]:
     """Return the shortfalls of late tables that, by prediction, have enough workers.
 
-    The causes are that no run has committed in time, or that old changes wait.
+    If a table had no commit for longer than its target, this is the cause. Otherwise the cause is a
+    backlog: changes that are older than the target wait.
     """
     found: list[Shortfall] = []
     waited = {t: one for t, one in late.items() if one.unchanged_s > targets.get(t, math.inf)}
@@ -340,7 +347,7 @@ def shortfalls_now(
     records: Iterable[TableRecord],
     fresh_at: Callable[[TableRecord], float],
 ) -> list[Shortfall]:
-    """Return the targets that are missed now, or cannot be kept by prediction.
+    """Return the targets that are missed now, or that, by prediction, cannot be kept.
 
     Only INCREMENTAL tables with valid settings are checked. The state or the error of another table
     shows why runs do not follow it.

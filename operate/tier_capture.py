@@ -99,9 +99,10 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 
 
 def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
-    """Check that no two captures of the plan share a connector, publication or prefix.
+    """Check that no two of the captures share a connector, a publication or a topic prefix.
 
-    A shared publication would send all tables to both tiers, and be dropped with either of them.
+    If two tiers shared a publication, each tier would get the tables of both, and the removal of
+    one tier would drop the publication of the other.
 
     Raises:
         CaptureError: Two captures share a name. The error names both tiers and this name.
@@ -140,7 +141,7 @@ def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Return each new table of a group that would share a topic with another, with the error."""
+    """Return the errors of a group's new tables whose topic is also the topic of another table."""
     known = {
         record.table
         for record in services.store.tables()
@@ -372,8 +373,9 @@ def _configure(
     An existing connector gets all wanted settings if the plan has tables of the connector and none
     of these tables depends on its events. Otherwise:
 
-    - If the connector ran with settings that lose changes, its events can have a gap. Its settings
-      are corrected only when no table depends on these events, since nothing shows the gap later.
+    - If the connector ran with settings that lose changes, its events can have a gap. It gets all
+      wanted settings after unpublished copies are discarded. If a published table depends on the
+      events, this is an error, since nothing would show the gap later.
     - If its settings lose no changes, only a few are changed. Without a table on the plan, the
       connector could be that of another installation.
     """
@@ -399,7 +401,10 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Refuse published tables that the connector does not list; discard unpublished copies."""
+    """Handle tables to capture that depend on a connector whose list lacks them.
+
+    The tables have lost changes. A published table is refused, and an unpublished copy discarded.
+    """
     lost = [
         record
         for record in dependent(services, capture)

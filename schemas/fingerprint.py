@@ -75,7 +75,7 @@ class Fingerprint:
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def with_read_at(self, earlier: Fingerprint) -> Fingerprint:
-        """Return the fingerprint with the `READ_AT` of ``earlier``; unchanged if it has none."""
+        """Return the fingerprint, with the `READ_AT` of ``earlier`` if ``earlier`` has one."""
         if READ_AT not in earlier.facts:
             return self
         return Fingerprint({**self.facts, READ_AT: earlier.facts[READ_AT]})

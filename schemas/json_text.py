@@ -18,8 +18,8 @@ differ in the details below. For each detail, this module chooses one form (:fun
 Some texts of the connector can mean more than one document. :func:`ambiguous` finds these texts,
 and a run reads their documents from the source. The cause is Debezium 3.6:
 
-- it takes an unsigned integer of 32 bits for a signed one, and leaves it out of arrays and objects
-  above 64 KiB;
+- it reads an unsigned integer of 32 bits as a signed one. Arrays and objects above 64 KiB lack the
+  integer in the connector's text;
 - it loses the sign, or digits, of a negative time.
 """
 
@@ -65,7 +65,7 @@ _AMBIGUOUS = "|".join(
 
 
 def in_spark(document: str) -> str:
-    """Return Spark SQL of a JSON document's common text, the same for server and connector.
+    """Return Spark SQL that converts a JSON document's text to the form that this module chooses.
 
     The document can be any JSON value. NULL remains NULL.
 
@@ -89,12 +89,12 @@ def ambiguous(document: str) -> str:
 
 
 def in_python(document: str) -> str:
-    """Return a JSON document's common text, as `in_spark` does."""
+    """Return a JSON document's text in the form that this module chooses, as `in_spark` does."""
     return "".join(_python_piece(piece) for piece in _PYTHON_PIECE.findall(document))
 
 
 def _string(t: str) -> str:
-    """Return Spark SQL of the common text of a JSON string or binary value."""
+    """Return Spark SQL that gives a JSON string or binary value the form of this module."""
     bare = f"regexp_replace({t}, {_literal(_BINARY)}, '\"')"
     letters = f"regexp_extract_all({t}, {_literal(_ESCAPE)}, 0)"
     letter = f"CASE WHEN e LIKE {_literal(_LIKE_CONTROL)} THEN lower(e) ELSE e END"
@@ -107,7 +107,10 @@ def _string(t: str) -> str:
 
 
 def _number(t: str) -> str:
-    """Return Spark SQL of the common text of a JSON number that `_INTEGER` does not match."""
+    """Return Spark SQL that gives a JSON number the form of this module.
+
+    The number is not an integer that `_INTEGER` matches.
+    """
     digits = f"regexp_replace({t}, {_literal(_ZEROS)}, '$1')"
     whole = (
         f"CAST(CAST(CAST(x / {_HALF}D AS BIGINT) AS DECIMAL(38,0)) * {_HALF}"
@@ -138,9 +141,9 @@ def _significant(number: str) -> str:
 
 
 def _is_double(s: str) -> str:
-    """Return Spark SQL that is true if a JSON number's fraction is a double.
+    """Return Spark SQL that is true if a JSON number with a point is exactly a double.
 
-    Such a fraction is m / 2^k with m < 2^53.
+    With k digits after the point, such a number is m / 2^k with m < 2^53.
     """
     power = (
         f"aggregate(sequence(1, length({s}) - instr({s}, '.')), CAST(1 AS DECIMAL(38,0)),"
@@ -188,7 +191,10 @@ def _python_number(t: str) -> str:
 
 
 def _shown(x: float) -> str:
-    """Return a JSON number as Java prints a double, with at least two digits."""
+    """Return a JSON number with the digits that Java prints for a double, without ``.0``.
+
+    Java prints at least two digits, for example ``4.9e-324`` and not ``5e-324``.
+    """
     text = repr(x)
     if len(text.lstrip("-").partition("e")[0]) == 1:
         text = f"{x:.1e}"

@@ -1,4 +1,4 @@
-"""Finds changes of a table that change its rows without an event, or that can lose events."""
+"""Finds the changes of a table at the source after which events of its rows can be missing."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ def lost_events(
     truncated: Collection[int],
     statements: Iterable[str],
 ) -> Iterator[Change]:
-    """Yield the changes of a table's partitions, publication and name that can lose events.
+    """Yield the changes of a table that can lose events, except changes of columns and keys.
 
-    The result also has each change of the catalog's ``rest``. It has no changes of columns or keys.
+    These are changes of partitions, inheriting tables, publication, name and `Catalog.rest`. A new
+    partition without rows loses no event, and is yielded as `AddPartition`.
 
     Args:
         before: The catalog that the lake follows.
         now: The catalog now.
         empty: Object ids of partitions that hold no row.
         truncated: Object ids of partitions that were truncated without their table.
-        statements: The statements in the binlog after which the table's rows are unknown; empty for
-            PostgreSQL.
+        statements: Statements from the binlog. After each of them, the table's rows are unknown.
+            Empty for PostgreSQL.
     """
     yield from _partitions(before, now, empty, truncated)
     if before.children != now.children:
@@ -134,7 +135,7 @@ def _attached_again(old: Partition | None, new: Partition) -> bool:
 
 
 def _compared(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
-    """The partitions' facts whose changes lose events and are not reported separately."""
+    """Return by partition the facts that always lose events when they change."""
     return {name: one.compared for name, one in partitions.items()}
 
 

@@ -40,11 +40,11 @@ def redact(text: str) -> str:
 
 
 def redact_own(text: str) -> str:
-    """Return a text of this project without its secrets, except for secrets that are plain words.
+    """Remove secrets from a text that this project wrote, except secrets that are plain words.
 
-    In a text of this project, a word that equals a secret is the name of something. Without its
-    names, the text cannot be understood, and the gaps would reveal the secret. Do not use this
-    function for texts of servers.
+    In such a text, a plain word that equals a secret is the name of something. Without the name,
+    the text cannot be understood, and the gap would reveal the secret. Do not use this function for
+    texts of servers.
     """
     return _without(text, [form for form in _forms if not _WORD.fullmatch(form)])
 

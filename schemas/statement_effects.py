@@ -113,7 +113,7 @@ class StatementEffects:
     def without_events_of_cascades(self) -> StatementEffects:
         """Return the effects if the binlog lacks the events of cascading foreign-key actions.
 
-        Each statement in ``cascades`` is then also in ``grave``, and a reason for a copy.
+        Each statement in ``cascades`` is then also in ``grave``, so the table needs a copy.
         """
         return replace(self, grave=[*self.grave, *self.cascades])
 

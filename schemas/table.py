@@ -117,9 +117,9 @@ def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
 
 
 def _quoted(text: str, position: int) -> tuple[str, int]:
-    """Return the quoted part of a table's name that starts at ``position``, and its end.
+    """Read the quoted part of a table's name from ``position``; return it and the next position.
 
-    The name is empty if the quotes are not closed.
+    The quotes are removed. The name is empty if the quotes are not closed.
     """
     name = []
     position += 1
@@ -172,8 +172,8 @@ class Column:
         plain: If the lake hides the column's values, the Spark SQL type of the original values.
         decimal: Whether the settings choose a decimal type for the column's values.
         secret: Whether output for people must not show the column's values.
-        doubtful: A regular expression that matches a value's text in an event if the source can
-            have another value (see `schemas.type_rule.TypeRule`).
+        doubtful: A regular expression for the texts in events that can stand for several values of
+            the source (see `schemas.type_rule.TypeRule`).
     """
 
     name: str

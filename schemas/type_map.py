@@ -92,7 +92,7 @@ def _refused() -> Iterator[TypeEntry]:
 
 
 def _why_refused(kind: PostgresType) -> str:
-    """Return the reason in ``docs/types.md`` why a type is refused, from the error for its rule."""
+    """Return why a type is refused, for ``docs/types.md``. The error of its rule has the reason."""
     try:
         kind.rule(table="t", column="c")
     except UnsupportedTypeError as error:

@@ -35,8 +35,8 @@ class TypeRule:
             value; None if `lake_type` alone defines this conversion.
         one_to_one: Whether different values in the source are always different in the lake. A key
             column needs such a rule.
-        doubtful: A regular expression that matches a value's text in an event if the source can
-            have another value; empty if each text stands for one value.
+        doubtful: A regular expression for the texts in events that can stand for several values of
+            the source; empty if each text stands for one value.
     """
 
     lake_type: str
@@ -51,8 +51,8 @@ class TypeRule:
         """Return the type's rule with the lake type that the settings chose for a date and time.
 
         Args:
-            lake_type: The chosen lake type. `IN_UTC` changes a rule with the lake type
-                `WALL_CLOCK`. In every other case the rule is returned unchanged.
+            lake_type: The chosen lake type. Only a change from `WALL_CLOCK` to `IN_UTC` is
+                possible. In every other case, the rule is returned unchanged.
         """
         if (self.lake_type, lake_type) != (WALL_CLOCK, IN_UTC):
             return self

@@ -191,8 +191,8 @@ FORMER_FORMAT = "/* mariadb-5.3 */"
 def on_calendar(column: str) -> str:
     """Return SQL that is true if the column's date exists in a calendar, and otherwise false.
 
-    With ALLOW_INVALID_DATES, the servers accept any day up to 31. They count as many days up to
-    2024-02-31 as up to 2024-03-02.
+    With ALLOW_INVALID_DATES, the servers accept any day up to 31. The SQL converts the date to a
+    number of days and back. 2024-02-31 becomes 2024-03-02, which has another day of the month.
     """
     parts = [f"{part}({column}) > 0" for part in ("YEAR", "MONTH", "DAYOFMONTH")]
     counted = f"DAYOFMONTH(FROM_DAYS(TO_DAYS({column})))"

@@ -70,8 +70,8 @@ class PostgresType:
 
     Args:
         name: Name in ``pg_type``, without a schema: ``int4``, ``varchar``, ``numeric``.
-        typmod: ``atttypmod``; -1 without a modifier. For money, the digits after the point if the
-            server's `lc_monetary` does not have two.
+        typmod: ``atttypmod``; -1 without a modifier. For money, the number of digits after the
+            point that the server's `lc_monetary` sets; -1 if it is two.
         kind: ``typtype``: base, enum, domain, composite, range, multirange, pseudo.
         element: The type of an array's elements; None for other types.
         base: The type under a domain, with the domain's modifier; None for other types.
@@ -270,7 +270,10 @@ def _micros(place: _Place) -> str:
 
 
 def _interval(place: _Place, *, infinite: bool) -> TypeRule:
-    """Return the rule for intervals; the connector sends an infinite one as an interval of 0."""
+    """Return the rule for intervals; ``infinite`` is whether the type has infinite intervals.
+
+    The connector sends an infinite interval as an interval of 0. So an event with 0 is doubtful.
+    """
     printed = (
         "'P' || extract(year FROM {column})::int4 || 'Y' || extract(month FROM {column})::int4 "
         "|| 'M' || extract(day FROM {column})::int4 || 'DT' || extract(hour FROM {column})::int8 "
@@ -324,7 +327,7 @@ def _failure(place: _Place, why: str, as_type: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Replace characters of a name that would end PostgreSQL's literal or a template."""
+    """Return a name in which ``_`` replaces what would end PostgreSQL's literal or a template."""
     return re.sub(r"[\x00-\x1f'\\{}?]", "_", name)
 
 

@@ -26,8 +26,8 @@ class Software:
     Args:
         java: The Java that runs the software.
         kafka: Folder of Kafka's and Connect's jars.
-        connectors: By kind of source, the folder of Debezium's connector, an entry of
-            ``plugin.path``.
+        connectors: The folder of Debezium's connector, by kind of source. Each folder is an entry
+            of ``plugin.path``.
         converter: Folder of the Avro converter, an entry of ``plugin.path``.
         registry: Folder of the schema registry.
     """

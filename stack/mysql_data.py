@@ -163,7 +163,7 @@ class DataDirectory:
     def options(self) -> Path:
         """The option file of the stack's MySQL or MariaDB.
 
-        This file is beside the data directory, which must be empty before its creation.
+        This file is beside the data directory, since a server is created in an empty directory.
         """
         return self.folder.parent / f"{self.folder.name}.cnf"
 

@@ -100,7 +100,10 @@ class Binaries:
 
 
 def find_binaries() -> Binaries:
-    """Return the first usable PostgreSQL on ``PATH``, by ``pg_config``, in ``/usr`` or in a wheel.
+    """Return the first usable PostgreSQL of this machine.
+
+    The places are, in this order: the ``PATH``, the folder that ``pg_config`` names, the newest
+    version in ``/usr/lib/postgresql`` and the older ones, and an installed wheel.
 
     Raises:
         StackError: There is no usable PostgreSQL. The message names the unusable ones.

@@ -25,7 +25,8 @@ class Position(Part):
             source tables feed.
         topic_id: UUID of the topic; None if it is not known.
         lacks: Number of records below ``offsets`` that were left out.
-        shape: Digest of the facts that must be the same in the next generation.
+        shape: Digest of the facts that must be the same in the next generation, so that the reader
+            can continue there.
         format: Version of this document.
     """
 
@@ -86,7 +87,7 @@ class Progress:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Progress | None:
-        """Return for a reader the progress in a commit's record; None without a handoff in it."""
+        """Return a reader's facts from a commit's record; None if the record has no handoff."""
         handoff = record.get("handoff")
         if not handoff:
             return None

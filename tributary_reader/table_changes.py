@@ -72,11 +72,11 @@ def changes(
         deletes: Whether to find the rows that were removed. If False, a position stays valid after
             a cleaning has deleted the position's files.
         meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
-        over_resync: Whether the position stays valid after every new copy of the table. If False,
-            the position stays valid only after a resync during which runs followed the table, and
-            only if the table had lost no change. If True, the result can lack changes that never
-            reached the topic. In both cases, the result does not correct rows that were wrong in
-            the lake before the copy, since nothing in the lake shows which rows were wrong.
+        over_resync: Whether the position can stay valid after any new copy of the table. If False,
+            this needs two conditions: runs followed the table during the copy, and the table had
+            lost no change. If True, the result can lack changes that never reached the topic. In
+            both cases, the result does not correct rows that were wrong in the lake before the
+            copy, since nothing in the lake shows which rows were wrong.
         filesystem: A file system of pyarrow that has the folder; None for the local disk.
 
     Raises:

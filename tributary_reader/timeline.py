@@ -193,7 +193,7 @@ class Timeline:
 
     @property
     def undone(self) -> frozenset[str]:
-        """The completed commits that another writer rolled back, which removes their files.
+        """The completed commits that another writer rolled back. A rollback removes their files.
 
         A chunk's commit is left out if the rollback is complete, since the copy has then copied the
         chunk again.

@@ -65,7 +65,8 @@ def main() -> None:
 def _stop(number: int, frame: FrameType | None) -> None:
     """Handle a signal: raise an error that ends the command.
 
-    Spark's JVM is killed after a grace period, so that a command that waits for Spark ends, too.
+    The command can wait for Spark even then. So a timer kills Spark's JVM after a grace period,
+    which ends the wait.
     """
     end_soon()
     if number == signal.SIGINT:

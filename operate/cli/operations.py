@@ -272,7 +272,7 @@ def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
 
 
 def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
-    """Report the freshness targets that are missed or cannot be kept, or that there are none."""
+    """Report the freshness targets that are missed or cannot be kept; if none is, report this."""
     if renderer.json:
         renderer.document({"targets": [one.to_json() for one in targets]})
     elif not targets:

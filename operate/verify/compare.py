@@ -188,7 +188,7 @@ def compare_bags(
 def _shown(
     rows: DataFrame, wanted: DataFrame, schema: TableSchema
 ) -> list[tuple[int, dict[str, object]]]:
-    """Return the compared row of each wanted digest, with the digest's surplus.
+    """Return for each wanted digest the row's surplus, and the compared row itself.
 
     The surplus is the row's count in the source minus its count in the lake.
     """

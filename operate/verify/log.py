@@ -72,8 +72,8 @@ class LogComparison:
             S, the offsets of the first event after S, and the result.
 
         Raises:
-            LakeError: In every comparison, a TRUNCATE removed rows of the lake before these rows
-                were compared.
+            LakeError: Each of `PASSES` comparisons was spoiled. A TRUNCATE may have removed
+                rows of the lake before they were compared.
             TributaryError: Source, stream or lake cannot be read.
         """
         for _ in range(PASSES):
@@ -124,7 +124,7 @@ class LogComparison:
         return split, boundary, found
 
     def _truncated_beyond(self, boundary: Mapping[int, int]) -> bool:
-        """Whether a run's commit with a TRUNCATE has events from after the compared boundary.
+        """Whether a run has committed a TRUNCATE together with events beyond the boundary.
 
         Such a TRUNCATE may have removed rows of the lake before they were compared.
         """
