@@ -75,9 +75,9 @@ def check(services: Services) -> Iterator[Check]:
 
 
 def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
-    """Return the lines of one check of ``check``.
+    """Do one of the checks of ``check``, and return its lines.
 
-    If the check raises an error, the error becomes the check's only line.
+    If the check raises an error, the error becomes its only line.
     """
     try:
         return look()
@@ -310,10 +310,10 @@ def _other_settings(
     effective: Mapping[str, str],
     reported: Collection[str],
 ) -> list[Check]:
-    """Return a warning of ``check`` that names a connector's settings that are not as configured.
+    """Return a warning of ``check`` with the settings of a connector that are not as configured.
 
-    The warning does not show values, since they can be secrets. If no setting differs, the result
-    is empty.
+    The warning has only the names of the settings, since values can be secrets. If no setting
+    differs, the result is empty.
 
     Args:
         services: The services of the command.

@@ -184,7 +184,9 @@ class Services:
         return in_this_thread(self._session)
 
     def require_cluster(self) -> None:
-        """Start Spark on the configured cluster, if any, so that errors come before any change.
+        """Start Spark if a cluster is configured.
+
+        A command calls this before it changes anything, so that the cluster's errors come first.
 
         Raises:
             ClusterError: The cluster starts no executor, or an executor's versions differ from the

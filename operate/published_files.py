@@ -25,7 +25,7 @@ class PublishedFile:
         url: The file's absolute path on the local disk, or its URL.
         partition: The file's folder below the table; empty for a table without partitions.
         size: The file's size in bytes.
-        rows: The file's number of rows; None if only the file itself has this number.
+        rows: The file's number of rows; None if it is not known without opening the file.
     """
 
     url: str

@@ -56,7 +56,7 @@ class Readiness:
 def judge(
     table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False
 ) -> Readiness:
-    """Judge whether a table can be onboarded, so that runs can apply every change of the table.
+    """Judge whether a table can be onboarded: whether runs could apply all of its changes.
 
     Args:
         table: The table in the source's catalog.
@@ -210,7 +210,7 @@ def _generated(table: SourceTable) -> tuple[str, ...]:
 
 
 def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
-    """Return onboarding's note on columns whose values runs read from the primary, if any."""
+    """Return onboarding's note on the columns that runs read from the primary, if any."""
     rules = settings.columns
     names = ", ".join(quote_name(one) for one in rules.as_ if rules.is_read_by_key(one))
     if not names:

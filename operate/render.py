@@ -97,7 +97,7 @@ class Renderer:
         sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
     def note(self, text: str) -> None:
-        """Write a message that is not part of a command's result to stderr."""
+        """Write to stderr a message that is not part of a command's result."""
         _console(sys.stderr).print(Text(text))
 
     def warning(self, text: str) -> None:
@@ -321,7 +321,7 @@ class _PlainTask:
             self._say()
 
     def _say(self, *, finished: bool = False) -> None:
-        """Print a line with the task's progress; add the task's note if it has not ended."""
+        """Print a line with the task's progress, and with its note if the task has not ended."""
         now = time.monotonic()
         elapsed = now - self._began
         text = describe(self._count, self._total, self._unit, elapsed, finished=finished)

@@ -114,7 +114,7 @@ def need_of(table: TableId, tier: str, target_s: float, cost: Estimate, rate: fl
 
 @dataclass(frozen=True)
 class Late:
-    """A table whose lake lacks changes that are older than its freshness target.
+    """A late table: the lake lacks changes of it that are older than its freshness target.
 
     Args:
         changes: Number of these changes.

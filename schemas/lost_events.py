@@ -121,8 +121,8 @@ def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
 
     If the catalog row of a known index was written and its flags are the same, the index was the
     replica identity. The creation of an index writes the row as well, with CONCURRENTLY several
-    times. So a new index was the replica identity only if the transaction of the row's last write
-    also wrote the table's row, and is not the transaction that created the index.
+    times. So a new index counts only under two conditions: the transaction that last wrote its row
+    also wrote the table's row, and another transaction created the index.
     """
     if old is None:
         return new.chosen
@@ -135,7 +135,7 @@ def _attached_again(old: Partition | None, new: Partition) -> bool:
 
 
 def _compared(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
-    """Return by partition the facts that always lose events when they change."""
+    """Return for each partition, by its name, the facts whose change always loses events."""
     return {name: one.compared for name, one in partitions.items()}
 
 

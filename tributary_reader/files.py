@@ -12,7 +12,7 @@ from tributary_reader.timeline import Commit, Timeline
 
 @dataclass(frozen=True)
 class DataFile:
-    """One Parquet file of a table that a reader opens.
+    """One Parquet file that a reader of a table opens.
 
     Args:
         path: Absolute path on the storage.
@@ -48,7 +48,7 @@ class DataFile:
 def data_files(storage: Storage, path: str) -> list[DataFile]:
     """Return all Parquet files of a table for a reader, also files that no commit has completed.
 
-    The timeline must be read before this call.
+    The timeline must be read before this call, so that the result has all files of its commits.
     """
     found = (DataFile.of(path, entry) for entry in storage.below(path))
     return [one for one in found if one is not None]
@@ -77,7 +77,7 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
 def require_written(
     files: Iterable[DataFile], timeline: Timeline, instant: str, commits: Iterable[Commit]
 ) -> None:
-    """Check that a reader's list of files at an instant has every file version that commits name.
+    """Check that a reader's files at an instant include each file version that the commits name.
 
     Args:
         files: The result of :func:`as_of`.

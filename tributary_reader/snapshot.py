@@ -32,8 +32,8 @@ _TRIES = 3
 class Snapshot:
     """A table as of one commit, for a reader.
 
-    The files can be read for the time that the table's setting ``readers_keep`` sets, also after
-    later commits.
+    After later commits, the files can still be read for the time that the table's setting
+    ``readers_keep`` sets.
 
     Args:
         path: Base path of the generation's Hudi table.

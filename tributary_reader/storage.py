@@ -32,7 +32,7 @@ class Storage(Protocol):
     """The access to files that the reader needs."""
 
     def resolve(self, url: str) -> str:
-        """Return the path on the reader's file system that a URL names."""
+        """Return the path that a URL names on the reader's file system."""
 
     def text(self, path: str) -> bytes | None:
         """Return the content of a file for the reader; None if there is no such file."""

@@ -259,7 +259,7 @@ def _progress(at: Snapshot) -> Progress | None:
 
 
 def _difference(since: Position, next_: Progress | None) -> str | None:
-    """Return why changes cannot be read from a former generation to the next; None if they can."""
+    """Return why a reader of a former generation cannot continue in the next; None if it can."""
     if next_ is None or len(since.offsets) != 1 or since.offsets.keys() != next_.offsets.keys():
         return "the table was copied again, and its rows have no offsets of one topic partition"
     if since.topic_id != next_.topic_id:
