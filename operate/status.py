@@ -86,8 +86,8 @@ class TableStatus:
 
     Args:
         record: The table's record in the state store.
-        events_behind: Number of offsets between the last commit and the end of the topic. At most
-            as many events wait. None if there is no commit, or if Kafka could not be queried.
+        events_behind: Number of offsets between the last commit and the end of the topic. No more
+            events than that wait. None if there is no commit, or if Kafka could not be queried.
         watermark: Event time up to which the table is complete; None if this time is not known. The
             last commit gives a time. If the lake has the whole topic and the connector writes in
             transactions, the newest heartbeat can give a later time: that of the heartbeat less the
@@ -385,10 +385,11 @@ def _table(
 
 
 def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | None:
-    """Return the time for ``freshness_s`` of a table without a watermark; None if it is unknown.
+    """Return the time from which ``freshness_s`` counts if a table has no watermark, or None.
 
-    If events wait in the topic, it is the time of the last commit, that of the copy. The copied
-    rows show the source at an earlier time. So the true ``freshness_s`` is larger.
+    If events wait in the topic, it is the time of the last commit, which is that of the copy. The
+    copied rows show the source at an earlier time, so the true ``freshness_s`` is larger.
+    Without waiting events, the result is None.
     """
     return record.last_commit.committed_at if record.last_commit is not None and behind else None
 

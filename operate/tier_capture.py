@@ -401,9 +401,9 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Handle tables to capture that depend on a connector whose list lacks them.
+    """Handle tables that follow a connector although the connector does not list them.
 
-    The tables have lost changes. A published table is refused, and an unpublished copy discarded.
+    Such tables have lost changes. Published ones are refused, and unpublished copies discarded.
     """
     lost = [
         record

@@ -272,7 +272,8 @@ def _micros(place: _Place) -> str:
 def _interval(place: _Place, *, infinite: bool) -> TypeRule:
     """Return the rule for intervals; ``infinite`` is whether the type has infinite intervals.
 
-    The connector sends an infinite interval as an interval of 0. So an event with 0 is doubtful.
+    The connector sends an infinite interval as an interval of 0. So, if the type has infinite
+    intervals, an event with 0 is doubtful.
     """
     printed = (
         "'P' || extract(year FROM {column})::int4 || 'Y' || extract(month FROM {column})::int4 "
