@@ -147,22 +147,22 @@ log_mark_rows = sa.Table(
 )
 """One row per capture whose log is compared with its state at the last look."""
 
-task_look_rows = sa.Table(
-    "tributary_task_look",
-    metadata,
-    sa.Column("connector", _name(512), primary_key=True),
-    sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("look", _document(), nullable=False),
-)
+
+def look_table(name: str) -> sa.Table:
+    """Describe a table of the newest look of one kind for each connector."""
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("connector", _name(512), primary_key=True),
+        sa.Column("version", sa.BigInteger, nullable=False),
+        sa.Column("look", _document(), nullable=False),
+    )
+
+
+task_look_rows = look_table("tributary_task_look")
 """One row per connector at whose tasks a process has looked."""
 
-type_look_rows = sa.Table(
-    "tributary_type_look",
-    metadata,
-    sa.Column("connector", _name(512), primary_key=True),
-    sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("look", _document(), nullable=False),
-)
+type_look_rows = look_table("tributary_type_look")
 """One row per connector that finds the types of columns by names, which users can give again."""
 
 paused_replay_rows = sa.Table(

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
-import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from cdc.errors import StateError
 from cdc.store.documents import Codec, Part
+from cdc.store.looks import StoredLooks
 from cdc.store.loss_counts import count_loss
 from cdc.store.table_state import STORE_REMEDY
 from cdc.store.tables import task_look_rows
 
 if TYPE_CHECKING:
+    from cdc.store.looks import KeptLook
     from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
     from schemas.table import TableId
@@ -81,13 +82,6 @@ _TRIES = 5
 """How often a look is read again because another process has replaced it."""
 
 
-class KeptLook(NamedTuple):
-    """The newest look at a connector's tasks; its version is the number of looks stored so far."""
-
-    look: TaskLook
-    version: int
-
-
 @dataclass(frozen=True)
 class NextLook:
     """A new look at a connector's tasks, and the losses that no earlier look has found.
@@ -101,7 +95,7 @@ class NextLook:
     losses: Mapping[str, str] = field(default_factory=dict)
 
 
-class KeptLooks:
+class KeptLooks(StoredLooks[TaskLook]):
     """The newest look at each connector's tasks, of all processes that share a state store.
 
     Args:
@@ -109,21 +103,7 @@ class KeptLooks:
     """
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def of(self, connector: str) -> KeptLook | None:
-        """Return the newest look at a connector's tasks; None if there was no look.
-
-        Raises:
-            StateError: The state store cannot be used, or holds another document.
-        """
-        asked = sa.select(task_look_rows).where(task_look_rows.c.connector == connector)
-        with self._store.transaction() as connection:
-            row = connection.execute(asked).first()
-        if row is None:
-            return None
-        look = TASK_LOOKS.read(row.look, f"the look at the tasks of {connector}")
-        return KeptLook(look, row.version)
+        super().__init__(store, task_look_rows, TASK_LOOKS, "tasks")
 
     def all(self, connectors: Iterable[str]) -> dict[str, TaskLook]:
         """Return the newest look by connector; a connector without a stored look is left out.
@@ -134,7 +114,7 @@ class KeptLooks:
         kept = {connector: self.of(connector) for connector in connectors}
         return {connector: one.look for connector, one in kept.items() if one is not None}
 
-    def move(self, connector: str, earlier: KeptLook | None, now: NextLook) -> bool:
+    def move(self, connector: str, earlier: KeptLook[TaskLook] | None, now: NextLook) -> bool:
         """Replace a connector's look and count the new look's losses, in one transaction.
 
         If another process has replaced the earlier look, this method does neither. So each loss is
@@ -159,22 +139,6 @@ class KeptLooks:
                 continue
         return False
 
-    def forget(self, connector: str) -> None:
-        """Delete a connector's look, for example with the connector.
-
-        A later connector of the same name can write to new topics, whose offsets begin again.
-
-        Args:
-            connector: The connector.
-
-        Raises:
-            StateError: The state store cannot be used.
-        """
-        with self._store.transaction() as connection:
-            connection.execute(
-                sa.delete(task_look_rows).where(task_look_rows.c.connector == connector)
-            )
-
     def settle(self, connector: str, table: TableId, end: int) -> None:
         """Forget a table's doubt, since the table was found equal to its source.
 
@@ -196,23 +160,15 @@ class KeptLooks:
             if self.move(connector, kept, NextLook(replace(kept.look, doubts=others))):
                 return
 
-    def _move(self, connector: str, earlier: KeptLook | None, now: NextLook) -> bool:
+    def _move(self, connector: str, earlier: KeptLook[TaskLook] | None, now: NextLook) -> bool:
         """Replace a look and count the losses; return False if another process replaced the look.
 
         Raises:
             IntegrityError: Another process has just inserted the row of the look or of a loss.
         """
-        text, row = TASK_LOOKS.write(now.look), task_look_rows.c
         with self._store.transaction() as connection:
-            if earlier is None:
-                values = {"connector": connector, "version": 1, "look": text}
-                connection.execute(sa.insert(task_look_rows).values(**values))
-            else:
-                unchanged = (row.connector == connector) & (row.version == earlier.version)
-                update = sa.update(task_look_rows).where(unchanged)
-                update = update.values(version=earlier.version + 1, look=text)
-                if connection.execute(update).rowcount != 1:
-                    return False
+            if not self.replace(connection, connector, earlier, now.look):
+                return False
             for table, what in sorted(now.losses.items()):
                 count_loss(connection, self._store.clock, table, what)
         return True

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from cdc.errors import StateError
 from cdc.store.documents import Codec, Part
+from cdc.store.looks import StoredLooks
 from cdc.store.table_state import STORE_REMEDY
 from cdc.store.tables import type_look_rows
 from cdc.store.task_looks import first_offset
 
 if TYPE_CHECKING:
+    from cdc.store.looks import KeptLook
     from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
 
@@ -101,14 +102,7 @@ TYPE_LOOKS = Codec(TypeLook, error=StateError, remedy=STORE_REMEDY)
 """The codec of the state store's looks at the names of types."""
 
 
-class KeptTypeLook(NamedTuple):
-    """A look as the state store has it, with the number of times that it was replaced."""
-
-    look: TypeLook
-    version: int
-
-
-class KeptTypeLooks:
+class KeptTypeLooks(StoredLooks[TypeLook]):
     """The newest look at names of types for each connector, in a state store.
 
     Args:
@@ -116,39 +110,9 @@ class KeptTypeLooks:
     """
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store, type_look_rows, TYPE_LOOKS, "types")
 
-    def of(self, connector: str) -> KeptTypeLook | None:
-        """Return the newest look for a connector; None if there was no look.
-
-        Raises:
-            StateError: The state store cannot be used, or holds another document.
-        """
-        asked = sa.select(type_look_rows).where(type_look_rows.c.connector == connector)
-        with self._store.transaction() as connection:
-            row = connection.execute(asked).first()
-        if row is None:
-            return None
-        look = TYPE_LOOKS.read(row.look, f"the look at the types for {connector}")
-        return KeptTypeLook(look, row.version)
-
-    def forget(self, connector: str) -> None:
-        """Delete a connector's look, for example with the connector.
-
-        A later connector of the same name reads all types again, and can write to new topics.
-
-        Args:
-            connector: The connector.
-
-        Raises:
-            StateError: The state store cannot be used.
-        """
-        with self._store.transaction() as connection:
-            connection.execute(
-                sa.delete(type_look_rows).where(type_look_rows.c.connector == connector)
-            )
-
-    def move(self, connector: str, earlier: KeptTypeLook | None, now: TypeLook) -> bool:
+    def move(self, connector: str, earlier: KeptLook[TypeLook] | None, now: TypeLook) -> bool:
         """Replace a look at types, unless another process has replaced it since it was read.
 
         Args:
@@ -162,16 +126,8 @@ class KeptTypeLooks:
         Raises:
             StateError: The state store cannot be used.
         """
-        text, row = TYPE_LOOKS.write(now), type_look_rows.c
         try:
             with self._store.transaction() as connection:
-                if earlier is None:
-                    values = {"connector": connector, "version": 1, "look": text}
-                    connection.execute(sa.insert(type_look_rows).values(**values))
-                    return True
-                unchanged = (row.connector == connector) & (row.version == earlier.version)
-                update = sa.update(type_look_rows).where(unchanged)
-                update = update.values(version=earlier.version + 1, look=text)
-                return connection.execute(update).rowcount == 1
+                return self.replace(connection, connector, earlier, now)
         except IntegrityError:  # another process has just left the first look
             return False

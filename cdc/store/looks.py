@@ -1,0 +1,105 @@
+"""Stores the newest look of one kind for each connector, in a table of the state store.
+
+Several processes look at the same connector. A look is stored only by a process that has read the
+look before, so no process replaces a look that it does not know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic
+
+import sqlalchemy as sa
+
+from cdc.store.documents import Document
+
+if TYPE_CHECKING:
+    from cdc.store.documents import Codec
+    from cdc.store.state_store import Store
+
+
+@dataclass(frozen=True)
+class KeptLook(Generic[Document]):
+    """A stored look.
+
+    Args:
+        look: The look.
+        version: How many looks were stored for the connector so far.
+    """
+
+    look: Document
+    version: int
+
+
+class StoredLooks(Generic[Document]):
+    """The newest look of one kind for each connector, of all processes that share a state store.
+
+    Args:
+        store: The state store.
+        table: The table, which `cdc.store.tables.look_table` describes.
+        codec: The codec of the looks.
+        what: What a look is at, for errors.
+    """
+
+    def __init__(self, store: Store, table: sa.Table, codec: Codec[Document], what: str) -> None:
+        self._store = store
+        self._table = table
+        self._codec = codec
+        self._what = what
+
+    def of(self, connector: str) -> KeptLook[Document] | None:
+        """Return the newest look for a connector; None if no look is stored.
+
+        Raises:
+            StateError: The state store cannot be used, or holds another document.
+        """
+        asked = sa.select(self._table).where(self._table.c.connector == connector)
+        with self._store.transaction() as connection:
+            row = connection.execute(asked).first()
+        if row is None:
+            return None
+        look = self._codec.read(row.look, f"the look at the {self._what} of {connector}")
+        return KeptLook(look, row.version)
+
+    def forget(self, connector: str) -> None:
+        """Delete a connector's look, for example with the connector.
+
+        A later connector of the same name begins with what it reads itself, and can write to new
+        topics, whose offsets begin again.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        with self._store.transaction() as connection:
+            connection.execute(sa.delete(self._table).where(self._table.c.connector == connector))
+
+    def replace(
+        self,
+        connection: sa.Connection,
+        connector: str,
+        earlier: KeptLook[Document] | None,
+        now: Document,
+    ) -> bool:
+        """Store a look in a transaction, unless another process has stored one meanwhile.
+
+        Args:
+            connection: The transaction.
+            connector: The connector.
+            earlier: The look that was read; None if there was none.
+            now: The new look.
+
+        Returns:
+            Whether the look was stored.
+
+        Raises:
+            sqlalchemy.exc.IntegrityError: Another process has just stored the first look.
+        """
+        text, row = self._codec.write(now), self._table.c
+        if earlier is None:
+            values = {"connector": connector, "version": 1, "look": text}
+            connection.execute(sa.insert(self._table).values(**values))
+            return True
+        unchanged = (row.connector == connector) & (row.version == earlier.version)
+        update = sa.update(self._table).where(unchanged)
+        done = connection.execute(update.values(version=earlier.version + 1, look=text))
+        return done.rowcount == 1
