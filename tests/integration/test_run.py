@@ -6,7 +6,6 @@ import itertools
 import queue
 import re
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -287,27 +286,55 @@ def test_continuous_runs_follow_the_source_until_told_to_stop(orders: Orders) ->
 
 
 @settings(max_events_per_run=10)
-def test_a_backlog_is_applied_in_turns_among_other_tables(
+def test_small_tables_are_committed_again_and_again_beside_a_giant_and_a_failing_table(
     orders: Orders, shared: Replication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cycle, "TURN_S", 0.0)
-    other = f"{orders.name}_other"
-    orders.execute(BACKLOG, f"CREATE TABLE {other} (id int PRIMARY KEY)")
-    shared.configure(**{f"public__{other}": {"min_commit_interval": "1s"}})
-    shared.add(other)
-    shared.settle()
-    names, seen = [orders.name, other], []
-    for number in range(2):
-        shared.database.execute(f"INSERT INTO {other} VALUES ({number})")
-        time.sleep(1.0)  # its interval between commits
-        shared.settle()
-        records = [shared.record(name) for name in names]
-        results = run_tables(shared.context(), records, 1, spaced=True)
-        seen.append([(one.error, one.commits) for one in results])
-    assert seen == [[(None, 1), (None, 1)]] * 2
-    assert len(shared.lake(other, "id")) == 2
-    assert (orders.state, len(orders.lake("id"))) == (State.INCREMENTAL, 20)
-    assert orders.run().commits == 3, "a single run goes on to the end"
+    small, failing = [f"{orders.name}small{n}" for n in (1, 2)], f"{orders.name}failing"
+    rows = "SELECT n, 'n', null, n FROM generate_series(1, 2000) n"
+    orders.execute(
+        f"INSERT INTO T {rows}",
+        *(f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in (*small, failing)),
+    )
+    shared.configure(**{f"public__{name}": {"min_commit_interval": "1s"} for name in small})
+    shared.add(*small, failing)
+    shared.configure(**{f"public__{failing}": {"mode": "append"}})  # it was onboarded with a key
+    shared.database.execute(f"INSERT INTO {failing} VALUES (1)")
+    stop, seen = threading.Event(), list[RunResult]()
+    tables = [orders.name, *small, failing]
+    runner = threading.Thread(
+        target=run_continuously,
+        args=(shared.context(), lambda: [shared.record(name) for name in tables], stop),
+        kwargs={"min_interval_s": 0.2, "report": seen.extend},
+    )
+
+    def committed(name: str) -> bool:
+        last, topic = shared.record(name).last_commit, shared.record(name).topic
+        return last is not None and last.offsets == shared.kafka.stable_offsets(topic)
+
+    runner.start()
+    try:
+        for number in range(3):
+            shared.database.execute(*(f"INSERT INTO {name} VALUES ({number})" for name in small))
+            shared.settle()
+            wait_until(lambda: all(map(committed, small)), "commits of small tables", 60)
+            assert not committed(orders.name), "the giant still has work"
+    finally:
+        stop.set()
+        runner.join(120)
+        shared.configure(**{f"public__{failing}": {}})
+    assert not runner.is_alive()
+    runs = {name: [one for one in seen if one.table.name == name] for name in tables}
+    assert [len(shared.lake(name, "id")) for name in small] == [3, 3]
+    assert all(one.error is None for name in (orders.name, *small) for one in runs[name])
+    giant = [(one.commits, one.events) for one in runs[orders.name]]
+    assert set(giant) == {(1, 10)}, "one cut for each turn"
+    assert len(orders.lake("id")) == 10 * len(giant) < 2000
+    failed = shared.record(failing)
+    assert (failed.state, failed.failures) == (State.FAILED, len(runs[failing]))
+    assert len(runs[failing]) <= 2 < len(giant), "it waits longer after each failure"
+    shared.configure(**{f"public__{orders.name}": {"max_events_per_run": 10_000}})
+    assert orders.run().commits == 1
     orders.assert_equal()
 
 
