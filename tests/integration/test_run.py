@@ -327,9 +327,11 @@ def test_small_tables_are_committed_again_and_again_beside_a_giant_and_a_failing
     runs = {name: [one for one in seen if one.table.name == name] for name in tables}
     assert [len(shared.lake(name, "id")) for name in small] == [3, 3]
     assert all(one.error is None for name in (orders.name, *small) for one in runs[name])
-    giant = [(one.commits, one.events) for one in runs[orders.name]]
-    assert set(giant) == {(1, 10)}, "one cut for each turn"
-    assert len(orders.lake("id")) == 10 * len(giant) < 2000
+    giant = runs[orders.name]
+    assert {one.commits for one in giant} == {1}, "one cut for each turn"
+    # The end of a Kafka transaction takes an offset of a cut.
+    assert all(9 <= one.events <= 10 for one in giant)
+    assert len(orders.lake("id")) == sum(one.events for one in giant) < 2000
     failed = shared.record(failing)
     assert (failed.state, failed.failures) == (State.FAILED, len(runs[failing]))
     assert len(runs[failing]) <= 2 < len(giant), "it waits longer after each failure"
