@@ -26,8 +26,8 @@ text to this partition."""
 class LakeLayout:
     """The layout of a lake table's rows: record key, partitions and columns.
 
-    A table without a key is an append table. Its rows have the column `ROW`, and no row is ever
-    replaced.
+    A table without a key is an append table. Its record key in the lake is the column `ROW`, and
+    no row is ever replaced.
 
     Args:
         schema: The table's columns and key.
@@ -71,8 +71,8 @@ class LakeLayout:
     def needs_key_column(self) -> bool:
         """Whether Hudi's record key is the column `KEY`.
 
-        This is so if Hudi renders at least one column of the table's key wrongly (`is_natural`).
-        An append table has the record key `ROW`.
+        This is so if Hudi's own key generators would write the values of at least one key column
+        incorrectly as text (`is_natural`). An append table has the record key `ROW`.
         """
         return not all(map(is_natural, self._key))
 
@@ -94,12 +94,12 @@ class LakeLayout:
 
     @property
     def _meta(self) -> tuple[tuple[str, str], ...]:
-        """Name and Spark type of each meta column of the rows that `project` takes."""
+        """Name and Spark type of each meta column in the input of `project`."""
         return (*META_COLUMNS, (ROW, "string")) if self.is_log else META_COLUMNS
 
     @property
     def input_columns(self) -> tuple[tuple[str, str], ...]:
-        """Name and Spark type of each column of the rows that `project` takes."""
+        """Name and Spark type of each column in the input of `project`."""
         source = ((column.name, column.lake_type) for column in self.schema.columns)
         return (*self._meta, *source)
 
@@ -154,7 +154,8 @@ class LakeLayout:
     def _cell(self, name: str, lake_type: str) -> SparkColumn:
         """Return the Spark column with the values of a lake column, in the lake column's type.
 
-        The write fails if a partition column has a text that readers would take for NULL.
+        The write fails if a partition column has a string that readers would read as NULL: an empty
+        one, or the name of Hudi's partition for NULL.
         """
         cell = column(name).cast(lake_type)
         partitions = {one.lower() for one in self.partition_by}
@@ -171,15 +172,12 @@ class LakeLayout:
 
 
 def column(name: str) -> SparkColumn:
-    """Return the Spark column of a lake row with exactly this name.
-
-    The name can have any characters.
-    """
+    """Return the Spark column with exactly this name, which can contain dots and backquotes."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 
 def _nullable(name: str) -> SparkColumn:
-    """Return a Spark column that has the values of a column and is nullable for Spark."""
+    """Return the values of a column as a Spark column that Spark's schema declares nullable."""
     return F.when(F.lit(True), column(name)).alias(name)
 
 

@@ -209,11 +209,11 @@ def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
 
 
 def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str, str]:
-    """Return the table's ``hudi`` settings as text, after a check.
+    """Return the table's ``hudi`` settings, each value as text, after a check.
 
     Raises:
-        ConfigError: A setting would break the lake's guarantees, is not Hudi's, is a secret, or has
-            a value that does not work.
+        ConfigError: A setting would break the lake's guarantees, is not a setting of Hudi, is a
+            secret by its name, or has an invalid value.
     """
     for key, value in overrides.items():
         if not key.startswith("hoodie."):

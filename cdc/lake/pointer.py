@@ -29,12 +29,12 @@ class Published(Part):
         generation: The generation's number, from 1.
         attempt: UUID of the bootstrap attempt that wrote the generation.
         published_at: Time of publication, aware UTC; by default the time now.
-        continues: UUID of the former generation's attempt, if a reader of the former generation can
-            continue with this generation; else None. A reader can continue if runs followed the
-            former generation until the replacement, no loss of changes was found between the two
-            copies, and both generations were made with the same settings for rows. If the former
-            generation had no wrong rows, the two generations then differ only by events of the
-            topic.
+        continues: UUID of the attempt of the generation before this one, if a reader of that
+            generation can continue with this one; else None. A reader can continue if runs applied
+            changes to the former generation until this one replaced it, no loss of changes was
+            found between the two copies, and both generations were made with the same settings for
+            rows. Unless the former generation had wrong rows, each difference between the two
+            generations is then an event in the topic.
     """
 
     path: str
@@ -49,7 +49,7 @@ class Pointer(Published):
     """The published generation of a lake table, and the generations that were published before.
 
     Args:
-        former: Generations that readers can still have open, newest first.
+        former: Former generations, which a reader can still have open; the newest first.
         format: Version of this document.
     """
 
@@ -78,8 +78,8 @@ class Pointer(Published):
     def continues_from(self, attempt: str) -> bool:
         """Whether a reader of an attempt's generation can continue with the current generation.
 
-        A reader can if the field ``continues`` of each later generation names the generation before
-        it.
+        A reader can if each generation that was published after the attempt's generation names, in
+        the field ``continues``, the attempt of the generation before it.
         """
         published = {one.attempt: one for one in (self.current, *self.former)}
         at: Published | None = self.current
@@ -125,7 +125,7 @@ def moved(pointer: Pointer | None, to: Published) -> Pointer:
 
     Raises:
         ReplacedGenerationError: The generation ``to`` was published before, and another generation
-            has replaced ``to``. Readers would see an older state.
+            has replaced ``to``. If ``to`` were published again, readers would see an older state.
     """
     if pointer is None:
         return Pointer.of(to)

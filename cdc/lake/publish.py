@@ -56,12 +56,12 @@ def write_pointer(
         spark: The session whose file systems are used.
         table_base: Folder of the table, which holds all its generations.
         shown: The generation to publish.
-        check: Called just before and just after the write. It raises FencedError if this process no
-            longer holds the table.
+        check: Called just before and just after the pointer is written. It raises FencedError if
+            this process no longer holds the table.
 
     Raises:
-        FencedError: This process no longer holds the table. The pointer may be replaced already; if
-            so, the table's next run stops, since the table's record names another generation.
+        FencedError: This process no longer holds the table. The pointer may name ``shown`` already;
+            if so, the table's next run stops, since the table's record names another generation.
         ReplacedGenerationError: Another generation has replaced ``shown``.
         LakeError: The pointer cannot be read or written.
     """

@@ -30,12 +30,12 @@ class ShardWrite:
         schema: The shard's columns in the lake, without the shard column.
         settings: The settings of the shard's source table.
         rows: The rows to write, with meta and source columns; None for a commit without rows.
-        commit: The shard's record for the commit; None removes the shard from the shared table.
+        commit: The shard's new commit record; None removes the shard from the shared table.
         guard: Called with the shard's timeline just before the commit completes. It raises an error
             to refuse the commit.
         replaces: Whether the rows replace all rows of the shard.
-        size: Planned size of the shard's copy, by which a new table's index is chosen; None for a
-            write to a table that must exist.
+        size: Planned size of the shard's copy, by which a new table's index is chosen; None if the
+            shared table must exist before this write.
     """
 
     shard: Shard
@@ -56,9 +56,10 @@ class ShardWrite:
 
 
 def carried(latest: Committed | None) -> dict[str, ShardAccount]:
-    """Return each shard's account for the next commit, by the shard's name.
+    """Return the accounts of all shards in a shared table's newest commit, by the shard's name.
 
-    The account has the instant of the last commit that the shard itself requested.
+    An account is a shard's newest commit record. Each returned account names the instant of the
+    commit that made the record, so that the next commit can repeat the account.
     """
     if latest is None:
         return {}
@@ -119,8 +120,8 @@ def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
     """Refuse to write shards together if their settings define different row layouts.
 
     Raises:
-        ConfigError: A layout setting differs between two of these shards. Only the write itself
-            refuses a layout that differs from the existing table's.
+        ConfigError: A layout setting differs between two of these shards. This function does not
+            compare them with the layout of an existing table; the write does.
     """
     first = wanted[0]
     for one in wanted:
@@ -157,8 +158,8 @@ def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAcc
 def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount]) -> TableSettings:
     """Return the settings of the shared table.
 
-    The shard column is the table's first partition column. Old files are retained for readers for
-    the longest time that any shard's settings have.
+    The shard column is the table's first partition column. ``readers_keep``, the time for which old
+    files are retained for readers, is the longest one of all shards.
     """
     first = wanted[0]
     kept = {name: account.readers_keep_s for name, account in entries.items()}

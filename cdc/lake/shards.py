@@ -80,9 +80,9 @@ class ShardTimeline(Timeline):
         super().__init__(spark, path)
 
     def _newest_first(self) -> Iterator[Committed]:
-        """Yield the table's commits that have the shard, each with the shard's record.
+        """Yield the shared table's commits since the shard joined the table, the newest first.
 
-        The newest commit comes first.
+        Each has the shard's record, and the instant of the commit that made this record.
         """
         for committed in super()._newest_first():
             mine = committed.record.shards.get(self._shard)
@@ -213,8 +213,8 @@ class SharedTable:
         """Commit the shards' requests.
 
         A request that replaces a shard's rows is committed alone. All other requests share one
-        commit. If the shared commit fails, each of its requests is committed alone. But if another
-        process holds the lease, each of them gets this error.
+        commit. If the shared commit fails, each of its requests is committed alone. There is one
+        exception: if another process holds the lease, all of its requests fail with this error.
         """
         joint = [one for one in wanted if not one.replaces]
         if len(joint) > 1:

@@ -104,8 +104,8 @@ class Timeline:
         again.
 
         Raises:
-            LostHistoryError: The newest other commit, or a completed clustering or overwrite, was
-                rolled back while it completed, so rows are gone.
+            LostHistoryError: The newest commit that is not skipped, or a completed clustering or
+                overwrite, was rolled back while it completed, so rows are gone.
         """
         undone = self.undone()
         return self._whole(

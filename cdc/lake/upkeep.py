@@ -1,8 +1,9 @@
 """Maintains a lake table between commits: cleaning, archiving, and merging small files.
 
 Each step writes to the timeline, so each step runs under the table's lease. A clustering replaces
-files, so its commit has a guard like the commit of a run. Hudi's overwrite does not replace the
-files of a planned clustering. So the next writer drops an interrupted clustering before it writes.
+files, so its commit has a guard like the commit of a run. If a process dies in a clustering, the
+clustering stays planned. Hudi's overwrite does not replace the files of a planned clustering. So
+each writer first drops such a clustering.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ class Upkeep:
         delete_unnamed(self._spark, timeline)
 
     def _cluster(self, client: Any) -> None:
-        """Merge the lake table's small files if a clustering is due; a guard can refuse it."""
+        """Merge the lake table's small files if a clustering is due.
+
+        A guard refuses the clustering's commit if this process no longer holds the table.
+        """
         timeline = Timeline(self._spark, self._path)
         often = self._options.get(CLUSTERING_KEY)
         if not self._clusters or often is None or timeline.commits_since_clustering() < int(often):

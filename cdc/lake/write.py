@@ -145,7 +145,7 @@ class LakeTable:
         """Apply changes to the lake table in one commit.
 
         A row with ``OP = 'd'`` is deleted; in soft delete mode, it stays with ``DELETED`` set. Any
-        other row replaces the lake's row with the same key. Without such a row, it is inserted.
+        other row replaces the lake's row with the same key, or is inserted if the lake has none.
 
         Args:
             rows: Rows with meta and source columns, at most one per key. They are computed once.
@@ -181,7 +181,7 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace the lake table's partitions that ``rows`` belong to by ``rows``; others stay.
+        """Replace each lake partition of which ``rows`` has a row; other partitions stay.
 
         Arguments, result and errors are those of `upsert`.
         """
@@ -256,11 +256,11 @@ class LakeTable:
         return True
 
     def _is_due(self, instants: frozenset[str]) -> bool:
-        """Whether the lake table's upkeep is due after the last of these commits."""
+        """Whether the lake table's upkeep is due, by the number of its completed commits."""
         return len(instants) % self._retention(instants).every == 0
 
     def _retention(self, instants: frozenset[str]) -> Retention:
-        """Return how many of these commits the lake table retains for its readers now."""
+        """Return how many of the newest commits' files the lake table retains for readers now."""
         now = datetime.now(timezone.utc)
         return Retention.of(instants, self._settings.readers_keep_s, now)
 
@@ -384,10 +384,10 @@ class LakeTable:
         return instant
 
     def _delete_unnamed(self, timeline: Timeline) -> None:
-        """Delete the files that an executor has added to a commit after the commit's end.
+        """Delete the files that an executor added to an earlier commit after that commit's end.
 
-        Such a late file may have made this commit fail: Hudi refuses to write to a bucket that has
-        a second file.
+        Such a late file may be the cause of a failed commit: Hudi refuses to write to a bucket that
+        has a second file.
         """
         try:
             delete_unnamed(self._spark, timeline)

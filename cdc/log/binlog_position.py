@@ -62,7 +62,7 @@ class BinlogPosition:
         """Return whether this place covers everything that the other place covers.
 
         Raises:
-            PositionError: The other is not a place in a binlog of this name.
+            PositionError: ``other`` is no place in a binlog, or its binlog has another name.
         """
         theirs = self._comparable(other)
         return (self.number, self.offset) >= (theirs.number, theirs.offset)
@@ -71,19 +71,22 @@ class BinlogPosition:
         """Return the later of the two places.
 
         Raises:
-            PositionError: The other is not a place in a binlog of this name.
+            PositionError: ``other`` is no place in a binlog, or its binlog has another name.
         """
         return self if self.reaches(other) else other
 
     def moved(self, by: int) -> BinlogPosition:
-        """Return the place ``by`` bytes later in the file, at the file's start at the earliest."""
+        """Return the place ``by`` bytes later, or earlier if ``by`` is negative.
+
+        The file's start is the earliest place.
+        """
         return BinlogPosition(self.file, max(0, self.offset + by))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.offset}"
 
     def _comparable(self, other: object) -> BinlogPosition:
-        """Return the other position if it is a place in this binlog, else raise an error."""
+        """Return ``other`` if it is a place in a binlog of the same name, else raise an error."""
         if not isinstance(other, BinlogPosition):
             raise PositionError.of_kinds(self, other)
         if other.base != self.base:
@@ -117,7 +120,7 @@ class StoredPosition:
         """Return whether this position covers everything that the other position covers.
 
         Raises:
-            PositionError: The other is of a kind that the connector has not stored.
+            PositionError: The connector has stored no position of the kind of ``other``.
         """
         return self.like(other).reaches(other)
 
@@ -133,10 +136,10 @@ class StoredPosition:
         )
 
     def like(self, other: LogPosition) -> LogPosition:
-        """Return the GTIDs or the place of this position, whichever is of the other's kind.
+        """Return the stored GTIDs if ``other`` is a GTID set, or the stored place if it is a place.
 
         Raises:
-            PositionError: The other is of a kind that the connector has not stored.
+            PositionError: The connector has stored no position of the kind of ``other``.
         """
         if isinstance(other, MysqlGtidSet) and self.gtids is not None:
             return self.gtids

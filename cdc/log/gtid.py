@@ -2,7 +2,7 @@
 
 The fence compares two such sets, and so does each check whether capture has passed a position. One
 of the sets comes from Connect's stored offsets, from the state store or from a lake commit. So
-often no server has both sets, and this module compares them.
+often no server has both sets and could compare them. This module compares them instead.
 """
 
 from __future__ import annotations

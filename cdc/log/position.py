@@ -48,7 +48,7 @@ class Lsn:
     """A PostgreSQL log sequence number: a byte position in the write-ahead log.
 
     A comparison with a value of another type (a GTID set, a Kafka offset, an integer) raises an
-    error, so that such a value can never decide what is read.
+    error, so that no code takes such a value for an LSN.
 
     Args:
         value: Bytes from the start of the WAL, 0 to 2**64 - 1.

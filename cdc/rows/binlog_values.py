@@ -82,12 +82,12 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
     """Return Spark SQL that is true where an event's value could differ from the source's value.
 
     Args:
-        raw: The field, in Spark SQL.
-        field: The field as the writer declared it.
+        raw: Spark SQL of the decoded value.
+        field: The field in the writer's schema.
         column: The lake's column.
         table: The lake's columns and key. In a table without a key, an empty JSON object counts as
-            certain: the row's value cannot be read from the source, and in a new row, the empty
-            object rarely stands for another document.
+            certain: the row's value cannot be read from the source, and for a new row, the
+            connector rarely sends the empty object in place of another document.
 
     Returns:
         The expression; None if values of this type are always certain.
@@ -103,11 +103,11 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
 def zero_date_test(raw: str, field: DebeziumField) -> str | None:
     """Return Spark SQL that is true where a value could have been sent in place of a zero date.
 
-    A zero date is in no calendar. In a NOT NULL column, the connectors of MySQL and MariaDB send
-    the start of 1970 or the column's default instead. MariaDB's connector also does so in a
-    nullable timestamp column. The value of a timestamp column is a text with as many fractional
-    digits as the column has. If one of these digits is not 0, the value is a real time, even in the
-    first second of 1970.
+    A zero date, such as 0000-00-00, is in no calendar. For a zero date in a NOT NULL column, the
+    connectors of MySQL and MariaDB send the start of 1970 or the column's default. MariaDB's
+    connector also does so for a nullable timestamp column. The value of a timestamp column is a
+    text with as many fractional digits as the column has. If one of these digits is not 0, the
+    value is a real time, even in the first second of 1970.
 
     Returns:
         The expression, or None if the value is neither a date nor a time with a date.
@@ -169,8 +169,8 @@ def not_appendable(lacking: str, *, from_binlog: bool) -> str:
     delete, nor read an uncertain value of an inserted row from the source.
 
     Args:
-        lacking: Spark SQL of an array with the names of the columns whose value is not certain;
-            NULL if all values are certain.
+        lacking: Spark SQL of an array with the names of the columns for which the event has no
+            value or an uncertain one; NULL if there are none.
         from_binlog: Whether a connector of MySQL or MariaDB sent the events. Such a connector sends
             all changes of a table. So the append table expects updates and deletes and leaves them
             out: no branch gives a reason for them.

@@ -76,7 +76,7 @@ def decode(
         records: Rows with Kafka's ``value``, ``partition`` and ``offset``.
         schemas: The writers' schemas by id.
         table: The lake's columns and key. Fields that are not among these columns are ignored.
-        rules: The facts and settings that a reader of the table's events needs.
+        rules: The facts and settings by which the table's events are decoded.
         ingested_at: Time of the run, for ``INGESTED_AT``.
 
     Raises:
@@ -162,7 +162,7 @@ def _hex(schema_id: int) -> str:
 def _in_lake_columns(
     events: DataFrame, plans: Mapping[int, EventPlan], table: TableSchema, ingested_at: datetime
 ) -> DataFrame:
-    """Return the decoded records in normal form, with the column ``FORMER`` of former keys."""
+    """Return the decoded records in normal form, with ``FORMER``, the key before a key update."""
     # A separate column records whether a value was sent, so that no value is computed twice.
     checked = {
         column: f"_given_{place}"
@@ -202,8 +202,8 @@ def _flat(
         events: The decoded events, as `_events` returns them.
         plans: The expressions, by schema id.
         table: The lake's columns and key.
-        checked: For each column whose lake type cannot hold every sent value, the name of the
-            output column that shows whether a value was sent.
+        checked: For each column whose lake type cannot hold every value that can be sent, the name
+            of the output column that shows whether a value was sent.
     """
 
     def pick(expressions: Mapping[int, str], kind: str) -> str:

@@ -46,7 +46,7 @@ class EventRules:
             does not have.
         absent: By column, Spark SQL of the column's value for an event that lacks the column. For a
             column that is not listed, the value is NULL.
-        former: By column, former names that an event may have for the column.
+        former: By column, the former names under which an event may have the column's value.
         nulls_are_kept: Whether the converter sends a NULL as NULL. If not, a value that equals its
             column's default may be a NULL. Such a value counts as unavailable, and ``UNCLEAR``
             names its column.
@@ -54,10 +54,10 @@ class EventRules:
             connector sends an update of its own key as a delete and an insert. It sends an update
             of any other key as one event, which is split into a delete of the former key and an
             insert.
-        identity: Names of the columns that the log has of a row before a change; None if the log
-            has the whole row.
-        nullable: Columns that may be NULL on the source although the connector may take them for
-            NOT NULL. In such a column, the connector sends another value instead of a NULL. A value
+        identity: Names of the columns whose values before an update or delete the log has; None if
+            the log has the values of all columns.
+        nullable: Columns that allow NULL on the source, but that the connector may regard as NOT
+            NULL. In such a column, the connector sends another value instead of a NULL. A value
             that may replace a NULL counts as unavailable, and ``UNCLEAR`` names its column.
     """
 
@@ -77,7 +77,7 @@ class EventPlan:
     Args:
         from_binlog: Whether a connector of MySQL or MariaDB wrote the events.
         operation: Debezium's letter for the operation, for example ``c`` for an insert.
-        whole: Whether the record's body ends where the event's schema requires.
+        whole: Whether the record's body ends where an event with this schema must end.
         has_row: Whether there is a row after the change.
         source_ts: Time of the change, a timestamp.
         position: Position in the log.
@@ -86,14 +86,14 @@ class EventPlan:
         tagged: Whether MySQL's connector may send the transaction again, since its GTID has a tag.
         values: By column, the value in the lake type.
         given: By column, whether a value was sent; only for columns whose lake type may be unable
-            to hold a sent value. For a column whose decimal type the settings chose and which is
+            to hold a sent value. If the settings chose the column's decimal type, and the column is
             not secret, the expression returns the beginning of the sent value, for error messages.
         unavailable: Names of the columns whose values the connector did not have.
-        unclear: Names of the unavailable columns whose values may have changed.
+        unclear: Names of the unavailable columns whose values the event may have changed.
         garbled: Names of the columns whose text is not UTF-8.
         doubted: Names of the key columns whose sent value may differ from the source's value.
         former: The key before an update that changed the key; null for any other event.
-        keyless: Whether the row before the change lacks the key.
+        keyless: Whether the event's row before the change lacks the key (`lacks_key`).
     """
 
     from_binlog: bool
@@ -121,10 +121,11 @@ def event_plan(
     """Return the expressions that read the events of one schema.
 
     Args:
-        record: The column of the decoded records: a struct of ``event`` and ``mark``.
+        record: The column of the decoded records: a struct of ``event``, and of ``mark``, which
+            equals :data:`END_MARK` if the record's body ends where the schema requires.
         schema: The schema with which the events were written.
         table: The lake's columns and key.
-        rules: The facts and settings without which the events cannot be read.
+        rules: The facts and settings by which the events are decoded.
 
     Raises:
         SchemaChangeError: Values of the type in an event's schema do not fit the lake's type.
@@ -272,6 +273,6 @@ def _either_condition(one: str | None, other: str | None) -> str | None:
 
 
 def _names(columns: Mapping[str, _ColumnSql], test: str) -> str:
-    """Return Spark SQL of the names of the columns whose test is true."""
+    """Return Spark SQL of the names of the columns for which a test of `_ColumnSql` is true."""
     tests = ((name, getattr(one, test)) for name, one in columns.items())
     return names_where([(name, sql) for name, sql in tests if sql is not None])

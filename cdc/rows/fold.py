@@ -66,15 +66,15 @@ class Summary:
         unknown_schemas: Ids of schemas that :func:`cdc.rows.decode.decode` was not given.
         problems: Number of records that cannot be applied, including those of unknown schemas.
         unavailable: Columns whose value at least one record lacks.
-        moved: Number of inserts and snapshot reads that lack a value. Such an event is of a row
-            that an update has moved to another key.
+        moved: Number of inserts and snapshot reads that lack a value, for example since an update
+            moved the row to another key.
         source_ts: Latest source time per partition.
         position: The last event's position in the log.
         first_truncate: Offset of the first TRUNCATE; None without a TRUNCATE.
         last_truncate: Offset of the last TRUNCATE; None without a TRUNCATE.
         first_unseen: Offset of the first record of a transaction in ``unseen``; None if ``unseen``
             is empty.
-        unseen: Transactions of the batch that the reading of the catalog does not show.
+        unseen: Transactions of the batch that were not yet visible when the catalog was read.
     """
 
     counts: Mapping[str, int]
@@ -102,8 +102,8 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
     Args:
         changes: The batch in normal form. A caller that reads the batch again should persist it
             first.
-        reading: The reading of the source's catalog; None if the catalog shows all transactions of
-            the batch.
+        reading: The moment at which the source's catalog was read. None if all transactions of the
+            batch were visible at that moment, as in a replay.
     """
     early = is_not_visible(reading or Reading())
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
@@ -217,7 +217,7 @@ def fold(
             its columns count as lacking.
         after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
         gaps: Whether the batch or the lake may lack events. If so, only deleted rows take values
-            from earlier events. The other rows get these values from the source's rows.
+            from earlier events. For the other rows, the values must be read from the source.
 
     Returns:
         One row per key: the lake's columns, and the columns ``TRANSACTION``, ``MISSING``, ``STALE``
@@ -368,8 +368,8 @@ def fill(
             and ``columns``, one row per key.
         table: The table.
         columns: Columns whose values ``rows`` has.
-        moved: Whether ``rows`` may fill a row that was moved to its key in this batch. False for
-            the lake's rows, since the lake may still have another row with that key.
+        moved: Whether ``rows`` may also fill a row that got its key within this batch. False for
+            rows of the lake, since the lake's row with that key may be another row.
         absent_is_deleted: Whether a key that ``rows`` lacks was deleted after the batch.
     """
     wanted = F.col(MISSING).isNotNull()

@@ -63,7 +63,7 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
 
 
 def key_check(lake: LakeConfig) -> str | None:
-    """Return a text that identifies the secret key of hashed columns without revealing it.
+    """Return a digest that identifies the secret key of hashed columns without revealing it.
 
     None if there is no secret key.
 

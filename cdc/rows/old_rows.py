@@ -23,10 +23,10 @@ def lacks_key(
 ) -> str:
     """Return Spark SQL that is true if an event's old row lacks the key of the table.
 
-    If an old row has the key, each column outside of the key and of the replica identity has a
-    stand-in. This is also true if the key's real value equals a stand-in, such as 0. So an old row
-    lacks the key if both of these are true: each key column has a stand-in, and a column outside of
-    the key and of the replica identity has a value other than its stand-in.
+    Stand-ins in all key columns are no proof, since a real key can have the same values, such as 0.
+    But if an old row has the key, each column outside of the key and of the replica identity has a
+    stand-in. So an old row lacks the key if each key column has a stand-in, and if a column
+    outside of the key and of the replica identity has a value other than its stand-in.
 
     Args:
         event: The decoded event.

@@ -1,8 +1,8 @@
 """Converts decoded values of events to lake values, as Spark SQL expressions over ``from_avro``.
 
 The writer's schema has the meaning of a value (Debezium's semantic type). The table's schema has
-the lake's type. If the lake's type cannot have values with this meaning, the column has changed its
-type, and the table stops.
+the lake's type. If values with this meaning do not convert to the lake's type, the type of the
+source's column has changed, and the table's run stops.
 """
 
 from __future__ import annotations
@@ -139,7 +139,9 @@ def default_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def doubtful_test(raw: str, field: DebeziumField, column: Column) -> str | None:
-    """Return Spark SQL that is true for a text that can stand for another value on the source.
+    """Return Spark SQL that is true for a text that the connector sends for several source values.
+
+    For example, PostgreSQL's connector sends an infinite interval as an interval of 0.
 
     Returns:
         The expression, or None if the column has no such texts.
@@ -150,12 +152,12 @@ def doubtful_test(raw: str, field: DebeziumField, column: Column) -> str | None:
 
 
 def garbled_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true for a text that is not UTF-8.
+    """Return Spark SQL that is true for a string that is not UTF-8.
 
-    The lake's readers fail at such a text.
+    The lake's readers fail at such a string.
 
     Returns:
-        The expression, or None if the value is neither a text nor an array of texts.
+        The expression, or None if the value is neither a string nor an array of strings.
     """
     if field.avro_type == "string":
         return f"CAST({raw} AS BINARY) <> encode({raw}, 'UTF-8')"
@@ -166,13 +168,15 @@ def garbled_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def inexact(column: Column, given: str) -> str:
-    """Return a WHEN branch of Spark SQL: the problem of a sent value that the lake cannot hold.
+    """Return a WHEN branch of Spark SQL for a sent value that the lake cannot hold exactly.
+
+    The result of the branch is the text of the record's ``PROBLEM``.
 
     Args:
         column: The lake's column.
         given: Spark SQL that is true if a value was sent. For a column that is not secret and whose
             decimal type the settings chose, it instead returns the beginning of the sent value,
-            which the branch puts into the problem's text.
+            which the branch puts into this text.
     """
     name, lost = literal(column.name), f"{quoted(column.name)} IS NULL"
     if not column.decimal:
@@ -194,7 +198,7 @@ def _name_uuid(data: bytes) -> uuid.UUID:
 
 
 def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return Spark SQL that converts a field that is no array; None if the types do not fit."""
+    """Return Spark SQL that converts a field other than an array; None if no conversion exists."""
     name, kind = field.connect_name or "", field.avro_type
     cast = f"TRY_CAST({raw} AS {lake.upper()})"
     if lake in _INTEGERS:
@@ -247,7 +251,7 @@ def _interval(raw: str) -> str:
 
 
 def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> LakeValue | None:
-    """Return Spark SQL that converts a field to the lake's decimal; None if types do not fit."""
+    """Return Spark SQL that converts a field to a lake decimal; None if no conversion exists."""
     kind = f"DECIMAL({precision},{scale})"
     if field.avro_type in ("int", "long") and not field.connect_name:
         return LakeValue(f"TRY_CAST({raw} AS {kind})", total=False)
@@ -267,7 +271,7 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
 
 
 def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return Spark SQL that converts a field to a date with a time; None if types do not fit."""
+    """Return Spark SQL that converts a field to a timestamp; None if no conversion exists."""
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp") and lake == "timestamp":
         # The value is always UTC, and a year of four digits is one of 1 to 9999. Without the zone's
@@ -295,7 +299,7 @@ def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return Spark SQL that converts a field to the lake's array; None if the types do not fit."""
+    """Return Spark SQL that converts a field to a lake array; None if no conversion exists."""
     match = _ARRAY.fullmatch(lake)
     if match is None or field.avro_type != "array" or field.element is None:
         return None

@@ -58,6 +58,6 @@ def replaces_null_test(raw: str, field: DebeziumField) -> str:
 
     Args:
         raw: Spark SQL of the decoded value.
-        field: The field in the writer's schema, which requires a value.
+        field: The field in the writer's schema. It does not allow null.
     """
     return stand_in_test(raw, field) or f"{raw} IS NOT NULL"

@@ -1,4 +1,4 @@
-"""Finds the events whose transactions a reading of PostgreSQL's catalog does not show."""
+"""Finds the events whose transactions were not yet visible when a catalog was read."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LOWER_BITS, _SIGN = (1 << 32) - 1, 1 << 31
 
 @dataclass(frozen=True)
 class Reading:
-    """Facts that determine which transactions a reading of the catalog shows.
+    """The moment at which PostgreSQL's catalog was read: which transactions were visible?
 
     Args:
-        snapshot: The text of the reading's ``pg_snapshot``. If the text is empty, all transactions
-            count as shown, for example for a source whose log has all DDL statements.
-        still_open: The lower 32 bits of the ids of the transactions that were open at one moment
-            after the batch's last event and before the reading; None if these transactions are not
-            known.
+        snapshot: The ``pg_snapshot`` of the query that read the catalog, as text. If the text is
+            empty, all transactions count as visible, for example for a source whose log has all DDL
+            statements.
+        still_open: The lower 32 bits of the ids of the transactions that were open at a time after
+            the batch's last event and before the catalog was read; None if they are not known.
     """
 
     snapshot: str = ""
@@ -34,11 +34,11 @@ class Reading:
 
 
 def is_not_visible(reading: Reading) -> SparkColumn:
-    """Return a Spark condition that is true for events whose transaction a reading does not show.
+    """Return a Spark condition: an event's transaction was not visible when the catalog was read.
 
     Events have the lower 32 bits of a transaction's id. The server orders these numbers in a
     circle, so a transaction of more than 2^31 ids ago looks like a transaction that began after the
-    reading. Only the list of transactions that were still open distinguishes the two.
+    catalog was read. Only ``still_open`` distinguishes the two.
     """
     if not reading.snapshot:
         return F.lit(False)

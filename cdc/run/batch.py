@@ -145,15 +145,15 @@ class BatchWriter:
         """Read, decode, fold, fill and commit one range of a run.
 
         The commit can end before the range does: it ends before a TRUNCATE at which the table must
-        pause, and before a transaction that the catalog does not show yet.
+        pause, and before a transaction that was not yet visible when the catalog was read.
 
         Args:
             piece: The range to read.
-            previous: The record of the lake's newest commit with offsets. The record's handoff has
-                the transactions that were visible when the source's catalog was last read.
+            previous: The record of the lake's newest commit with offsets. The fingerprint in its
+                handoff has the ``pg_snapshot`` of the query that last read the source's catalog.
             guard: Called just before the commit completes. It raises an error to refuse the commit.
-            still_open: The transactions that can be in the range and had not ended just before the
-                catalog was last read; None if they are not known.
+            still_open: The transactions whose events can be in the range and that were still open
+                just before the catalog was last read; None if they are not known.
 
         Raises:
             DecodeError: A record cannot be applied, and the settings do not allow the run to leave
@@ -161,8 +161,8 @@ class BatchWriter:
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
             SchemaChangeError: Events lack a column that they must have, or have a type whose
                 values do not fit the type of the lake column.
-            UnseenError: The source's catalog was read before the transaction at the start of the
-                range was visible.
+            UnseenError: The transaction at the start of the range was not yet visible when the
+                source's catalog was read.
             PausedByPolicyError: The range begins with a TRUNCATE, and `on_truncate` is pause.
             FencedError: Another writer has committed to the table.
         """
@@ -230,10 +230,10 @@ class BatchWriter:
             self._held.drop_all()
 
     def _read_seen(self, piece: Range, tolerated: int) -> Batch:
-        """Return a batch of a run.
+        """Return the batch of a range of a run.
 
-        If the catalog does not show a transaction of the batch yet, return only the part of the
-        batch before this transaction.
+        If a transaction of the range was not yet visible when the catalog was read, return only the
+        part before this transaction's first event.
         """
         try:
             return self._reader.read(piece, tolerated=tolerated)
@@ -245,7 +245,7 @@ class BatchWriter:
             return self._reader.read(_up_to(piece, offset), tolerated=tolerated)
 
     def _before_truncate(self, piece: Range, truncate: int, tolerated: int) -> Batch:
-        """Return the part of a batch before the batch's first TRUNCATE, from a second read."""
+        """Read the part of a batch's range before its first TRUNCATE again, as a batch."""
         if all(at >= truncate for at in piece.start.values()):
             raise self._truncate_error(truncate)
         self._held.drop()

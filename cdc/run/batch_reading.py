@@ -86,7 +86,7 @@ class BatchReader:
         context: The runs' context.
         schema: The lake table's columns.
         topic: The topic.
-        rules: The rules by which the topic's events are read. Each batch adds its late columns.
+        rules: The rules by which events are decoded. `expect` adds each batch's late columns.
         quarantines: Whether the settings allow quarantine. The remedy of errors depends on this
             setting.
         held: Keeps the rows of batches in memory.
@@ -121,8 +121,8 @@ class BatchReader:
         Args:
             schema_ids: Ids of the schemas that the batch most likely needs.
             late: Columns that events of the batch can lack, or have under another name.
-            reading: The reading of the source's catalog; None if the catalog is known to show all
-                transactions of the batch.
+            reading: The moment at which the source's catalog was read. None if all transactions of
+                the batch were visible at that moment, as in a replay.
         """
         self._reading = reading or Reading()
         self._writers.expect(schema_ids)
@@ -150,8 +150,8 @@ class BatchReader:
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
             SchemaChangeError: Events lack a column that they must have, or have a type whose
                 values do not fit the type of the lake column.
-            UnseenError: The source's catalog was read before a transaction of the batch was
-                visible.
+            UnseenError: A transaction of the batch was not yet visible when the source's catalog
+                was read.
         """
         spark = self._context.spark
         tasks = max(
@@ -193,11 +193,11 @@ class BatchReader:
         return decode(records, self._writers.known, schema, rules, ingested_at=now)
 
     def _require_seen(self, summary: Summary) -> None:
-        """Refuse a batch with events of a transaction that the catalog did not show yet.
+        """Refuse a batch with a transaction that was not yet visible when the catalog was read.
 
-        While a commit waits for a synchronous standby, it is in the WAL and not yet visible. Events
-        of its transaction already have the columns that the transaction added. The catalog does not
-        show these columns yet.
+        While a commit waits for a synchronous standby, it is in the WAL and not yet visible to
+        queries. If its transaction has added columns, the transaction's events have them already,
+        and the catalog that a query reads does not.
         """
         if summary.first_unseen is None:
             return
@@ -338,7 +338,7 @@ class BatchReader:
         )
 
     def _place_text(self, record: RecordProblem) -> str:
-        """Return the words by which errors of a batch name a record."""
+        """Return the table, topic, partition, offset and schema id of a record, for an error."""
         return (
             f"a record of table {self._schema.table} (topic {self.topic}, partition"
             f" {record.partition}, offset {record.offset}, schema id {record.schema_id})"
