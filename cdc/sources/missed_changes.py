@@ -1,4 +1,4 @@
-"""The protocol for questions about changes that a connector can leave out."""
+"""The protocol by which a source's tables show whether a connector left out a change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cdc.sources.source_facts import NextInserted, SourceTable
 
 
 class MissedChanges(Protocol):
-    """What a transaction has changed, read from the source's tables and not from events."""
+    """Queries the source's tables, and not the events, for what a transaction has changed."""
 
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
@@ -18,7 +18,7 @@ class MissedChanges(Protocol):
 
         Args:
             table: The table.
-            key: The key of the given row, as its event has it.
-            transaction: The transaction's id, as an event has it; None stands for the transaction
-                that inserted the given row, as the source's table shows it.
+            key: The key of the given row: values from the row's event, by column name.
+            transaction: The id of the transaction, from the row's event. If None, the id that the
+                row has in the source's table, for example in PostgreSQL's ``xmin``.
         """

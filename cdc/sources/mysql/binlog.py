@@ -19,8 +19,9 @@ class BinlogHealth:
     Args:
         source: Key of the source.
         purged: The position up to which the server has deleted the binlog.
-        executed: Reads the server's current position. `problem` calls this function, since Connect
-            can store a newer position after the other values were read.
+        executed: Reads the server's current position. `problem` calls this function when it
+            compares positions: an older position could be before the position that Connect has
+            stored since, which would look like a loss.
         retained_bytes: Size of all files of the binlog; None if it is not known.
     """
 
@@ -39,7 +40,7 @@ class BinlogHealth:
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """Return why the binlog does not continue what is captured; None if it does."""
+        """Return why capture cannot continue from the binlog without a gap; None if it can."""
         try:
             if recorded is not None:
                 recorded.reaches(self.purged)  # raises if the two are not of one kind
@@ -48,7 +49,7 @@ class BinlogHealth:
             return f"has positions that cannot be compared with the captured ones: {error.message}"
 
     def _why_lost(self, stored: LogPosition, recorded: LogPosition | None) -> str | None:
-        """Return why the binlog does not continue Connect's stored position; None if it does."""
+        """Return why capture cannot continue at Connect's stored position; None if it can."""
         if isinstance(stored, StoredPosition):
             stored = stored.like(self.purged)
         executed = self.executed()
@@ -71,11 +72,11 @@ class BinlogHealth:
         return None
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Return Connect's stored binlog position, since nothing else shows what is captured."""
+        """Return Connect's stored position, since the server does not record what is captured."""
         return stored()
 
     def facts(self) -> dict[str, Any]:
-        """Return the binlog's facts for people, as plain values."""
+        """Return the binlog's size and purged position, by name, for ``status`` and messages."""
         return {
             "retained_bytes": self.retained_bytes,
             "purged": str(self.purged),
@@ -111,5 +112,5 @@ class NoBinlog:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Return the names of a binlog's facts, each with None."""
+        """Return the same names as `BinlogHealth.facts`, each with the value None."""
         return dict.fromkeys(("retained_bytes", "purged"))

@@ -34,7 +34,7 @@ class BinlogCapture:
         self._kind = connections.config.kind
 
     def prepare(self) -> None:
-        """Create what MySQL or MariaDB lacks: database ``tributary``, its tables and grants."""
+        """Create what is missing: database ``tributary``, its tables, and the rights on them."""
         preparation.prepare(self._connections)
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
@@ -49,7 +49,7 @@ class BinlogCapture:
         return []
 
     def unreadable(self) -> str | None:
-        """Return None, since the connector can always read the binlog that is still there."""
+        """Return None, since the connector can read each binlog file that is not purged."""
         return None
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
@@ -71,20 +71,20 @@ class BinlogCapture:
             return primary.executed_position(session, self._kind)
 
     def audit(self) -> list[str]:
-        """Return server problems that keep changes out of the binlog or make them unusable."""
+        """Return problems of the server: the binlog lacks changes, or connectors misread them."""
         with self._connections.open("admin") as session:
             return preparation.audit_server(session, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
         """Return the problems due to which one MySQL or MariaDB table cannot be copied or captured.
 
-        For example, the binlog lacks changes of the table, or has them in an unusable form.
+        For example, the binlog lacks changes of the table, or the connectors misread its values.
         """
         with self._connections.open("admin") as session:
             return preparation.audit_table(session, table, append=self._names.append)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the MySQL or MariaDB logins that may not read the whole table, and the GRANTs.
+        """Return which MySQL or MariaDB logins may not read the whole table, and GRANTs to run.
 
         The result is None if all logins may read the whole table.
         """
@@ -103,9 +103,9 @@ class BinlogCapture:
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
         """Return the facts of the table in MySQL's or MariaDB's catalog, read in a new transaction.
 
-        For a replica, the definitions are the replica's, but the facts of files and log are the
-        primary's. The primary is read last. So the primary's facts include each statement that the
-        replica has executed.
+        If ``on_replica``, the definitions come from the replica. The facts about files and log come
+        from the primary, which is read after the replica. So these facts include the effect of each
+        statement that the replica has executed.
         """
         if not on_replica:
             return self._on_primary(table)

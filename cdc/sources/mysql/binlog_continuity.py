@@ -73,8 +73,8 @@ def known_by_file(
 ) -> Mapping[str, GtidSet]:
     """Return, for each binlog file, transactions that were logged before the next file began.
 
-    A file is left out if the server has no later file, since only the beginning of a later file
-    shows which transactions are lost.
+    The mark and the sent transactions prove this. A file is left out if the server has no later
+    file, since a loss is found only by the list of GTIDs at the beginning of a later file.
 
     Args:
         kind: ``mysql`` or ``mariadb``.
@@ -103,7 +103,7 @@ def begins_again(earlier: str, newest: str) -> bool:
 
     Args:
         earlier: The file that was the newest at an earlier time.
-        newest: The newest file now. If its base name is another one, the result is False.
+        newest: The newest file now. The result is False if the two base names differ.
     """
     known, found = BinlogPosition(earlier, 0), BinlogPosition(newest, 0)
     return found.base == known.base and found.number < known.number
@@ -140,10 +140,10 @@ def _executed(session: Session, kind: str) -> GtidSet | None:
 
 
 def _unlogged(session: Session, kind: str) -> GtidSet:
-    """Return MySQL's executed GTIDs that the binlog lacks; for MariaDB, the empty set.
+    """Return MySQL's executed GTIDs that no binlog file has; for MariaDB, the empty set.
 
-    InnoDB can keep a commit that the binlog has lost. MySQL then gives the GTID of that commit to
-    no other commit.
+    After a crash, InnoDB can have a commit that the binlog has lost. MySQL does not use the GTID of
+    this commit again, so the connector skips no later commit.
     """
     return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
 

@@ -121,11 +121,11 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def zero_dates(session: Session, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-    """Return the problem of a MySQL or MariaDB key with impossible dates, and the remedy.
+    """Return the problem of a MySQL or MariaDB key with dates such as 2024-00-00, and the remedy.
 
-    No calendar has such a date. A copy has NULL in its place, but the connectors send another date.
-    So the date cannot identify a row of the lake. The result is None if no key column has such a
-    date.
+    No calendar has such a date. A copy reads it as NULL, but the connectors send a different date
+    or stop. So the date cannot identify a row of the lake. The result is None if no key column has
+    such a date.
     """
     types = zip(key, key_types(table, key), strict=True)
     for name in (name for name, kind in types if kind.name in CALENDAR):

@@ -108,8 +108,8 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
     Args:
         session: A session on the primary or the replica.
         table: The table.
-        on_replica: Whether the session is on the replica. If so, the facts of the server's own
-            files and log (`PHYSICAL`) are left out; see :func:`with_files`.
+        on_replica: Whether the session is on the replica. If so, the result lacks the facts about
+            files and log (`PHYSICAL`), which :func:`with_files` adds from the primary.
 
     Raises:
         MissingTableError: There is no such table.
@@ -133,9 +133,9 @@ def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
 
     The result can be compared with a fingerprint of the primary.
 
-    The replica's current state is a state that the primary had between the fence and now. If the
-    primary's files are the same now as before the fence, no statement has replaced the replica's
-    files either.
+    The replica's current state is a state that the primary had between the fence and now. So if the
+    primary still has the table's files from before the fence, no statement has replaced the
+    replica's files of the table.
     """
     files = {name: primary.facts[name] for name in PHYSICAL if name in primary.facts}
     return Fingerprint({**replica.facts, **files})
@@ -187,7 +187,8 @@ def _missing(table: TableId) -> MissingTableError:
 def _kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
     """Return a MySQL or MariaDB table's kind.
 
-    The kind is ``other`` if the table cannot be read under a view during writes.
+    The kind is ``other`` for each table that is not an ordinary InnoDB table: a copy cannot read it
+    under one view during writes.
     """
     if engine != "InnoDB" or kind != "BASE TABLE":
         return "other"

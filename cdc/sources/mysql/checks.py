@@ -132,11 +132,11 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
 
 
 def _set_meanwhile(session: Session, kind: str) -> set[str]:
-    """Return the settings whose former value a MySQL or MariaDB session can still use.
+    """Return the settings whose old value an open MySQL or MariaDB session can still use.
 
     The result has all settings that were changed after the server started: a session that began
-    before the change keeps the former value. The servers do not report when a session began. MySQL
-    reports the values of each session, but only to logins with further rights.
+    before the change keeps the old value. The servers do not report when a session began. MySQL
+    reports each session's values, but only to logins with rights that Tributary does not ask for.
     """
     return {str(row[0]).lower() for row in session.rows(_SET_MEANWHILE[kind])}
 
@@ -177,7 +177,8 @@ def _retention(seconds: int) -> Check:
 def _may_replicate(session: Session, connections: Connections) -> Check:
     """Check that the MySQL or MariaDB capture login may replicate.
 
-    If the login lacks a right that a role may give it, the line is a warning and not an error.
+    If the login itself lacks a right but has a role, which may include the right, the line is a
+    warning and not an error.
     """
     user = connections.credential("capture").user
     grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]
@@ -249,7 +250,9 @@ def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
 
 
 def _transactions_without_gtids(where: str, other: str | None) -> Check:
-    """Return the line of ``check`` for a replica's own transactions, which only GTIDs would show.
+    """Return the line of ``check`` for transactions that a replica has and the primary lacks.
+
+    The servers have no GTIDs, so such transactions cannot be found.
 
     Args:
         where: The replica's name in messages.

@@ -1,8 +1,8 @@
 """Finds columns of MariaDB that stop Debezium 3.5, even in tables that are not captured.
 
-Before the connector selects tables, it reads the head of each event, which has the columns' types.
-The connector does not know the types of compressed columns, so it stops at an event with such a
-type. It also stops at a DDL statement with COMPRESSED.
+For each event, the connector reads the types of the table's columns before it finds out whether it
+captures the table. It does not know the types of compressed columns. So it stops at the first event
+of a table with such a column. It also stops at a DDL statement with COMPRESSED.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED = 10
 
 
 def obstacle(session: Session) -> tuple[str, str] | None:
-    """Return which columns would stop MariaDB's connector, and the remedy; None without any.
+    """Return which columns would stop MariaDB's connector, and the remedy; None if none would.
 
     Args:
         session: A session of the admin login on the primary.

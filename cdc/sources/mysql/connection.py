@@ -105,11 +105,11 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
             on_replica: Whether to connect to the replica instead of the primary.
             statement_timeout_s: Limit of each statement, in seconds.
             lock_timeout_s: Limit of the wait for each lock, in seconds.
-            several: Whether the server accepts several statements in one text.
+            several: Whether one call may send several statements, separated by semicolons.
 
         Raises:
-            SourceError: The server cannot be reached or is of the other kind, or a statement in
-                the block failed.
+            SourceError: The server cannot be reached, is MariaDB and not MySQL as configured (or
+                the reverse), or a statement in the block failed.
         """
         connection = self._connect(role, on_replica, statement_timeout_s, several)
         try:
@@ -158,7 +158,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
     def _apply_settings(
         self, session: Session, on_replica: bool, statement_timeout_s: float, lock_timeout_s: float
     ) -> None:
-        """Refuse a server of the other kind; replace MySQL's or MariaDB's defaults in a session."""
+        """Refuse a server of a kind that is not configured; set limits, time zone and SQL mode."""
         version = str(session.value("SELECT version()"))
         found = "mariadb" if "mariadb" in version.lower() else "mysql"
         if found != session.kind:

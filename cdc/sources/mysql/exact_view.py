@@ -176,7 +176,7 @@ def _turn(timeout_s: float) -> Iterator[None]:
 class _Opening(threading.Thread):
     """A thread that opens the views of all MySQL or MariaDB sessions at one position, S.
 
-    The object is the `Split` of these views.
+    The object is also the `Split` of these views: `known` returns S.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class _Opening(threading.Thread):
     def run(self) -> None:
         """Run the thread that opens MySQL or MariaDB views.
 
-        The thread keeps S, or the error that `known` raises.
+        The thread stores S, or the error that `known` then raises.
         """
         try:
             with _turn(self._turn_timeout_s):

@@ -30,12 +30,12 @@ _SHORT = ((0xC0, 0x5FF), (0x1E00, 0x1FFF), (0x2160, 0x217F), (0x24B0, 0x24EF), (
 
 @dataclass(frozen=True)
 class Stored:
-    """The files of a MySQL or MariaDB table's rows.
+    """InnoDB's ids of the files that contain a MySQL or MariaDB table's rows.
 
     Args:
         ids: InnoDB's id of each partition, by the partition's name. A table without partitions
-            counts as one partition with an empty name. A rebuild or TRUNCATE gives new ids. A
-            replica has other ids than its primary.
+            counts as one partition with an empty name. A rebuild or TRUNCATE changes the ids. The
+            ids on a replica differ from those on its primary.
         versions: By partition, how often columns were added or dropped in place since the partition
             got its id; None if the server does not count this.
     """
@@ -55,7 +55,7 @@ class Stored:
 
 
 def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dict[TableId, Stored]:
-    """Return the files of each InnoDB table's rows, read by one statement.
+    """Return InnoDB's ids of the files of each table's rows, read by one statement.
 
     Raises:
         SourceError: The login lacks PROCESS.
@@ -141,7 +141,7 @@ def file_pattern(table: TableId) -> str:
 
 
 def _plain(table: TableId) -> str:
-    """Return a table's name in InnoDB's form, without short forms of letters (see `_SHORT`)."""
+    """Return ``database/table`` as InnoDB encodes it if no letter has a short form (`_SHORT`)."""
     return "/".join("".join(map(_encoded, name)) for name in (table.schema, table.name))
 
 
@@ -170,7 +170,7 @@ def _is_short(sign: str) -> bool:
 
 
 def _text(numbers: dict[str, int]) -> str:
-    """Return InnoDB's numbers by partition as text, for a comparison."""
+    """Return InnoDB's numbers of partitions as one string to compare, such as ``p0:7,p1:8``."""
     return ",".join(f"{part}:{n}" if part else str(n) for part, n in sorted(numbers.items()))
 
 

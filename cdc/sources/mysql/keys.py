@@ -97,9 +97,9 @@ def printed(kind: MysqlType, column: str) -> str:
 def literal(kind: MysqlType, text: str) -> str:
     """Return a value as a MySQL or MariaDB constant that compares like the column's values.
 
-    The constant of a text has no explicit collation, so the server compares it in the column's
-    collation. The constant consists of the text's bytes, so that no character of the text can end
-    the constant.
+    The constant of a string has no explicit collation, so the server compares it in the column's
+    collation. The constant has the string's bytes as hex digits, so no character of the string can
+    end the constant.
 
     Args:
         kind: The column's type.
@@ -146,7 +146,13 @@ def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[Mysql
 
 
 def _after_key(parts: Sequence[tuple[str, str]], strictly: str, at_end: str) -> str:
-    """Return the MySQL or MariaDB comparison of a key with a bound, column by column."""
+    """Return the MySQL or MariaDB comparison of a key with a bound, column by column.
+
+    Args:
+        parts: Each key column as SQL, with the bound's value of this column.
+        strictly: The operator for each column except the last: ``<`` or ``>``.
+        at_end: The operator for the last column.
+    """
     (column, end), *rest = parts
     if not rest:
         return f"{column} {at_end} {end}"
@@ -165,9 +171,10 @@ def relation_of(table: TableId) -> str:
 
 
 def zero_date(where: str) -> tuple[str, str]:
-    """Return the problem of a MySQL or MariaDB key with an impossible date, and the remedy.
+    """Return the problem of a MySQL or MariaDB key with a date such as 2024-02-31, and the remedy.
 
-    No calendar has such a date.
+    Args:
+        where: The place of the date for the message, for example the key column.
     """
     return (
         f"a row has a date that no calendar has {where} (a zero or partial one, or one as"

@@ -77,12 +77,11 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column
 ) -> tuple[str | None, TypeRule]:
-    """Return a MySQL or MariaDB column's value in older rows, and the rule of the column's type.
+    """Return the value of a new MySQL or MariaDB column in rows from before it, and its type rule.
 
-    The older rows are from before the column was added. The value is the column's current default
-    as text; None if the default is NULL, or if the table has no row. Older rows have the default
-    with which the column was added, and the server does not show that default. So the value is
-    wrong if the default was changed later.
+    Such rows have the default with which the column was added. The server does not show that
+    default. So the value is the column's current default as text, and is wrong if the default was
+    changed later. The value is None if the default is NULL, or if the table has no row.
 
     Args:
         session: A session on the primary. After the call it has an open transaction, which locks
@@ -91,8 +90,8 @@ def stored_value(
         wanted: The column in the lake.
 
     Raises:
-        SourceError: The column has no default, or its default is an expression, which gives each
-            row another value. Or the column was changed after the comparison.
+        SourceError: The column has no default, its default is an expression, which can give each
+            row a different value, or the column was changed after the run's comparison.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(

@@ -65,11 +65,11 @@ class Lookups:
     """Facts that only the MySQL or MariaDB server knows.
 
     Args:
-        define: Takes a column's definition, and returns the catalog's row of such a column, with
-            ``shown``, ``nullable``, ``value``, ``charset`` and ``collation``.
+        define: Takes the SQL that defines one column. Returns the row that the catalog would have
+            of it, with ``shown``, ``nullable``, ``value``, ``charset`` and ``collation``.
         defaults: The default of each column, by name, in the form that ``define`` returns.
-        indexes: By name of a unique index, the index's columns. An index on parts of columns has no
-            columns here.
+        indexes: The columns of each unique index, by the index's name; empty for an index on a
+            column's prefix or on an expression.
     """
 
     define: Callable[[str], Row]
@@ -111,7 +111,7 @@ def after_statements(
 
 @contextmanager
 def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
-    """Yield MySQL's or MariaDB's lookups of a table, and change the session's ``sql_mode``."""
+    """Yield MySQL's or MariaDB's lookups, with a ``sql_mode`` that allows backslash escapes."""
     names = (table.schema, table.name)
     _require_row_format(session, table)
     collation = str(session.value(_COLLATION, names))
@@ -278,7 +278,7 @@ class _Draft:
         return row
 
     def _defaulted(self, row: Row, default: str | None) -> Row:
-        """Return a MySQL or MariaDB column's row with another default; None drops the default."""
+        """Return a MySQL or MariaDB column's row with a new default; None drops the default."""
         if default is None:
             self._defaults[row["name"]] = None
             return {**row, "value": None}
@@ -340,7 +340,7 @@ class _Draft:
         return any(row["name"].lower() == name.lower() for row in self._rows)
 
     def _row(self, name: str) -> Row:
-        """Return the row of a MySQL or MariaDB column; refuse the column's name in another case."""
+        """Return a MySQL or MariaDB column's row; refuse its name in a different letter case."""
         for row in self._rows:
             if row["name"] == name:
                 return row

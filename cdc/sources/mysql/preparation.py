@@ -64,7 +64,7 @@ _READ = (
 
 
 def prepare(connections: Connections) -> None:
-    """Create what MySQL or MariaDB lacks: database ``tributary``, its tables and grants."""
+    """Create what is missing: database ``tributary``, its tables, and the rights on them."""
     statements = planned(connections)
     if statements:
         with connections.open("admin") as session:
@@ -126,7 +126,7 @@ def _grants(connections: Connections, role: Role, known: dict[Role, Account]) ->
 def audit_table(session: Session, table: SourceTable, *, append: bool = False) -> list[str]:
     """Return the problems due to which a MySQL or MariaDB table cannot be copied or captured.
 
-    For example, the binlog lacks changes of the table, or has them in an unusable form.
+    For example, the binlog lacks changes of the table, or the connectors misread its values.
 
     Args:
         session: The admin's session on the primary.
@@ -146,7 +146,7 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
 
 
 def audit_server(session: Session, *, append: bool) -> list[str]:
-    """Return the server's problems that keep changes out of the binlog or make them unusable.
+    """Return problems of the server: the binlog lacks changes, or the connectors misread them.
 
     Runs call this function also for tables without new events, since a server that does not log
     changes causes no events.
@@ -199,11 +199,11 @@ def cascades_unseen(session: Session) -> bool:
 
 
 def xa_used(session: Session) -> str | None:
-    """Return evidence of XA transactions that let a connector lose rows; None without evidence.
+    """Return evidence of XA transactions whose events can be wrong or missing; None without any.
 
-    The binlog has the rows of a prepared XA transaction before it is known whether the transaction
-    commits. Other XA transactions are a problem only on servers without GTIDs (see
-    `_xa_of_one_phase`).
+    The binlog has the rows of a prepared XA transaction before the transaction commits or rolls
+    back. XA transactions that commit without a preparation are a problem only on servers without
+    GTIDs (see `_xa_of_one_phase`).
     """
     if used := _xa_prepared(session):
         return f"{used}: the binlog contains their rows before they commit or roll back"
@@ -218,7 +218,7 @@ def xa_used(session: Session) -> str | None:
 def _xa_prepared(session: Session) -> str | None:
     """Return evidence of prepared XA transactions; None without evidence.
 
-    The binlog has the rows of such a transaction before it is known whether it commits.
+    The binlog has the rows of such a transaction before the transaction commits or rolls back.
     """
     # A prepared branch survives a restart of the server; the server's counters do not. InnoDB's
     # table of transactions also shows the server's own work, such as that of full-text indexes.

@@ -78,15 +78,16 @@ def executed_position(session: Session, kind: str) -> LogPosition:
 
 
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
-    """Return a binlog position up to which the catalog shows every statement on the table.
+    """Return a binlog position up to which the catalog has the effect of each statement on a table.
 
     The binlog can contain a statement whose change of the catalog is not committed yet. A GTID set
     does not include such a statement, but a file and an offset can be after it. The statement holds
-    the lock of the table's name until it commits. So this function lets the server print the
-    table's definition: the server then waits for that lock.
+    a lock on the table's name until it commits. So after this function has read the position, it
+    lets the server print the table's definition: the server then waits for that lock.
 
-    The server does not print the definition for a login that may read only some of the columns.
-    This function then raises the server's error. The catalog would silently hide the other columns.
+    The server refuses to print the definition for a login that may read only some of the columns.
+    This function then raises the server's error. A query of the catalog would leave out the columns
+    that the login may not read, without an error.
     """
     found = executed_position(session, kind)
     try:
@@ -98,7 +99,7 @@ def shown(session: Session, kind: str, table: TableId) -> LogPosition:
 
 
 def applied(session: Session, kind: str) -> GtidSet:
-    """Return the GTIDs that a replica has executed; on MariaDB, without the replica's own ones."""
+    """Return the GTIDs that a replica has executed; on MariaDB, only those that it replicated."""
     name = "gtid_executed" if kind == "mysql" else "gtid_slave_pos"
     return _gtids(session.value(f"SELECT @@global.{name}"), kind)
 

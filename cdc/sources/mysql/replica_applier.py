@@ -137,7 +137,7 @@ def _end(connections: Connections, number: int) -> None:
 
 
 def _quietly(session: Session, statements: str) -> None:
-    """Run statements in a MySQL or MariaDB session that can be killed; ignore all errors."""
+    """Run statements in a MySQL or MariaDB session that `_end` may kill; ignore all errors."""
     try:
         session.rows(statements)
     except Exception:  # noqa: BLE001 - the session was ended on purpose

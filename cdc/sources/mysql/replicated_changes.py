@@ -42,19 +42,19 @@ def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str |
 def applied(session: Session, kind: str) -> str:
     """Return the GTIDs of the replicated transactions that a MariaDB primary's binlog lacks.
 
-    The text changes with each such transaction, and remains after a channel is deleted. It is empty
-    if the primary writes replicated transactions to its binlog.
+    The result changes with each such transaction, and stays the same when a channel is deleted. It
+    is empty if the primary writes replicated transactions to its binlog.
 
-    For MySQL, the text is always empty, since MySQL has no variable with these GTIDs. If a MySQL
-    server has no GTIDs, nothing shows such a transaction. If the server has GTIDs, a copy that
-    begins after such a transaction waits until the transaction is captured. The wait reaches its
-    bound, and the copy fails.
+    For MySQL, the result is always empty, since MySQL has no variable with these GTIDs. If a MySQL
+    server has no GTIDs, such a transaction cannot be found. If the server has GTIDs, a copy that
+    begins after such a transaction waits until the connector has captured it. The connector never
+    does, so the wait reaches its bound, and the copy fails.
     """
     return str(session.value(_APPLIED) or "") if kind == "mariadb" else ""
 
 
 def _replicates(session: Session, kind: str) -> bool:
-    """Whether the server is a replica itself; a MariaDB server only while it replicates."""
+    """Whether a MySQL server has a replication channel, or a MariaDB server replicates now."""
     if kind == "mysql":
         return bool(session.rows("SHOW REPLICA STATUS"))
     # MariaDB shows its channels only to a login with REPLICA MONITOR. A stopped channel replicates

@@ -121,7 +121,7 @@ def prepared_branches(session: Session) -> list[str]:
     """Return the prepared branches of XA transactions, also those from before a restart.
 
     Returns:
-        The identifier of each branch, as XA COMMIT and XA ROLLBACK take it.
+        The identifier of each branch in the syntax of XA COMMIT and XA ROLLBACK.
 
     Raises:
         SourceError: The login lacks XA_RECOVER_ADMIN, which only MySQL requires.

@@ -24,10 +24,10 @@ class RequiredSetting:
         value: The value, as the server shows it.
         remedy: The statement or step that sets the value.
         of_sessions: Whether an open session keeps the old value after the setting is changed.
-        loses: Whether a running server with another value loses changes or makes them unusable. If
-            False, only `check` reports another value.
-        at_crash: Whether a server with another value loses changes only when its machine crashes.
-            If True, `check` reports another value as a warning and not as an error.
+        loses: Whether changes are missing from the binlog, or unusable, while the server runs with
+            a different value. If False, only `check` reports a different value.
+        at_crash: Whether a server with a different value loses changes only when its machine
+            crashes. If True, `check` reports such a value as a warning and not as an error.
     """
 
     value: str

@@ -115,7 +115,7 @@ class MysqlSource:
             return planned_table.after_statements(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return a new MySQL column's value in older rows, and the column's type rule."""
+        """Return the value of a new MySQL column in rows from before it, and its type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
 
@@ -178,7 +178,7 @@ class MysqlSource:
         return ()
 
     def nudge(self) -> None:
-        """Write a marker: Connect stores a transaction's binlog position only at the next one."""
+        """Write a marker: Connect stores a transaction's position only after a later one."""
         self.write_marker()
 
     def write_marker(self) -> Marker:
@@ -202,8 +202,8 @@ class MysqlSource:
         """Open a MySQL or MariaDB view whose sessions read at different moments after the marker.
 
         Each session checks that it sees the marker row, so it reads at a moment after the marker.
-        The records from O on contain every change that some sessions see and others do not, so they
-        make the copy exact.
+        If only some sessions see a change, the change has an event at or after O. These events are
+        applied to the copy, which then is exact.
         """
         self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         identity = self.identity(on_replica=True)
@@ -374,7 +374,7 @@ class MysqlSource:
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return no next row, since the binlog numbers the rows that share a position."""
+        """Return no next row: a restarted connector continues by a row's number in its event."""
         return NextInserted(known=True)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:

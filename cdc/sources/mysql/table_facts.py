@@ -65,10 +65,10 @@ class Described:
         primary_key: Columns of the primary key, in its order.
         unique: Columns of each unique index, the primary key's first. Indexes on expressions or on
             prefixes of columns are left out.
-        stored: The storage of the rows in InnoDB; None for other engines, and on a replica.
+        stored: The ids of the rows' files in InnoDB; None for other engines, and on a replica.
         of_mariadb: Whether the server is MariaDB.
-        unlogged: Text of two facts: which replicated transactions the binlog lacks, and which
-            filter leaves the table out of the binlog. The text is empty if neither applies.
+        unlogged: The GTIDs of replicated transactions that the binlog lacks, and the reason why a
+            filter can leave the table's changes out of the binlog, as one text; empty without both.
     """
 
     table: TableId

@@ -1,4 +1,4 @@
-"""The conditions under which MySQL's or MariaDB's binlog shows every change of a table."""
+"""The conditions under which MySQL's or MariaDB's binlog has every change of a table."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class MysqlTableRules:
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
         """Return why a MySQL or MariaDB table cannot be copied or captured; None if it can.
 
-        During writes, a copy can read only ordinary InnoDB tables. The connectors misread columns
-        in the format from before MariaDB 10.1.
+        During writes, a copy can read only ordinary InnoDB tables. The connectors misread TIME,
+        DATETIME and TIMESTAMP columns in the storage format from before MariaDB 10.1.
         """
         if table.kind not in ("table", "partitioned"):
             return (
@@ -61,7 +61,7 @@ class MysqlTableRules:
         return f"ALTER TABLE {_named(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP DEFAULT"
 
     def log_note(self, table: SourceTable) -> str:
-        """Return a note: updates and deletes in MySQL or MariaDB are not captured."""
+        """Return a note: capture of a MySQL or MariaDB append table ignores updates and deletes."""
         return "mode append: updates and deletes are not captured"
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class MysqlTableRules:
 
 
 def former_formats(table: SourceTable) -> str | None:
-    """Return the problem of columns whose times are in MariaDB's format from before 10.1.
+    """Return the problem of TIME, DATETIME or TIMESTAMP columns in the format before MariaDB 10.1.
 
     The connectors misread the values of such columns, and possibly the values of other columns,
     too. The result is None if the table has no such columns.

@@ -86,7 +86,7 @@ def _kind(shown: str) -> str:
 def _tokens(expression: str) -> list[re.Match[str]]:
     """Return the tokens of an expression as the catalog prints it.
 
-    MySQL's catalog writes a backslash before each quote, also before a quote that begins a text.
+    MySQL's catalog writes a backslash before each quote, also where a string literal begins.
     """
     if expression.partition("'")[0].endswith("\\"):
         expression = re.sub(r"\\(.)", r"\1", expression, flags=re.DOTALL)
