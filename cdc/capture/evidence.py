@@ -27,7 +27,7 @@ Answer: TypeAlias = T | TributaryError
 
 
 def known(answer: Answer[T]) -> T:
-    """Return a server's answer for a capture's evidence; if it is an error, raise the error.
+    """Return a server's answer for a capture's evidence, or raise the error in its place.
 
     Raises:
         TributaryError: The server did not answer.
@@ -96,7 +96,7 @@ class SignsOfLife:
             Negative if the heartbeat's time is ahead of this machine's clock.
         sends: Whether a heartbeat or another record was sent recently. A heartbeat is a change in
             the source's log, so the connector sends a heartbeat only after all earlier changes.
-            While it sends many earlier changes, only the records of these changes show that.
+            While it sends a backlog, only the backlog's records show that the connector works.
         remedy: What to do if the connector sends nothing.
     """
 

@@ -105,14 +105,16 @@ def gather(
     life: Callable[[KafkaAdmin], SignsOfLife] | None = None,
     looks: LogLooks | None = None,
 ) -> CaptureEvidence:
-    """Return the evidence of one capture; query no server again after the server's first error.
+    """Return the evidence of one capture.
+
+    After the first error of a server, no further query is sent to this server.
 
     Args:
         names: The capture.
         servers: The servers.
         exactly_once: Whether the connector must write to Kafka in transactions.
-        definitions: Function that returns this process's reader of the DDL statements that
-            connectors report. Without the function, the evidence has no statements.
+        definitions: Returns the reader of the DDL statements that connectors report; None leaves
+            the statements out of the evidence.
         life: Finds out whether the connector sends changes; None leaves this fact out of the
             evidence.
         looks: Compares the end of the source's log with the end that was recorded before; None
@@ -255,7 +257,10 @@ class Captures:
             self._tasks[names.connector] = found
 
     def _follow_types(self, found: CaptureEvidence) -> Answer[TypeLook | None]:
-        """Return the look at the names of types, or the error due to which there is none."""
+        """Return the newest look at the names of types, or the error of a server in its place.
+
+        The result is None if the connector does not find types by their names.
+        """
         context, names = self._context, found.names
         for error in found.errors:
             if not isinstance(error, ConnectError):
@@ -269,9 +274,9 @@ class Captures:
     def _strays(
         self, names: CaptureNames, records: Sequence[TableRecord]
     ) -> dict[TableId, list[str]]:
-        """Return, by table, the topics that got its changes because its schema was renamed.
+        """Return, by table, the stray topics that got changes since the table's attempt began.
 
-        `cdc.capture.strays` explains such topics. The result is empty if a server does not answer.
+        `cdc.capture.strays` explains stray topics. The result is empty if a server does not answer.
         """
         context = self._context
         began = {one.table: one.attempt.started_at for one in records if one.attempt is not None}
@@ -301,7 +306,7 @@ class Captures:
         return [] if reported is None else reported.by_table.of(record.table)
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return a text about rows that a table may lack because a task of the connector ended.
+        """Return a message about rows that a table may lack because a task of the connector ended.
 
         The result is None if no row is in doubt.
         """
@@ -309,25 +314,26 @@ class Captures:
         return None if look is None else look.doubt(record)
 
     def require_own_types(self, record: TableRecord, used: Iterable[Column]) -> None:
-        """Refuse a table with a column whose type the connector can mistake for another type.
+        """Refuse a table if the connector can have mistaken a column's type for another type.
 
-        The other type has or had the same name.
+        `cdc.capture.type_looks` explains such mistakes.
 
         Args:
             record: The table.
             used: The columns that are replicated.
 
         Raises:
-            SchemaChangeError: There was such a column since the table's copy.
+            SchemaChangeError: The connector can mistake the type of a column now, or could do so at
+                a look since the table's copy.
             TributaryError: A server did not answer.
         """
         look = known(self._types[self.evidence(record).names.connector])
         require_own_types(look, record, used)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
-        """Return the losses in the state store, which were read after the evidence was gathered.
+        """Return the state store's losses of a capture, as read after the evidence was gathered.
 
-        The keys are the name of the capture's resource and the names of the capture's tables.
+        The keys are the capture's `CaptureNames.resource` and the names of the capture's tables.
         """
         return self._losses[record.table.source, record.tier]
 
@@ -364,7 +370,7 @@ def _reported_statements(
 def _definition_changes(
     statements: Answer[ReportedStatements | None],
 ) -> tuple[DefinitionChange, ...]:
-    """Return the DDL statements that a capture has reported; none if they are not known."""
+    """Return the DDL statements that a connector has reported; empty if they were not read."""
     return statements.changes if isinstance(statements, ReportedStatements) else ()
 
 

@@ -1,7 +1,7 @@
 """Checks that a connector of MySQL or MariaDB has the same definition of a table as the catalog.
 
-In the binlog, a row's values have no names, and texts are bytes. The connector takes the name, type
-and character set of each value from its own definition of the table. It derives this definition
+In the binlog, a row's values have no column names, and strings are bytes. The connector takes the
+name, type and character set of each value from its own definition of the table, which it derives
 from the DDL statements in the binlog. Some statements have one effect on the server and another on
 the connector's definition. Examples are an IF NOT EXISTS that does nothing on the server, and a
 default character set that the connector ignores. After such a statement, the connector assigns
@@ -80,7 +80,7 @@ def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -
     """Return how a connector's definition of a table differs from the catalog's definition.
 
     The result has only differences that change how the connector reads values. The width of an
-    integer and the length of a text are no such differences.
+    integer and the length of a string are no such differences.
 
     Args:
         known: The connector's columns, in order.
@@ -104,7 +104,7 @@ def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -
 
 
 def newest(changes: Iterable[DefinitionChange]) -> dict[TableId, tuple[KnownColumn, ...]]:
-    """Return each table's columns in the connector's definition after the newest statement."""
+    """Return, by table, the columns in the connector's definition after the newest change."""
     return {change.table: change.columns for change in changes if change.table is not None}
 
 
@@ -197,7 +197,7 @@ def _of_catalog(column: SourceColumn) -> _Form:
 def _form(
     name: str, sizes: tuple[int, ...], charset: str, *, labels: tuple[str, ...], unsigned: bool
 ) -> _Form:
-    """Return the form in which the connector reads a type; equal forms are read alike."""
+    """Return the form of a type; the connector reads values of equal forms in the same way."""
     if name in _INTEGERS:
         return _Form(name, unsigned=unsigned)
     if name in TEXTS:

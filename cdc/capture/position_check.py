@@ -211,7 +211,7 @@ class Rests:
 
     @classmethod
     def of(cls, record: TableRecord) -> Rests:
-        """Return the copy and the positions in the state store's record; do not read the lake."""
+        """Return the copy and the positions from a table's record; the lake is not read."""
         attempt, commit = record.attempt, record.last_commit
         return cls(
             view=attempt.view if attempt is not None else None,

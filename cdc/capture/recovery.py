@@ -78,8 +78,8 @@ def restart_connector(
 def restart(connect: ConnectClient, name: str, *, only_failed: bool = True) -> None:
     """Restart a connector.
 
-    A connector that cannot start right behind a TRUNCATE of several tables gets an offset with
-    which it can.
+    After a TRUNCATE of several tables, Debezium cannot start from some stored offsets. This call
+    first replaces such an offset (see `after_truncate`).
 
     Args:
         connect: Kafka Connect.
@@ -98,14 +98,14 @@ def restart(connect: ConnectClient, name: str, *, only_failed: bool = True) -> N
 
 
 def explained(name: str, trace: str) -> FailedConnector:
-    """Return why a capture's connector failed, and the remedy; do not restart it."""
+    """Return the reason and the remedy of a connector's failure, from its Java stack trace."""
     reason = f"connector {name} failed: {redact(failures.explain(trace))}"
     remedy = failures.remedy(trace, f"Correct the cause; to restart it at once, {RETRY}.")
     return FailedConnector(reason, remedy)
 
 
 def disconnected(names: CaptureNames) -> FailedConnector:
-    """Return why a capture's connector lost its connection, and the remedy; do not restart it."""
+    """Return the reason and the remedy for a connector that runs but has lost its connection."""
     reason = f"connector {names.connector} runs, but has lost its connection to the server"
     return FailedConnector(reason, f"{silence(names)} To restart it at once, {RETRY}.", runs=True)
 

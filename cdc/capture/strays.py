@@ -1,9 +1,11 @@
 """Finds stray topics: topics that got a table's changes because the table's schema was renamed.
 
-If a connector starts while a schema has another name (ALTER SCHEMA ... RENAME), the connector sends
-a table's changes to a topic that contains this other name. After the schema has got its first name
-back, the connector still sends the changes there, until it starts again or the table is altered.
-The catalog cannot show that the schema had another name: the rename changes the schema's row in the
+The name of a table's topic contains the name of the table's schema. If a connector starts after a
+schema was renamed (ALTER SCHEMA ... RENAME), it sends the table's changes to a topic with the new
+name. After the schema is renamed back, the connector still uses this topic, until it starts again
+or the table is altered.
+
+The catalog cannot show that a schema was renamed and back: a rename changes the schema's row in the
 catalog, but a repeated GRANT changes this row in the same way.
 """
 
@@ -28,14 +30,16 @@ def stray_topics(
     topics: Iterable[str],
     known: Collection[str],
 ) -> dict[TableId, list[str]]:
-    """Return, by table, the unknown topics with the capture's prefix and the table's name.
+    """Return, by table, the topics that can be stray topics of the table.
+
+    The name of such a topic begins with the capture's prefix and ends with the table's name.
 
     Args:
         names: The capture.
         tables: The capture's tables.
         topics: The topics of the cluster.
-        known: Topics of tables, which are no strays. A table's topic that is missing here can be in
-            the result, too.
+        known: The proper topics of tables, which the result leaves out. If the proper topic of a
+            table is missing here, the result can contain it by mistake.
     """
     begins = f"{names.topic_prefix}."
     others = [

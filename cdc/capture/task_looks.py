@@ -1,8 +1,8 @@
-"""Finds changes that a connector has left out, or sent twice, because a task of it ended.
+"""Finds changes that a connector has left out, or sent twice, because one of its tasks ended.
 
-A connector stores a position in the log, and a count of what it has sent from the record at this
-position. On PostgreSQL it counts the events from a record of the WAL. On MySQL and MariaDB it
-counts the rows of an event of the binlog. The next task skips what the count includes. In two cases
+A connector stores the position of a record in the log, and how much of this record it has sent. On
+PostgreSQL this is a number of events from a record of the WAL. On MySQL and MariaDB it is a number
+of rows from an event of the binlog. The next task skips this number of events or rows. In two cases
 the next task skips too much:
 
 - The earlier task has sent the delete for an UPDATE of a key, but not the insert. The delete and
@@ -10,12 +10,12 @@ the next task skips too much:
 - On PostgreSQL, COPY inserted several rows by one record of the WAL, and the earlier task has sent
   only the first of these rows. The next task skips all of them.
 
-In an append table of PostgreSQL, the next task can also skip too little, since the count of a
-transaction's first record includes the transaction's begin. Then the next task sends the last row
-of the earlier task again.
+In an append table of PostgreSQL, the next task can also skip too little, since the stored number
+for a transaction's first record includes the transaction's begin. Then the next task sends the last
+row of the earlier task again.
 
 Each event names its task, so a topic shows where a task ended. A look is one search of the topics
-for ends of tasks. Each look searches the offsets since the look before, and compares the events
+for ends of tasks. Each look searches the offsets since the previous look, and compares the events
 around an end with the rows of the source table.
 """
 
@@ -62,13 +62,13 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
     """Return a look whose end offsets exclude every record that a later task can have sent.
 
     If a topic has a record that is newer than the look's heartbeat, a later task can have sent this
-    record. For such a topic, the result has the end offset of the look before. So a later look
+    record. For such a topic, the result has the end offset of the previous look. So a later look
     searches the record again.
 
     Args:
         look: The look.
         sent: The time of each topic's newest record, read after the look.
-        earlier: The end offsets of the topics in the look before.
+        earlier: The end offsets of the topics in the previous look.
     """
     kept = {topic: end for topic, end in earlier.items() if topic in look.ends}
     certain = {
@@ -80,14 +80,14 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
 
 
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
-    """Return whether a look must replace the look before in the state store.
+    """Return whether the state store must replace the previous look by a new look.
 
-    This is so if the task or the doubts are new, or if a topic has grown and the look before is
-    old.
+    It must if the new look has another task or other doubts, or if a topic has grown and the
+    previous look is some minutes old.
 
     Args:
         look: The new look.
-        earlier: The look before.
+        earlier: The previous look.
     """
     if (earlier.task, earlier.doubts) != (look.task, look.doubts):
         return True
@@ -126,8 +126,8 @@ class TaskLooks:
             source: Opens the source.
 
         Returns:
-            The new look if it was stored, else the look before; None if there is neither. A look's
-            doubts are the ends of tasks for which it is unknown whether the table has lost rows.
+            The new look if it was stored, else the previous look; None if there is neither. A
+            look's doubts are the ends of tasks at which a table has perhaps lost rows.
 
         Raises:
             TributaryError: A server does not answer, or the state store cannot be used.
@@ -196,7 +196,7 @@ class _Found:
     """What a look at the ends of tasks has found.
 
     Args:
-        losses: By table, what the table has lost, as text.
+        losses: By table, a message about the rows that the table has lost or got twice.
         doubts: By table, the newest end of a task that could not be judged.
     """
 
@@ -243,7 +243,7 @@ class _Search:
     Args:
         capture: The capture.
         ends: Reads the topics.
-        known: The look before.
+        known: The previous look.
         now: The new look.
         exactly_once: Whether the connector writes to Kafka in transactions.
         beat: The newest heartbeat, by which the search sees how far a connector without Kafka
@@ -260,10 +260,10 @@ class _Search:
     found: _Found = field(default_factory=_Found)
 
     def search(self, lively: Sequence[TableRecord]) -> None:
-        """Judge the ends of tasks since the look before.
+        """Judge the ends of tasks since the previous look.
 
         Args:
-            lively: Tables that have got events since the look before.
+            lively: Tables that have got events since the previous look.
 
         Raises:
             _EarlyError: The next task has not sent enough yet.
@@ -301,7 +301,7 @@ class _Search:
                 self.found.lose(table, lost)
 
     def _lost(self, table: TableId, ended: TaskEnd, end: int) -> str | None:
-        """Return which rows the end of a task has lost or doubled, as text; None if no row."""
+        """Return a message about rows that the end of a task has lost or doubled; None if none."""
         where = f"connector {self.capture.names.connector} restarted after {_place(ended)}"
         last = self.ends.before(ended.last) if ended.last.value is None else ended.last
         if last is None or last.value is None:
@@ -364,9 +364,10 @@ class _Search:
     def _behind(
         self, table: TableId, last: KafkaRecord, change: SentChange, end: int
     ) -> NextInserted | None:
-        """Return the row that a change's transaction inserted after the change's row.
+        """Return the row that a transaction inserted next after the row of its inserted ``change``.
 
-        The result has no key if there is no such row. It is None if this is not known.
+        The result has no key if the transaction inserted no further row. It is None if the source
+        and the topic do not show which row was next.
         """
         source = self.capture.source()
         described = source.table(table)
@@ -391,9 +392,9 @@ class _EarlyError(Exception):
 
 
 def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
-    """Return whether a later task than the newest heartbeat's has sent a topic's last record.
+    """Return whether a topic's last record is from a later task than the newest heartbeat.
 
-    If so, the end of the earlier task cannot be judged yet. A new task can begin within a
+    If so, the end of the earlier task cannot be judged yet. The later task can begin within a
     transaction. It has certainly sent the rest of this transaction when it sends a heartbeat.
     """
     last = ends.last(topic, now.ends.get(topic, 0))
@@ -403,7 +404,7 @@ def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
 
 
 def _remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
-    """Return those doubts of the look before whose tables were not copied again since then."""
+    """Return those doubts of the previous look whose tables were not copied again since then."""
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
     return {table: known.doubts[table] for table in tables}
 
@@ -411,7 +412,7 @@ def _remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Dou
 def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
     """Return the offsets in a table's topic that the new look must search: the first, and the end.
 
-    They begin at O, or after the offsets that the look before has searched.
+    The first one is O, or the offset at which the previous look ended if that is after O.
     """
     searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
     # The topic of a table that was onboarded again has begun again.
@@ -421,7 +422,7 @@ def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, in
 def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
     """Return whether a task's last change can be the first of several rows of one log record.
 
-    Only an insert can. The changes around it in the topic must be of other log records.
+    Such a change is an insert, and the changes before and after it are of other log records.
 
     Args:
         change: The last change of the task.

@@ -78,9 +78,9 @@ def still_in_topic(
 ) -> Committed:
     """Check that a captured topic continues from the offsets of the lake's newest commit.
 
-    A leader keeps every record that readers could read from it. So only partitions with a new
-    leader are checked for lost records. The new leader could lack records that the former leader
-    had, for example because its disk was restored.
+    While a partition keeps its leader, its log is not truncated below a record that consumers could
+    read. So only partitions with a new leader are checked for a truncation. The new leader can lack
+    records that the former leader had, for example because its disk was restored.
 
     Args:
         context: The runs' context.
@@ -123,9 +123,10 @@ def cut_off(
     idle: Iterable[TableRecord],
     topics: Mapping[str, TopicFacts | KafkaError],
 ) -> set[TableId]:
-    """Return the idle tables whose topics lost records and then got as many others.
+    """Return the idle tables whose topics were truncated below the lake's offset.
 
-    Such a topic was truncated below the lake's offset, and ends at the lake's offset again.
+    Such a topic has got other records since, and ends at the lake's offset again. So its end offset
+    does not show the truncation.
 
     The new leaders of all topics are checked in one call, since a rolling restart of the brokers
     elects all leaders again. If a leader has all records, its epoch is stored with the cached

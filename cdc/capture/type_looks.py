@@ -1,15 +1,15 @@
-"""Finds columns whose type Debezium takes for another type that had its name.
+"""Finds columns whose type Debezium can mistake for another type of the same name.
 
-PostgreSQL's connector reads each value of an event by the type that it finds under the name of the
-column's type. It keeps the first type of each name that it has found since it started, also if
-the name belongs to another type meanwhile. Then events can have NULL or a wrong value, or the
-connector fails. The server's catalog shows only the names of now. So each look compares the names
-with those of the last look, and keeps what else each name meant.
+PostgreSQL's connector looks up the type of a column by the type's name. Under each name, it keeps
+the first type that it has found since it started, even if the name now belongs to another type, as
+after DROP TYPE and CREATE TYPE. Then an event can have NULL or a wrong value, or the connector
+fails. The source's catalog has only the present name of each type. So each look compares the names
+with those of the last look, and stores the former types of each name.
 
-What a name has meant counts until the connector has started since. Tributary knows this after it
-has restarted the connector itself, before a copy. Otherwise, a heartbeat shows a new task only some
-time after the task has read the types. So what was noticed before that heartbeat counts until there
-is another new task.
+A former type of a name counts until the connector has started again and has read the types again.
+If Tributary restarts the connector before a copy, it knows when this has happened. After any other
+restart, the first heartbeat of the new task comes some time after the task has read the types. So a
+former type that was noticed before this heartbeat counts until the connector starts once more.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ next start, so only a database that drops tables all the time has more.
 
 
 def changed(before: Names, now: Names, former: Former) -> Former:
-    """Return what else names have meant, after another look at the names.
+    """Return the former types of names, as known after another look at the names.
 
     Args:
-        before: The types at the look before.
-        now: The types now.
-        former: What else names had meant at the look before.
+        before: The types by name, as the previous look found them.
+        now: The types by name, as the new look finds them.
+        former: The former types of names, as known after the previous look.
     """
     found = {name: dict(of) for name, of in former.items()}
     for name, of in before.items():
@@ -69,7 +69,7 @@ def changed(before: Names, now: Names, former: Former) -> Former:
 
 
 def merged(older: Former, newer: Former) -> Former:
-    """Return all that names have meant, from two times of noticing it."""
+    """Return the former types of names from both maps, those of ``older`` first."""
     found = {name: dict(of) for name, of in older.items()}
     for name, of in newer.items():
         kept = found.setdefault(name, {})
@@ -79,14 +79,14 @@ def merged(older: Former, newer: Former) -> Former:
 
 
 class Mistakes:
-    """Judges whether the connector can take types for others of their names.
+    """Judges which types the connector can mistake for another type of the same name.
 
     The row types of tables and composite types are not judged, since the lake has no value of such
     a type from an event.
 
     Args:
-        types: The types now.
-        former: What else names have meant since the connector started.
+        types: The present types, by name.
+        former: The former types of names, since the connector started.
     """
 
     def __init__(self, types: Names, former: Former) -> None:
@@ -101,24 +101,24 @@ class Mistakes:
 
     @property
     def suspects(self) -> tuple[int, ...]:
-        """The types that the connector can take for others if a table is in the right schema."""
+        """The types that the connector can mistake for others in tables of at least one schema."""
         return tuple(sorted(oid for oid in self._named if self._others(oid)))
 
     def name(self, oid: int) -> str:
-        """Return the name of a suspect, with its schema."""
+        """Return the name of one of the `suspects`, as ``schema.name``."""
         name, schema, _ = self._named[oid]
         return f"{schema}.{name}"
 
     def is_mistaken(self, oid: int, table_schema: str, *, array: bool) -> bool:
-        """Return whether the connector can take the type of a table's column for another one.
+        """Return whether the connector can mistake the type of a table's column for another type.
 
-        It looks for the name in the table's schema first, then in all schemas.
+        The connector looks for a type's name in the table's schema first, then in all schemas.
 
         Args:
-            oid: The type, a suspect.
+            oid: The type's object id, one of the `suspects`.
             table_schema: The table's schema.
-            array: Whether the column has an array of the type. Arrays of different types are never
-                read alike.
+            array: Whether the column has an array of the type. The connector never reads arrays of
+                two different types alike.
         """
         name, schema, own = self._named[oid]
         found = self._others(oid)
@@ -127,10 +127,11 @@ class Mistakes:
         return any(one.oid != oid and (array or not one.is_alike(own)) for one in found)
 
     def _others(self, oid: int) -> list[NamedType]:
-        """Return all other types that the name of a type has meant, in any schema.
+        """Return the other types that the connector can have kept under a type's present name.
 
-        What the name means now counts for a type that had another name, since the connector knows
-        such a type by its former name only.
+        These are the former types of this name, in any schema. For a renamed type, they are also
+        the other present types of this name, since the connector knows the renamed type only by its
+        former name.
         """
         name, _, _ = self._named[oid]
         found = [one for many in self._former.get(name, {}).values() for one in many]
@@ -140,7 +141,9 @@ class Mistakes:
 
 
 class TypeLooks:
-    """The looks at the names of types, by all processes that share a state store.
+    """Compares the names of sources' types with those of the last look, and stores each look.
+
+    All processes that use the same state store share the looks.
 
     Args:
         store: The state store.
@@ -152,7 +155,7 @@ class TypeLooks:
         self._looks = KeptTypeLooks(store)
 
     def follow(self, names: CaptureNames, source: Source) -> TypeLook | None:
-        """Compare the names of a source's types with the last look, and keep the new look.
+        """Compare the names of a source's types with the last look, and store the new look.
 
         Args:
             names: The capture.
@@ -184,12 +187,14 @@ class TypeLooks:
         return self._move(names, next_look)
 
     def begin_again(self, names: CaptureNames, source: Source, before: TypeLook) -> None:
-        """Keep a look after a restart of a capture's connector by Tributary.
+        """Store a look after Tributary has restarted a capture's connector.
+
+        The caller must wait first until the connector reads the log in a new session.
 
         Args:
             names: The capture.
             source: The source.
-            before: A look from before the restart. The new session of the connector must read.
+            before: A look from before the restart.
 
         Raises:
             TributaryError: A server does not answer, or the state store cannot be used.
@@ -212,7 +217,12 @@ class TypeLooks:
     def _move(
         self, names: CaptureNames, next_look: Callable[[TypeLook | None], TypeLook]
     ) -> TypeLook:
-        """Replace a capture's look at types by the next one, and return this."""
+        """Replace a capture's stored look at types by the next look, and return the next look.
+
+        Args:
+            names: The capture.
+            next_look: Returns the next look from the stored one; gets None if none is stored.
+        """
         for _ in range(_TRIES):
             kept = self._looks.of(names.connector)
             known = None if kept is None else kept.look
@@ -222,12 +232,14 @@ class TypeLooks:
         return now
 
     def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
-        """Return a look with what else names have meant; call this after the names are read.
+        """Return a look with all former types of names, also those that it is the first to notice.
+
+        The caller must read the names before this call, which reads the newest heartbeat.
 
         Args:
             names: The capture.
-            look: The look, with what was noticed before.
-            before: The types at the look before; empty if they are those of the look.
+            look: The look, with the former types that earlier looks have noticed.
+            before: The types at the previous look; empty if the types have not changed since.
         """
         beat = self._kafka.latest_record(names.heartbeat_topic)
         run = (None if beat is None else task_of(beat)) or look.run
@@ -236,7 +248,7 @@ class TypeLooks:
         return replace(look, former=changed(before, look.types, look.former))
 
     def _judged(self, names: CaptureNames, read: NamedTypes, look: TypeLook) -> TypeLook:
-        """Return a look with the tables that have columns whose type can be mistaken."""
+        """Return a look with the tables' columns whose type the connector can mistake."""
         found = Mistakes(look.types, merged(look.older, look.former))
         suspects = found.suspects
         columns = read.columns_of(suspects) if suspects else ()
@@ -275,7 +287,7 @@ class TypeLooks:
 def _mistaken(
     source: str, found: Mistakes, columns: Iterable[TypedColumn]
 ) -> dict[str, dict[str, str]]:
-    """Return the columns, by table, whose type can be mistaken, each with its type's name."""
+    """Return, by table, the columns whose type the connector can mistake, with the type's name."""
     by_table: dict[str, dict[str, str]] = {}
     for one in columns:
         if found.is_mistaken(one.oid, one.table_schema, array=one.array):
@@ -290,7 +302,7 @@ def _reason(columns: Mapping[str, str]) -> str:
 
 
 def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable[Column]) -> None:
-    """Refuse to apply events of a table if the connector can mistake the type of a column.
+    """Refuse to apply a table's events if the connector can have mistaken a column's type.
 
     Args:
         look: The newest look at the names of types; None if the connector does not find types by
@@ -299,7 +311,8 @@ def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable
         used: The columns that are replicated.
 
     Raises:
-        SchemaChangeError: There was such a column since the table's copy.
+        SchemaChangeError: The connector can mistake the type of a column now, or could do so at a
+            look since the table's copy.
     """
     if look is None:
         return

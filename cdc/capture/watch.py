@@ -151,9 +151,9 @@ class _Watch:
         return Finding(Severity.WAITING, f"connector {name}", failed.reason, failed.remedy)
 
     def _failure(self, capture: CaptureNames, state: ConnectorHealth) -> FailedConnector | None:
-        """Return the failure or the lost connection of a capture's connector; None if it has none.
+        """Return the failure or the lost connection of a capture's connector.
 
-        A restart can end both.
+        The result is None if the connector has neither. A restart can repair either.
         """
         trace, context = state.status.failure, self._context
         if trace is not None:
