@@ -132,7 +132,7 @@ class StoppedError(FencedError):
 
 
 class OlderSettingsError(FencedError):
-    """Another process has made the table with newer settings than those of this process."""
+    """Another process has copied or updated a table with newer settings than this process has."""
 
 
 class StateError(TributaryError):
@@ -144,12 +144,12 @@ class LeaseHeldError(StateError):
 
 
 def copy_again(table: object) -> str:
-    """Return the instruction to copy again a table that no run marks NEEDS_BOOTSTRAP."""
+    """Return the instruction for a new copy of a table that no run marks NEEDS_BOOTSTRAP."""
     return f"copy the table again: `tributary resync {table}`"
 
 
 def copy_lost(table: object) -> str:
-    """Return the instruction to copy again a table that its next run marks NEEDS_BOOTSTRAP."""
+    """Return the instruction for a new copy of a table that its next run marks NEEDS_BOOTSTRAP."""
     return f"run `tributary run {table}`, which marks the table, then `tributary bootstrap {table}`"
 
 

@@ -256,7 +256,8 @@ def _reason(details: ErrorDetails, path: _Path, section: Any) -> str:
 def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProblem]) -> Any:
     """Replace the references in a configuration value by their values, and return the result.
 
-    References in a secret or in a ``Verbatim`` text stay. Problems are added to ``problems``.
+    The reference to a secret stays, and so do all references in the value of a ``Verbatim``
+    setting. Problems are added to ``problems``.
     """
     if annotation is None:
         return value  # below an unknown key, which is reported as a separate problem
@@ -317,7 +318,7 @@ def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
 
 
 def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
-    """Return the type of a configuration key's value, and its marks, such as `Verbatim`.
+    """Return the type of a key's value, and the classes of its annotations, such as `Verbatim`.
 
     Args:
         annotation: The type of the map or section that has the key.
@@ -346,8 +347,9 @@ def _raw_child(annotation: Any, key: object) -> Any:
 
 
 def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
-    """Return the type of a section's field without ``Annotated`` and ``| None``, and its marks.
+    """Return the type of a section's field without ``Annotated`` and ``| None``.
 
+    The second result is the classes of the annotations in ``Annotated``, such as `Verbatim`.
     If the field is a tagged union, the type is the member that the value's ``kind`` selects.
     """
     if variants := _variants(annotation):

@@ -153,7 +153,7 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """Return a source table's shard by the settings; None if the source table is no shard.
+        """Return the shard that the settings make of a source table; None if it is no shard.
 
         Raises:
             ConfigError: The settings list the source table under two lake tables.
@@ -206,7 +206,7 @@ class Config(Section):
         return f"{self.lake.url}/{fill(template, table)}"
 
     def catalog_name(self, table: TableId, shard: Shard | None = None) -> tuple[str, str] | None:
-        """Return the database and the name by which the catalog of table names has a lake table.
+        """Return the database and the name of a lake table in the catalog of table names.
 
         The result is None if no such catalog is configured.
 

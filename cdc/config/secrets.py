@@ -66,7 +66,7 @@ class SecretRef:
         return value
 
     def read(self) -> str:
-        """Read the secret like ``resolve``, but do not remove it from later errors and logs.
+        """Read the secret as ``resolve`` does, but without its removal from errors and logs.
 
         Raises:
             SecretError: As for ``resolve``.

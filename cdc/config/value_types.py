@@ -34,12 +34,12 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class Verbatim:
-    """Marks a setting. The references in its value are not replaced when the file is read."""
+    """Annotates a setting: the references in its value are not replaced when the file is read."""
 
 
 @dataclass(frozen=True)
 class RawOptions:
-    """Marks a map of settings for another program. The secrets in the map must be references."""
+    """Annotates a map of settings for another program: its secrets must be references."""
 
 
 # Continuations in names of harmless settings, for example a token's provider, file or age.

@@ -319,9 +319,9 @@ class ConnectClient:
     def change_offset(
         self, name: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     ) -> None:
-        """Replace the source offset that Connect has stored for a connector, and start it again.
+        """Replace the source offset that Connect has stored for a connector.
 
-        The connector is stopped meanwhile.
+        The connector is stopped before, and resumed afterwards, also after an error.
 
         Args:
             name: A connector with one source partition.

@@ -28,7 +28,7 @@ def audit(
         exactly_once: Whether the connector must require exactly-once support.
 
     Returns:
-        The wrong properties, sorted by name. An empty list proves the connector's settings.
+        The wrong properties, sorted by name; empty if the connector has all required settings.
     """
     kind = KINDS[capture.kind]
     required = kind.settings(capture)

@@ -1,6 +1,7 @@
 """Builds a connector's configuration, in which references take the place of secrets.
 
-Most other functions return facts that differ by kind of connector. `ConnectorKind` describes them.
+Most other functions return facts that differ by kind of connector. `ConnectorKind` describes each
+of these facts.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def connector_class(kind: SourceKind) -> str:
 
 
 def settings_changed_while_running(capture: CaptureNames) -> tuple[str, ...]:
-    """Return the names of the Debezium settings that onboarding may change on a used connector."""
+    """Return the names of settings that onboarding may change on a connector that has tables."""
     return KINDS[capture.kind].settings_changed_while_running
 
 

@@ -297,7 +297,8 @@ def _beside(named: NamedTable | None, source: str, session: str) -> TableId | No
     Args:
         named: The table as the statement names it; None if the statement changes no such table.
         source: Key of the source.
-        session: The session's database, for a name without a database; empty if it is not known.
+        session: The session's database, which a table name without a database refers to; empty if
+            it is not known.
     """
     if named is None:
         return None

@@ -154,7 +154,7 @@ class ConnectorKind(Protocol):
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The names of the Debezium settings that onboarding may change on a used connector."""
+        """The names of settings that onboarding may change on a connector that has tables."""
 
     @property
     def rules(self) -> AuditRules:

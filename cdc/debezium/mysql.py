@@ -172,7 +172,10 @@ class Mysql:
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The names of settings that onboarding may change; one is Debezium's include list."""
+        """The names of settings that onboarding may change on a connector that has tables.
+
+        One of these settings is the include list.
+        """
         return (*FOLLOWED_SETTINGS, INCLUDE_LIST)
 
     @property

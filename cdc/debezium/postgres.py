@@ -161,8 +161,8 @@ class Postgres:
 
         The row changes with every heartbeat, so the slot advances while the tables are idle. The
         row names the server. So the stream shows between which changes a server was promoted or
-        restored. If the publication does not publish updates, each heartbeat is a new row, and the
-        rows of the last hour stay.
+        restored. The publication of append tables does not publish updates. So their connector
+        inserts a row at each heartbeat, and deletes rows that are older than an hour.
         """
         table, slot = f"{SCHEMA}.{capture.heartbeat_table}", capture.on_primary.slot
         insert = (
@@ -228,16 +228,17 @@ class Postgres:
 
 
 def after_truncate(offset: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stored offset with which the connector goes on after a TRUNCATE of several tables.
+    """Return a stored offset from which the connector can start after a TRUNCATE of several tables.
 
-    One such statement is one record of the log, with an event per table. Once the last event is
-    sent, and until a later position is stored, Debezium 3.7.0 cannot start again. It finds its
-    place by counting events, but then skips the whole record for each of them, and fails at the
-    next position. If the number of events is 1, Debezium begins behind the record.
+    Such a TRUNCATE is one record of the WAL, with one event for each table. If a task ends after it
+    has sent the last of these events, and before it has stored a later position, Debezium 3.7.0
+    cannot start again. It skips as many events as the offset counts. But for each of these events
+    it skips a whole record, and fails at the position of the next record. If the offset counts one
+    event, Debezium skips only the record of the TRUNCATE.
 
     Args:
-        offset: The stored offset. It is returned as it is if it is not behind the last event of
-            such a statement.
+        offset: The stored offset. The result is the same offset, unless the offset is that of the
+            last event of such a TRUNCATE.
     """
     several = int(offset.get("lsn_events_processed") or 0) > 1
     # Before the last event, the completely processed position is that of an earlier record.

@@ -55,12 +55,13 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
     """Return the transactions in the present binlog of each server, each transaction once.
 
     A server that was restored to an earlier state, or whose binlog was reset, writes files with
-    the same names again. The transactions in the earlier files say nothing about the new files, so
-    they are left out. A lower number of the file shows the new files.
+    the same names again. A file with a lower number than the previous transaction's file shows such
+    a reset. The transactions from before the reset say nothing about the new files, so they are
+    left out.
 
-    A MariaDB server is known by its number in the GTIDs. If another server takes over this number,
-    the former server's transactions are left out, too. Another name of the server within the same
-    file shows this.
+    A MariaDB server is identified by the server id in its GTIDs. If another server takes over this
+    id, transactions in the same file have another server name. Then the former server's
+    transactions are left out, too.
 
     A connector without exactly-once delivery can send a transaction twice.
 

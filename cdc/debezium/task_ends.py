@@ -128,8 +128,8 @@ class TaskEnds:
             topic: The topic.
             first: The first offset that was not searched yet. Records before it may have expired.
             end: Offset to stop before.
-            task: The task that sends now. If another task has sent the topic's last record, the
-                other task has ended with this record.
+            task: The connector's present task. If another task has sent the last record of the
+                range, the other task has ended with this record.
 
         Raises:
             KafkaError: The topic cannot be read in time.
@@ -162,7 +162,7 @@ class TaskEnds:
         return self._events.read(record, what, lambda event: _change(event, key))
 
     def before(self, record: KafkaRecord) -> KafkaRecord | None:
-        """Return the last record with a value before a record, if it is of the record's task.
+        """Return the nearest earlier record that has a value, if the same task sent it.
 
         The search goes backwards. The result is None if the search first comes to a record of
         another task or to the topic's beginning, or if it finds no value within a few records.
@@ -180,7 +180,7 @@ class TaskEnds:
     def sends_later(
         self, record: KafkaRecord, key: tuple[str, ...], end: int, *, offsets: int
     ) -> bool | None:
-        """Return whether a later record of a record's transaction inserts or updates a row.
+        """Return whether a later record of the same transaction inserts or updates a certain row.
 
         Args:
             record: A record of the transaction.
@@ -203,7 +203,9 @@ class TaskEnds:
         return False if last == end else None
 
     def changes_later(self, record: KafkaRecord, end: int, *, offsets: int) -> bool | None:
-        """Return whether a later record in the topic has the same key as a record, or no key.
+        """Return whether a later record in the topic can change the row of a record.
+
+        Such a record has the same key, or it has no key, as the event of a TRUNCATE.
 
         Args:
             record: A record with a key.
@@ -220,9 +222,10 @@ class TaskEnds:
         return False if last == end else None
 
     def first_in_transaction(self, record: KafkaRecord, change: SentChange) -> bool:
-        """Return whether a change is in its transaction's first log record, but is not first there.
+        """Return whether a change is of its transaction's first log record, but not its first one.
 
-        The result is also True if the connector does not number changes.
+        For example, it is the second row that a COPY has written with this log record. The result
+        is also True if the connector does not number changes.
 
         Args:
             record: The record of the change.

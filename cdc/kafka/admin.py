@@ -110,10 +110,11 @@ class KafkaAdmin:
         return {name: described(name, topic) for name, topic in found.items()}
 
     def looks(self, names: Iterable[str]) -> dict[str, TopicLook | KafkaError]:
-        """Return Kafka's facts about many topics, by three calls, without missing topics.
+        """Return Kafka's facts about many topics, by three calls.
 
-        If a topic cannot be read, the result has the error in place of the topic's facts. If only
-        some topics lack a leader, the call waits a few seconds for the election of a leader.
+        Topics that do not exist are left out. If a topic cannot be read, the result has the error
+        in place of the topic's facts. If only some topics lack a leader, the call waits a few
+        seconds for the election of a leader.
 
         Raises:
             KafkaError: Several topics were requested, and none of them can be read.
@@ -158,7 +159,7 @@ class KafkaAdmin:
         return found[topic]
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the effective settings of many Kafka topics, without missing topics.
+        """Return the effective settings of many Kafka topics; missing topics are left out.
 
         Raises:
             KafkaError: The settings of a topic cannot be read.
@@ -239,15 +240,15 @@ class KafkaAdmin:
         return records.truncated(self._client, logs, deadline=deadline)
 
     def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return first offsets of many Kafka topics at once, without missing topics."""
+        """Return first offsets of many Kafka topics at once; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.earliest(), committed=False)
 
     def stable_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return last stable offsets of many Kafka topics at once, without missing topics."""
+        """Return last stable offsets of many Kafka topics at once; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def high_watermarks_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return high watermarks of many Kafka topics at once, without missing topics."""
+        """Return high watermarks of many Kafka topics at once; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=False)
 
     def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
@@ -340,7 +341,7 @@ class KafkaAdmin:
     def _configs(
         self, names: Sequence[str]
     ) -> tuple[dict[str, dict[str, str]], dict[str, KafkaError]]:
-        """Return settings by Kafka topic, and errors by topic, without missing topics."""
+        """Return settings by Kafka topic, and errors by topic; missing topics are left out."""
         kind = ck_admin.ConfigResource.Type.TOPIC
         asked = [ck_admin.ConfigResource(kind, name) for name in names]
         found, failed = self._client.call_each(

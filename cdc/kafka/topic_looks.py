@@ -22,7 +22,7 @@ _ELECTION_S = 5.0
 def looks(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Iterable[str]
 ) -> dict[str, TopicLook | KafkaError]:
-    """Return Kafka's facts about many topics, by three calls, without missing topics.
+    """Return Kafka's facts about many topics, by three calls; missing topics are left out.
 
     Args:
         client: The cluster.
@@ -40,7 +40,7 @@ def looks(
     def listed(
         topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> dict[str, dict[int, End]]:
-        """Return the offsets of topics; add a topic without all offsets to ``failed``."""
+        """Return the offsets of topics; add each topic that lacks an offset to ``failed``."""
         seen: dict[str, dict[int, End]] = {name: {} for name in topics}
         asked = left = places(topics, spec)
         refused: dict[ck.TopicPartition, KafkaError] = {}
@@ -150,7 +150,7 @@ def _led(
 def _described(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
-    """Return descriptions by Kafka topic, and errors by topic, without missing topics."""
+    """Return descriptions by Kafka topic, and errors by topic; missing topics are left out."""
     if not names:
         return {}, {}
     found, failed = client.call_each(

@@ -139,7 +139,7 @@ def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
-    """Rename an entry of the metastore: suffix ``to`` of the name replaces suffix ``of``."""
+    """Rename an entry of the metastore: in its name, suffix ``to`` replaces suffix ``of``."""
     table = client.getTable(entry.database, entry.name + of)
     table.setTableName(entry.name + to)
     client.alter_table(entry.database, entry.name + of, table)

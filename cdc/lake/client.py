@@ -1,4 +1,4 @@
-"""Hudi's write client with a guard of each commit and with instants above the table's newest one.
+"""Hudi's write client, with a guard of each commit, and with instants above the newest instant.
 
 Hudi does not offer two things that a commit needs here:
 
@@ -7,8 +7,9 @@ Hudi does not offer two things that a commit needs here:
 - An instant that does not depend on the clock. Hudi takes the local time as the instant, and each
   instant must be greater than the instant before. If another machine's clock is ahead of the local
   clock, the other machine commits with a later instant. Then Hudi's own client could not commit
-  before this instant. Hudi also has a variable with the process's last instant. A greater value in
-  this variable is no solution: the variable is shared by all tables, so all tables would wait.
+  until the local clock has reached this instant. Hudi also has a variable with the process's last
+  instant. A greater value in this variable is no solution: all tables share the variable, so the
+  commits of all tables would wait for the clock.
 
 So this module subclasses Hudi's client. Spark's Java compiler compiles the class from the Java code
 below.

@@ -52,8 +52,8 @@ class ShardAccount(Part):
     A commit of one shard copies the accounts of the other shards from the commit before.
 
     Args:
-        text: The shard's last :class:`CommitRecord`, as JSON text. The text is parsed only for a
-            reader of this shard.
+        text: The shard's last :class:`CommitRecord`, as JSON text. The text is parsed only when
+            ``record`` is accessed.
         readers_keep_s: How long the shard's readers may keep files open, in seconds.
         instant: Instant of the shard's commit that made the record; None in that commit itself.
     """
@@ -117,7 +117,7 @@ class CommitRecord(Part):
             handoff.
         offsets: Next offset to read per partition after this commit; empty for chunks.
         epochs: Epoch of each partition's leader, read after the partition had reached the offset in
-            ``offsets``. Another epoch later shows a new leader, which can lack records.
+            ``offsets``. A different epoch later means a new leader, which can lack records.
         topic: Name of the table's topic.
         topic_id: UUID of the table's topic. A recreated topic has another UUID.
         position: The source's log position up to which the lake has all transactions of the table,

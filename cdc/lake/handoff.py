@@ -44,7 +44,7 @@ class LakeColumn(Part):
         read_by_key: Whether runs read the column's values from the source by key, not from events.
         hide: How the lake hides the values: ``hash`` or ``mask``; empty if the values are not
             hidden.
-        plain: The Spark SQL type of the values that are hidden; empty if no values are hidden.
+        plain: The Spark SQL type of the values before they are hidden; empty if none are hidden.
         late: Whether the column is new, so that the next events can lack it.
         added: Whether the column was added after the copy, so that replayed events can lack it.
         fill: Spark SQL of the column's value in rows and events from before the column was added;
