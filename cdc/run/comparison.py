@@ -43,15 +43,14 @@ class Comparison:
 
     Args:
         source_table: The table in the source's catalog.
-        fingerprint: The fingerprint for the run's next commit (`judged`).
+        fingerprint: The fingerprint that the run's next commit records (`judged`).
         settings: The table's settings. For a frozen table, they name only the lake's columns.
         wanted: The columns that these settings replicate.
         lake: The lake's columns.
         changes: The differences of source and settings from the lake.
         ignored: Columns that are not replicated because the table is frozen.
-        statements: Number of DDL statements on the table since the recorded reading of the catalog.
-            The lake's newest commit records this reading. 0 for a source whose catalog shows every
-            change.
+        statements: Number of DDL statements on the table since the look at the catalog that the
+            lake's newest commit records. 0 for a source whose catalog shows every change.
     """
 
     source_table: SourceTable
@@ -88,9 +87,9 @@ def compare(
         ConfigError: The settings change the partition columns of a shard.
         CaptureError: The connector does not capture a TRUNCATE of the table in time.
         SecretError: The key of hashes cannot be read.
-        SchemaChangeError: The connector can take a column's type for another type.
-        UnsupportedTypeError: A column that is replicated has a type without a rule.
-        SchemaError: The settings name a missing column, or the lake refuses a column's name.
+        SchemaChangeError: The connector may confuse a column's type with another of the same name.
+        UnsupportedTypeError: A replicated column has an unsupported type.
+        SchemaError: The settings name a missing column, or a column's name is invalid in the lake.
     """
     lake, source_table = handoff.lake_columns, look.table
     before, now = handoff.catalog, Catalog.read(look.fingerprint.facts)
@@ -127,10 +126,10 @@ def compare(
 
 
 def _wanted(source: TableReader, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-    """Return the replicated columns; refuse a table whose events can lack values of one of these.
+    """Return the replicated columns; refuse a table if the connector may confuse a column's type.
 
-    A connector that starts while another type has the same name as a column's type can send events
-    without the column's values. The catalog does not show when the connector started. So the table
+    If a connector starts while another type has the same name as a column's type, its events can
+    lack the column's values. The catalog does not show when the connector started. So the table
     needs a new copy even if the other type no longer exists at the next run.
 
     Raises:
@@ -156,11 +155,11 @@ def _wanted(source: TableReader, table: SourceTable, settings: TableSettings) ->
 def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprint:
     """Return the fingerprint that a run's commit records after a comparison.
 
-    The result is ``now``, the fingerprint of the newest reading of the catalog. There is one
-    exception: if neither the catalog nor the statements show a change, the result has the log
-    position of ``before``, the recorded fingerprint. In this case, the run has not waited for the
-    connector. The connector can still report a statement from between the two positions, and a
-    later run must count that statement.
+    The result is ``now``, the fingerprint of the newest look at the catalog. There is one
+    exception: if neither the catalog nor the reported statements show a change, the result has the
+    log position of ``before``, the recorded fingerprint. In this case, the run has not waited until
+    the connector has reported all statements from before the look. A later run must count a
+    statement from between the two looks that the connector reports only then.
     """
     unchanged = not statements and now.digest == before.digest
     return now.with_read_at(before) if unchanged else now
@@ -312,8 +311,8 @@ class SettingsDigests(NamedTuple):
 
     Args:
         settings_digest: Digest of all settings that determine a lake table's rows.
-        policies_digest: Digest of the settings that decide what runs do with later events and old
-            files.
+        policies_digest: Digest of the settings by which runs handle later events and old files, for
+            example ``on_truncate`` and ``readers_keep``.
     """
 
     settings_digest: str

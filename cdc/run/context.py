@@ -60,10 +60,10 @@ class RunContext:
         run_id: Identity of this run, recorded in commits and history.
         connect: Kafka Connect, for the checks of capture; None skips these checks.
         interrupted: Set if the command ends and interrupts its work in progress.
-        captured_looks: By table, the digest of a fingerprint that this command has read from the
-            catalog. Every change of the source from before that reading is captured, so a copy of
-            the table does not wait for this again.
-        published_settings: The attempts that have this process's settings or older settings.
+        captured_looks: By table, the digest of the fingerprint at this command's look at the
+            catalog. This command has waited until every change from before the look was captured.
+            So a copy of the table does not wait again if the fingerprint is still the same.
+        published_settings: The attempts whose settings are not newer than this process's settings.
     """
 
     config: Config
@@ -116,7 +116,7 @@ class RunContext:
     def ending(self) -> bool:
         """Whether the command of the run is ending.
 
-        An error of the command's work is then not a fault of a table.
+        If so, an error that ends a table's run is not recorded as a failure of the table.
         """
         return was_killed() or self.interrupted.is_set()
 

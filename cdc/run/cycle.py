@@ -286,7 +286,7 @@ def _changed_unseen(
 def _differs_in_catalog(
     context: RunContext, _: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables of one capture whose fingerprint differs from the last compared one.
+    """Return the tables of one capture whose fingerprint differs from the one in their record.
 
     A table without a fingerprint is also returned: it does not exist, or it changed at each attempt
     to read it. The table's run reports which.
@@ -306,7 +306,7 @@ def _differs_in_catalog(
 def _has_statements(
     context: RunContext, captures: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables with a DDL statement since the last compared reading of the catalog."""
+    """Return the tables with a DDL statement since the look at the catalog in their record."""
     found: set[TableId] = set()
     for record in records:
         compared = record.attempt.fingerprint if record.attempt is not None else None
@@ -391,10 +391,10 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
 
 
 def _held_by_other(context: RunContext, work: Work) -> str | None:
-    """Return a message that names the process that still keeps a shard from its lake table.
+    """Return a message if another process still holds the lake table of a deferred shard, or None.
 
-    The message is the state store's error if the store does not answer. None if there is no such
-    process, or if no run was deferred: a run that cannot commit should not decode a batch in vain.
+    The message names this process, or is the state store's error if the store does not answer. If
+    there is a message, the shard does not run: it could not commit, and would decode in vain.
     """
     if not work.deferred or work.entry.lake is None:
         return None

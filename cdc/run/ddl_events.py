@@ -57,8 +57,8 @@ def statement_effects(
     Raises:
         CaptureError: The connector takes too long to report the statements from before the catalog
             was read.
-        LostHistoryError: The connector reads the table by a definition that differs from the
-            server's.
+        LostHistoryError: The connector decodes the table's rows by a table definition that differs
+            from the server's.
         DecodeError: A record of the topic of statements has no statement.
         RegistryError: The registry does not know the schema of such a record.
         KafkaError: The topic of statements cannot be read in time.
@@ -85,13 +85,13 @@ def statement_effects(
 def _require_known(
     context: RunContext, record: TableRecord, capture: CaptureNames, connect: ConnectClient
 ) -> None:
-    """Wait for the connector; check that it reads a table by the definition that the server has.
+    """Wait for the connector; check that it decodes a table's rows by the server's definition.
 
     Raises:
         CaptureError: The connector does not report the statements in time, or the table changes
             meanwhile.
-        LostHistoryError: The connector reads the table by a definition that differs from the
-            server's.
+        LostHistoryError: The connector decodes the table's rows by a table definition that differs
+            from the server's.
     """
     source, table = context.sources[record.table.source], record.table
     captured = source.capture(capture)

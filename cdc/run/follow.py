@@ -62,9 +62,9 @@ def follow(
 ) -> tuple[LakeShape, Committed]:
     """Apply a source's schema changes to the lake table, by a commit that records the new catalog.
 
-    There is no commit if the comparison has no change, and the catalog is the one that the newest
-    commit records. The commit does not change the offsets. A run that dies before the commit has
-    changed nothing, and the next run starts again.
+    There is no commit if the comparison has neither changes nor statements, and the newest commit
+    already records this catalog. The commit does not change the offsets. A run that dies before the
+    commit has changed nothing, and the next run starts again.
 
     Args:
         context: The runs' context.
@@ -130,15 +130,15 @@ def _next_handoff(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """Return the newest commit; its record gets the snapshot of a newer reading of the catalog.
+    """Return the newest commit; its record gets the snapshot of a newer look at the catalog.
 
-    The newer reading shows no change since the commit. Only the returned value changes, not the
+    The newer look has found no change since the commit. Only the returned value changes, not the
     commit in the lake; the table's next commit records the new snapshot (`SNAPSHOT`). A later
     comparison uses the snapshot to find out whether a partition lost rows.
 
     Args:
         latest: The table's newest commit.
-        fingerprint: The catalog's facts at the newer reading.
+        fingerprint: The catalog's facts at the newer look.
     """
     handoff, snapshot = latest.record.handoff, fingerprint.snapshot
     if handoff is None or not snapshot:

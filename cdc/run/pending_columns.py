@@ -22,13 +22,13 @@ class LateColumns:
         absent: By column that an event can lack, Spark SQL of the column's value for such an event.
         former: By renamed column, the former names that the column can have in an event, newest
             first.
-        new: Columns of ``absent`` whose first events can be in this batch.
-        known: Other columns that an event can have: the source's current columns, and columns that
-            the settings leave out.
-        ordered: Whether the source never changes the order of its columns, and events have the same
-            order.
-        numbered: Names of the source's columns, in the order of their numbers in the catalog that
-            the lake follows. A column that was added later has a higher number.
+        new: New columns of ``absent``: the first event with the column can be in this batch.
+        known: Names of other fields that an event can have: the source's current columns, and
+            columns that the settings leave out.
+        ordered: Whether the source never changes the order of a table's columns, and events have
+            the columns in this order.
+        numbered: Names of the source's columns in the order in which they were added; empty if the
+            source is not PostgreSQL.
     """
 
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +48,8 @@ class LateColumns:
             handoff: The handoff of that commit.
             known: Names of the source's current columns, and of columns that the settings leave
                 out.
-            replayed: Whether events are read again. Such events can be older than any added column.
+            replayed: Whether the batch is of a replay. Its events can be older than any added
+                column.
         """
         late = {one.name for one in handoff.columns if one.late and not replayed}
         facts = handoff.fingerprint.facts
@@ -72,13 +73,13 @@ class LateColumns:
         )
 
     def require(self, schema: TableSchema, written: Mapping[int, DebeziumSchema]) -> None:
-        """Let a run refuse events that lack a required column, or have it under two possible names.
+        """Refuse a batch with events that lack a required column, or have two candidates for it.
 
         The catalog does not show these cases:
 
         - A column had another name for a while. Its values from that time would become NULL.
-        - A new column had another name at first. A column that was added later can have this name
-          now.
+        - A new column ``b`` was first named ``a``. Today, a column that was added after ``b`` can
+          be named ``a``.
         - Before a rename, another column had the new name and was dropped. Older events have both
           names, and nothing shows which of the two names belongs to the renamed column.
 
@@ -116,7 +117,7 @@ class LateColumns:
                 )
 
     def _require_order(self, schema: TableSchema, schema_id: int, writer: DebeziumSchema) -> None:
-        """Let a run refuse events whose column order shows that two columns exchanged names."""
+        """Refuse a batch with events whose column order shows that two columns exchanged names."""
         live = [column.name for column in schema.columns if column.live and not column.read_by_key]
         places = {name: place for place, name in enumerate(live)}
         places |= {
@@ -140,9 +141,10 @@ class LateColumns:
     def _require_new(
         self, name: str, schema: TableSchema, schema_id: int, writer: DebeziumSchema
     ) -> None:
-        """Let a run refuse events that lack a new column, but may have it under a former name.
+        """Refuse a batch with events that lack a new column, but may have it under a former name.
 
-        The name of an unknown column, or of a column that was added later, may be a former name.
+        A field of an event may have such a name if the table has no column of the field's name, or
+        if it added its column of that name after the new column.
         """
         former = {one for names in self.former.values() for one in names}
         known = {*self.known, *former, *(column.name for column in schema.columns)}

@@ -37,7 +37,7 @@ _LOOK_S = 60.0
 
 
 class Served:
-    """What this process's runs have read of pointers and newest commits in the lake.
+    """The tables whose record agrees with the lake, and the pointers that this process has read.
 
     If a table's record agrees with the lake, the table is not checked again until the record
     changes. The results of checks are kept in memory. The state store cannot keep these results,

@@ -5,8 +5,9 @@ and copy a table with it. This process must not copy the table again with older 
 that is hashed now would be published without a hash.
 
 The clocks of two machines do not show which settings are newer. So each process notes at its start
-with which settings each attempt was made. If a table has another attempt later, or if its attempt
-has other settings later, a process with a later configuration has changed the table.
+the settings with which each attempt was made. If a table's record names another attempt after that,
+or other settings of the same attempt, another process has changed the table. If these settings
+differ from those of this process, they are newer.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 
 
 class PublishedSettings:
-    """The attempts whose settings are those of this process or older settings.
+    """The attempts whose settings are not newer than the settings of this process.
 
     Safe to share among threads.
 
     Args:
-        at_start: The records of all tables and of next generations, as read when this process had
-            just read its configuration. If None, each attempt is accepted at its first check.
+        at_start: The records of all tables and of next generations, as read just after this process
+            had read its configuration. If they were not read (None), each attempt is accepted at
+            its first check.
     """
 
     def __init__(self, at_start: Iterable[TableRecord] | None = None) -> None:
@@ -45,7 +47,7 @@ class PublishedSettings:
                 self.note(record.attempt)
 
     def note(self, attempt: Attempt) -> None:
-        """Note an attempt whose settings are those of this process or older settings."""
+        """Note an attempt whose settings are not newer than the settings of this process."""
         with self._lock:
             self._known[attempt.id] = _made(attempt)
 
@@ -57,8 +59,8 @@ class PublishedSettings:
             own: Digests of the table's settings in this process.
 
         Raises:
-            OlderSettingsError: The attempt has other settings than the table has in this process,
-                and has got these settings after this process's start.
+            OlderSettingsError: The settings of the attempt differ from ``own``, and were recorded
+                after this process's start.
         """
         attempt = record.attempt
         if attempt is None:

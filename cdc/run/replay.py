@@ -2,9 +2,9 @@
 
 A quarantined record cannot be applied alone: the lake can already have a later change of its key,
 and a later delete leaves no trace in the lake. So a replay reads the topic again, from the first
-quarantined record to the lake's offsets, and folds these records as one batch. The last change of
-each key wins, so it is harmless that most of these changes are applied a second time. If the topic
-lacks some of these records, the replay applies none.
+quarantined record to the lake's offsets, and folds all records of this range as one batch. The last
+change of each key wins, so it is harmless that most of these changes are applied a second time. If
+the topic no longer has the whole range, the replay applies nothing.
 """
 
 from __future__ import annotations

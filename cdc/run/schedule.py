@@ -11,9 +11,10 @@ The rules, in this order:
    prediction, and would otherwise miss its deadline.
 3. **Deadlines.** A table's deadline is the time at which its freshness target is exceeded, unless
    the table commits before. A table's slack is the time until the deadline, less the predicted
-   seconds of the table's work. The table that is oldest in relation to its target comes first, so
-   that all tables commit equally early in relation to their targets. If its run would make another
-   table late, the table with the least slack comes first instead.
+   seconds of the table's work. A table's age is the time since the lake table had all events,
+   divided by the freshness target. The oldest table comes first, so that all tables commit equally
+   early in relation to their targets. If the oldest table's run would make another table late, the
+   table with the least slack comes first instead.
 4. **Late tables.** A table is late if its run would miss the deadline, by prediction. Late tables
    have `LATE_SHARE` of the lane's work in any case, so that they always make progress. They have up
    to `LATE_SHARE_OF_SLACK` of the lane's work as long as the lane's other tables commit before
@@ -311,7 +312,7 @@ class Schedule:
         return late if lane.late_s <= share * lane.all_s else self._oldest(lane, least, now)
 
     def _oldest(self, lane: _Lane, least: Entry, now: float) -> Entry:
-        """Return the lane's table that is oldest in relation to its target, or else ``least``.
+        """Return the lane's table with the greatest `Entry.age`, or else ``least``.
 
         Args:
             lane: The lane.

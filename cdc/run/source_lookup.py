@@ -64,8 +64,9 @@ class Asked:
     ) -> DataFrame:
         """Return the primary's current rows for the keys that lack values in a run's batch.
 
-        A key that the primary does not have was deleted later, and the delete's event is still in
-        the log. A column that the primary has dropped is NULL in the result, and then in the lake.
+        If the primary lacks a key, the row was deleted after the batch, and the delete's event is
+        applied later. A column that the primary has dropped is NULL in the result, and then in the
+        lake.
 
         Args:
             lacking: The rows of the batch that lack values. Each is the last change of a key, with
@@ -74,7 +75,7 @@ class Asked:
             hold: Keeps a data frame in memory until the batch is done.
 
         Raises:
-            SourceError: Queries of the source do not see all of these changes in time.
+            SourceError: Queries of the source do not see the changes of ``lacking`` in time.
         """
         live = {column.name for column in self.source_schema.columns}
         columns = [name for name in missing if name in live]
@@ -96,7 +97,7 @@ class Asked:
         return known.withColumns(gone) if gone else known
 
     def _wait(self, lacking: DataFrame) -> None:
-        """Wait until queries of the source see those changes of a batch that lack values.
+        """Wait until queries of the source see the changes of a batch's rows that lack values.
 
         A commit is in the log before it is visible. In between, a query would return the row
         without the change that the batch applies.

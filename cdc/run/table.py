@@ -193,12 +193,12 @@ class _TableRun:
         return self._record.resume_to if self._record.state is State.FAILED else self._record.state
 
     def _apply_seen(self, until: Mapping[int, int] | None) -> None:
-        """Apply the records; try once more if the catalog was read too early for a batch.
+        """Apply the records; try again if the catalog was read before a transaction was visible.
 
-        The catalog was read too early if a transaction of the batch was not yet visible in the
-        source. The second try starts when the source shows these transactions, and ends at the end
-        offsets of the first try. So every transaction before that end was in the log when the
-        source was asked, between the tries, which transactions are still open.
+        Between the tries, the method waits until the transactions of the failed batch are visible,
+        and then asks the source which transactions are still open. The second try ends at the end
+        offsets of the first try. So every transaction of its records was in the log when the source
+        was asked.
         """
         try:
             self._apply_all(until)

@@ -47,8 +47,8 @@ class WriterSchemas:
         If the schema cannot be used, :attr:`refused` has the reason.
 
         Raises:
-            RegistryError: The registry is unreachable or refuses the request. The schema is not the
-                cause.
+            RegistryError: The registry is unreachable, or refuses the request for a reason other
+                than the schema.
         """
         if schema_id in self.known:
             return True

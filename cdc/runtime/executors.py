@@ -95,7 +95,10 @@ def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executo
 
 
 def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> list[str]:
-    """Return one text per set of wrong versions, with the hosts whose Spark executors have it."""
+    """Return a text for each set of wrong versions, with the hosts of the executors that have it.
+
+    For example: ``host1, host2: Java 11 instead of 17``.
+    """
     hosts: dict[str, set[str]] = {}
     for one in executors:
         if different := one.differences(driver):
@@ -161,7 +164,7 @@ def _executor(command: str, versions: Mapping[str, str]) -> Executor:
 
 
 def _of_driver(spark: SparkSession, name: str, method: str, *arguments: str) -> str:
-    """Return the result of a static Java method in Spark's driver: a version of the driver."""
+    """Return a version of Spark's driver: the result of a static Java method in its JVM."""
     found: Any = getattr(java_class(spark, name), method)(*arguments)
     return str(found)
 

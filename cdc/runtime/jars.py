@@ -158,7 +158,8 @@ def fetch(
 ) -> Path:
     """Return the folder of a bundle's jars; fetch the jars if they are neither packed nor cached.
 
-    Fetched files are verified once, after the fetch. Packed files are verified by each call.
+    Packed jars are a part of this installation (`tributary package`), and each call verifies them.
+    Fetched jars are verified once, after the fetch.
 
     Args:
         bundle: Name of the set, for progress and the folder's name.

@@ -36,9 +36,9 @@ _guarded: list[tuple[subprocess.Popen[bytes], int]] = []
 
 
 def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
-    """Let a JVM be killed if it has not ended some seconds after this process's end.
+    """Start a watcher that kills a JVM if the JVM has not ended soon after this process's end.
 
-    This also works if this process is killed.
+    The watcher also works if this process is killed.
 
     Args:
         jvm: A child of this process.
@@ -75,7 +75,7 @@ def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
 
 
 def was_killed() -> bool:
-    """Return whether this process has killed its JVM. If so, Spark's errors come from this."""
+    """Return whether this process has killed its JVM, which then is the cause of Spark's errors."""
     return _killed.is_set()
 
 

@@ -1,9 +1,9 @@
 """Cancels the jobs of Spark tasks that make no progress, so that only their tables fail.
 
 Spark counts, for each stage, the ended tasks, and the rows and bytes that tasks read, shuffled,
-spilled and wrote. A stage makes progress if one of these counts changes. No count includes a file
-that Hudi is still writing. CPU time is not compared, since a thread in an endless loop also uses
-it.
+spilled and wrote. A stage makes progress if one of these counts changes. No count changes while
+Hudi writes a file, so a task that writes one file for longer than the time limit is cancelled, too.
+CPU time is not compared, since a thread in an endless loop also uses it.
 
 A stage that waits for a core is cancelled only while a cluster gives this application no executor
 at all.

@@ -75,7 +75,7 @@ class TableReader(TypeReader, Protocol):
         """Return a source table's columns in the lake; the table need not have a usable key.
 
         Raises:
-            UnsupportedTypeError: A replicated column has a type without a rule.
+            UnsupportedTypeError: A replicated column has an unsupported type.
             SchemaError: The lake does not allow a column's name.
         """
 
@@ -83,7 +83,7 @@ class TableReader(TypeReader, Protocol):
         """Return the source table's lake schema: the replicated columns and the record key.
 
         Raises:
-            UnsupportedTypeError: A replicated column has a type without a rule.
+            UnsupportedTypeError: A replicated column has an unsupported type.
             SchemaError: There is no usable key in ``mode: upsert``, or the lake does not allow a
                 column's name.
         """
@@ -111,7 +111,7 @@ class TableReader(TypeReader, Protocol):
 
     @property
     def partition_files(self) -> PartitionFiles | None:
-        """The files of the source's partitions; None if the source logs the DDL on partitions."""
+        """The files of partitions, which show DDL on partitions; None if the log has such DDL."""
 
 
 class SourceLog(Protocol):
@@ -138,7 +138,7 @@ class SourceLog(Protocol):
             last: The event's `cdc.rows.columns.POSITION`.
 
         Returns:
-            The position as text; None if events of this source do not show the position.
+            The position as text; None if the event does not contain it.
         """
 
     def current_position(self) -> LogPosition:
@@ -158,7 +158,7 @@ class SourceLog(Protocol):
         """
 
     def nudge(self) -> None:
-        """Write a marker if Connect stores a source's position only with the next transaction."""
+        """Write a marker if Connect stores a transaction's position only at the next one."""
 
     def cascades_unseen(self) -> bool:
         """Whether a foreign key's action can change rows of the source without an event."""
@@ -177,7 +177,7 @@ class RowLookup(Protocol):
         Args:
             table: The table.
             column: The column in the lake.
-            stored: One of the column's ``old_values``.
+            stored: The value as the catalog prints it: one of the column's ``old_values``.
 
         Raises:
             SourceError: The lake's type cannot represent the value.
@@ -216,7 +216,7 @@ class RowLookup(Protocol):
             progress: Shows the wait.
 
         Returns:
-            The ids of other transactions whose changes queries may not see yet, in the same form.
+            The ids, in the same form, of the transactions that are still open after the wait.
 
         Raises:
             SourceError: The wait reached its bound; the error names the sessions that block.
@@ -259,7 +259,7 @@ class SnapshotReader(Protocol):
     def shares_views(self) -> bool:
         """Whether a session of the source can import the view of another session.
 
-        If not, all sessions open their exact views together, within `open_exact_view`.
+        If not, `open_exact_view` opens a view for each session, all at the same position.
         """
 
     def wait_for_marker_on_replica(
@@ -447,7 +447,7 @@ class SourceCapture(Protocol):
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
         """Compare the source's log with an earlier mark.
 
-        The result is None if the log cannot be compared, or shows a loss without a comparison.
+        The result is None if the log cannot be compared, or need not be compared to find a loss.
 
         Args:
             earlier: The mark that an earlier call returned; None without an earlier call.
@@ -464,7 +464,7 @@ class SourceCapture(Protocol):
         """Return the problems of one source table due to which its changes are not all captured."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return which rights on a source table logins lack, and GRANTs; None if they lack none."""
+        """Return the rights on a table that logins lack, and the GRANTs to run; None if none."""
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """Return the table and its fingerprint, read at one moment on the source's primary.
