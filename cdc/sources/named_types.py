@@ -1,4 +1,4 @@
-"""The protocol of a source whose connector finds the types of columns by their names."""
+"""The protocol for user-defined types, which a source's connector looks up by their names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cdc.store.type_looks import Names
 
 
 class TypedColumn(NamedTuple):
-    """A column, and the named type of its values or, for an array, of its elements.
+    """A column with a user-defined type, or with an array of such a type.
 
     Args:
         table_schema: Schema of the column's table.
@@ -27,7 +27,7 @@ class TypedColumn(NamedTuple):
 
 
 class NamedTypes(Protocol):
-    """The types of a source's users, by their names."""
+    """A source's user-defined types, by their names."""
 
     def digest(self) -> str:
         """Return a digest of all names and types, by one cheap query of the source."""
@@ -36,12 +36,12 @@ class NamedTypes(Protocol):
         """Return the digest of the source's types, and the types by name, then by schema."""
 
     def columns_of(self, types: Collection[int]) -> list[TypedColumn]:
-        """Return the columns of tables with one of the source's types, or with an array of it."""
+        """Return the source's columns that have one of the types, or an array of one of them."""
 
 
 class TypeReader(Protocol):
-    """A source's types that its users can give names."""
+    """The part of a source that reads its user-defined types."""
 
     @property
     def named_types(self) -> NamedTypes | None:
-        """The types that the source's connector finds by name; None if it does not."""
+        """The user-defined types; None if the source's connector does not look types up by name."""

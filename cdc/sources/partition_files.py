@@ -1,4 +1,4 @@
-"""The protocol for the files of partitions, which show changes that the log lacks."""
+"""The protocol by which the files of partitions reveal changes that have no event."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from schemas.table import TableId
 
 
 class PartitionFiles(Protocol):
-    """Reads the files of a source table's partitions, which show changes that have no event.
+    """Compares the files of a source table's partitions to find changes that have no event.
 
     Such changes are ATTACH PARTITION, which can add rows, and TRUNCATE of a partition.
     A partition is identified by its number in the fingerprint.
     """
 
     def empty(self, partitions: Collection[int]) -> frozenset[int]:
-        """Return the source's partitions that are empty and, by statistics, never had a row."""
+        """Return the partitions that have no row and, by the source's statistics, never had one."""
 
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
         """Return the source's partitions that a TRUNCATE could have emptied since an earlier look.
 
-        Such a partition has a new file since that look at the catalog, and no row from before it.
+        Since that look at the catalog, such a partition has got a new file. It has no row that was
+        written before the look.
 
         Args:
             table: The table.
             files: Each partition's file at that look, by partition.
-            since: A transaction id. All transactions below it had ended at that look. Empty if it
-                is not known.
+            since: A transaction id: when that look was taken, every transaction with a lower id had
+                ended. Empty if no such id is known.
         """
 
     def written_together(self, partitions: Collection[int]) -> int | None:

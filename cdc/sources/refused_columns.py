@@ -34,8 +34,8 @@ def refusal(
         settings: The table's settings.
         types: Columns whose type has no rule, each with its error.
         names: Columns whose name the lake cannot have, each with the reason.
-        bound: Virtual columns whose values do not depend on the row alone, each with the other
-            thing, for example the session's time zone.
+        bound: Virtual columns whose values do not depend on the row alone, each with what else its
+            values depend on, for example the session's time zone.
     """
     kind = UnsupportedTypeError if types else SchemaError
     others = {
@@ -116,7 +116,14 @@ def _remedy(
 def _setting(
     table: TableId, settings: TableSettings, asked: Sequence[str], away: Sequence[str]
 ) -> str:
-    """Return a source table's entry in ``tributary.yaml``, in one line to paste."""
+    """Return a source table's entry in ``tributary.yaml``, in one line to paste.
+
+    Args:
+        table: The table.
+        settings: The table's present settings.
+        asked: The columns to add to ``columns.as``, each as ``string``.
+        away: The columns to add to ``columns.exclude``.
+    """
     columns: dict[str, object] = {}
     if asked:
         columns["as"] = {**settings.columns.as_, **dict.fromkeys(asked, "string")}

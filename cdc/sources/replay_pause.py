@@ -59,13 +59,13 @@ def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
 
 
 def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str], Replay]) -> None:
-    """Resume each replay of a source's replica that a killed process has left paused.
+    """Resume replay on each source's replica where a killed process has left replay paused.
 
     If a replay cannot be resumed now, the next command tries again.
 
     Args:
-        store: Records the replays that were about to be paused.
-        leases: Show whether the process that paused a replay is still alive.
+        store: Has a note of each source on whose replica a process was about to pause replay.
+        leases: A process holds the lease of a source's replica while it has paused replay there.
         open_source: Opens a source by its name.
     """
     for name in store.paused_replays():

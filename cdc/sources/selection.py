@@ -69,8 +69,8 @@ def _require_one_to_one(table: SourceTable, schema: TableSchema) -> None:
 def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
     """Return a source table's replicated columns; the table need not have a usable key.
 
-    Generated columns are left out, since the log does not contain them. Columns that the settings
-    name and the table lacks are left out, too; :func:`require_named` refuses them.
+    Generated columns are left out, since the log does not contain them. The function ignores a name
+    in the settings that no column of the table has; :func:`require_named` refuses such a name.
 
     Raises:
         UnsupportedTypeError: Replicated columns have types without a rule. The error names all of
@@ -96,8 +96,8 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
 def misread(table: SourceTable, settings: TableSettings) -> tuple[SourceColumn, ...]:
     """Return the replicated columns whose values can be missing from events.
 
-    The connector can take the type of such a column for another type, see `SourceColumn`. Columns
-    whose values are read from the source by key are left out.
+    The connector can mistake the type of such a column for another type (see
+    `SourceColumn.misread_as`). Columns whose values are read from the source by key are left out.
     """
     by_key = settings.columns.is_read_by_key
     return tuple(one for one in _kept(table, settings) if one.misread_as and not by_key(one.name))
@@ -153,8 +153,8 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
 def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
     """Return the columns that the settings name and the source table lacks.
 
-    With `columns.renames`, a setting can name a column by its old name and by its new name. Neither
-    name is returned if the table has a column with one of the two names.
+    Before and after a rename in `columns.renames`, a setting can list the column's old name and its
+    new name. If the table has a column with one of these two names, neither name is returned.
     """
     rules = settings.columns
     there = {column.name for column in table.columns}

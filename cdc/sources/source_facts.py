@@ -46,8 +46,8 @@ class TableStats:
             analyzed.
         total_bytes: Bytes on disk with TOAST and indexes, over all partitions.
         primary_key: The primary key's columns in key order; empty without a primary key.
-        replica_identity: Which columns of an old row the log has; None if the source has no such
-            setting, since its log has whole rows.
+        replica_identity: PostgreSQL's setting for the columns of an old row in the log; None for a
+            source without this setting, whose log has whole rows.
         partition_root: The root, if this table is a partition.
     """
 
@@ -67,24 +67,25 @@ class SourceColumn:
     Args:
         name: The name in the catalog.
         type: The parsed type.
-        nullable: Whether the table allows NULL. The column's type can still refuse it.
+        nullable: Whether the table's definition allows NULL. If the type is a domain, it can still
+            refuse NULL.
         generated: Whether this is a generated column, which the log does not contain.
         default_sql: The default as the catalog prints it.
-        old_values: The values of the column in rows that are older than the column. The catalog
-            stores such a value when a column is added with a default, even after the default is
-            dropped. Each value is the text of an array with one element. Partitions with the same
-            value share one entry; None represents partitions without a stored value.
+        old_values: The values of the column in rows from before the column was added. The catalog
+            stores such a value when a column is added with a default, and keeps it when the default
+            is dropped. Each value is the text of an array with one element. Partitions with the
+            same value share one entry; None represents partitions without a stored value.
         number: The column's number in the catalog, which no later column of the table gets; None if
             the server does not number columns.
         refused_by_domain: Whether the column's type is a domain that refuses NULL. A row can still
             have a NULL, for example from a subquery without rows.
         not_validated: Whether the column is NOT NULL by a constraint that older rows need not meet
-            (NOT VALID). The column is ``nullable`` then, and the connector takes it for NOT NULL.
+            (NOT VALID). The column is ``nullable`` then, but the connector treats it as NOT NULL.
         depends_on: For a virtual generated column of MySQL or MariaDB: what its values depend on
             besides the row, for example the session's time zone. Empty if the values depend on the
             row alone.
-        misread_as: Another type of the same name. The connector can take the column's type for this
-            other type, and events then lack the column's values. Empty if there is none.
+        misread_as: A type with the same name as the column's type. The connector can mistake the
+            column's type for it, and events then lack the column's values. Empty if there is none.
     """
 
     name: str
@@ -109,7 +110,7 @@ class Leaf:
         kind: The partition's kind.
         replica_identity: The partition's own replica identity, which applies to its rows in place
             of the root's.
-        identity_columns: Columns that identify an old row in the log; empty if none do.
+        identity_columns: Columns by which the log identifies an old row; empty if it has none.
         access_method: As for `SourceTable`.
     """
 
@@ -131,9 +132,9 @@ class SourceTable:
         primary_key: The primary key's columns in key order; empty without a primary key.
         unique_indexes: The columns of each unique index, also the primary key's. Indexes that are
             invalid or deferrable, have a condition, or are not on whole columns are left out.
-        replica_identity: Which columns of an old row the log has; None if the source has no such
-            setting, since its log has whole rows.
-        identity_columns: Columns that identify an old row in the log; empty for ``nothing``.
+        replica_identity: PostgreSQL's setting for the columns of an old row in the log; None for a
+            source without this setting, whose log has whole rows.
+        identity_columns: Columns by which the log identifies an old row; empty for ``nothing``.
         owner: The owning role.
         source_kind: The kind of the table's source, for the SQL in remedies.
         partition_root: The root, if this table is a partition.
@@ -176,22 +177,27 @@ class SourceTable:
 
     @property
     def identity_in_log(self) -> frozenset[str] | None:
-        """The columns of old rows that the source's log has; None if it has whole old rows."""
+        """The columns of old rows that the source's log has; None if it has whole old rows.
+
+        The columns are those of all partitions; None also if the log has whole old rows of only
+        some partitions.
+        """
         logged = self.leaves or (self,)
         if any(one.replica_identity in (None, "full") for one in logged):
             return None
         return frozenset(name for one in logged for name in one.identity_columns)
 
     def columns_with_nulls(self, *, trust_domains: bool) -> frozenset[str]:
-        """Return the source's columns with NULLs that the connector could take for NOT NULL.
+        """Return the columns that can have NULL in the source and be NOT NULL for the connector.
 
-        PostgreSQL's connector takes the table's definition from the catalog, and this definition
+        PostgreSQL's connector reads the table's definition from the catalog, and this definition
         can be older or newer than an event. So the result has all columns that allow NULL. The
-        connectors of MySQL and MariaDB take the definition from the log. So the result has no
-        columns.
+        connectors of MySQL and MariaDB read the definition from the log. For these sources, the
+        result is empty.
 
         Args:
-            trust_domains: Whether to assume that a column whose domain refuses NULL has no NULL.
+            trust_domains: Whether to assume that no row has NULL in a column whose domain refuses
+                NULL.
         """
         if self.source_kind != "postgres":
             return frozenset()
@@ -209,9 +215,9 @@ class Look:
     Args:
         table: The table in the catalog.
         fingerprint: The facts of the catalog.
-        statements: The effects of the DDL statements that the log has since an earlier moment: the
-            moment of the catalog that the lake follows. None if the catalog alone shows every
-            change.
+        statements: The effects of the DDL statements that the log has since the look at the catalog
+            that the lake follows. None for PostgreSQL, whose catalog shows every change without
+            them.
     """
 
     table: SourceTable
@@ -226,9 +232,9 @@ class Planned:
     Args:
         table: The table after the statements.
         fingerprint: The table's catalog facts after the statements.
-        beyond_catalog: Changes that the statements show and the catalog does not.
-        statements: The effects of the statements as the log will report them; None if the catalog
-            shows every change.
+        beyond_catalog: Changes that the catalog will not show, such as values that USING computes.
+        statements: The effects of the statements as the log will report them; None for PostgreSQL,
+            whose log does not report statements.
     """
 
     table: SourceTable
@@ -247,7 +253,7 @@ class ServerIdentity:
         timeline: The timeline, which each promotion increases; None if the login may not read it,
             or the server has no timelines.
         in_recovery: Whether the server is a standby now. MySQL: whether it is read-only.
-        unknown: MariaDB: whether the row that identifies the server is missing.
+        unknown: MariaDB: whether the row with the server's id is missing, so the id is not known.
     """
 
     system_identifier: str | None
@@ -261,7 +267,7 @@ class OlderEnded:
     """A source's proof that older transactions have ended, so that none is captured in part.
 
     Args:
-        by: The proof as text: x0 for PostgreSQL, a marker's id for MySQL and MariaDB.
+        by: The proof as text: x0 for PostgreSQL; for MySQL and MariaDB, the id of a later marker.
         captured: The position after these transactions in the log. The capture must reach it before
             O is recorded. None if the proof does not need this.
     """
@@ -272,7 +278,7 @@ class OlderEnded:
 
 @dataclass(frozen=True)
 class Marker:
-    """A row written on a source's primary; a view that shows it contains every earlier commit.
+    """A row written on a source's primary; a view with this row contains every earlier commit.
 
     Args:
         id: Primary key of the row.
@@ -334,7 +340,7 @@ class LogHealth(Protocol):
         """
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the source's log for people, as plain values."""
+        """Return facts about the source's log for ``status`` and messages, by name."""
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ class TableRules(Protocol):
     def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
         """Return why a captured table's updates or deletes cannot reach the lake; None if they can.
 
-        Either the server refuses them once the table is captured, or the log does not have the key
-        of the old row.
+        Either the server refuses updates and deletes once the table is captured, or the log does
+        not have the key of the old row.
 
         Args:
             table: A table with all its changes in the log.
@@ -48,7 +48,7 @@ class TableRules(Protocol):
         """
 
     def log_note(self, table: SourceTable) -> str:
-        """Return a note for operators: are updates and deletes of an append table captured?"""
+        """Return a note for operators: updates and deletes of an append table are not captured."""
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
         """Return notes for operators about a source table that can be replicated."""

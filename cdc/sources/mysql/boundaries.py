@@ -103,7 +103,7 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
     The result counts the bytes of the values as text. The result is None if the table is empty.
 
     The sample has the first and the last rows by the primary key. For a table without a primary
-    key, the sample has any rows.
+    key, the sample has arbitrary rows.
     """
     names = [quoted(column.name) for column in table.columns]
     total = " + ".join(f"coalesce(length({name}), 0)" for name in names)

@@ -69,11 +69,11 @@ def leaves(root: str) -> str:
 
 
 def access_method(table: str) -> str:
-    """Return SQL of a PostgreSQL table's access method, or of NULL if the method writes heap's WAL.
+    """Return SQL of a PostgreSQL table's access method, or of NULL if rows can be decoded with it.
 
-    Logical decoding reads rows from the WAL of heap tables only. ``tde_heap`` (Percona) encrypts
-    the files and writes the same WAL. A partitioned table can name a method for its partitions to
-    come, and has no rows itself.
+    Logical decoding reads rows from the WAL of ``heap`` tables only. ``tde_heap`` (Percona)
+    encrypts the files and writes the same WAL. The SQL also gives NULL for a partitioned table,
+    which has no rows: its method is for future partitions.
 
     Args:
         table: The alias of the table's row of ``pg_class`` in the query around this SQL.
@@ -282,7 +282,7 @@ def _described(session: Session, source: str, only: TableId | None) -> Iterable[
 
 
 def _hypertables(session: Session) -> set[tuple[str, str]]:
-    """Return the hypertables of TimescaleDB (PostgreSQL), whose rows are in inheriting chunks."""
+    """Return TimescaleDB's hypertables (PostgreSQL), whose rows are in their child tables."""
     there = session.execute("SELECT to_regclass('_timescaledb_catalog.hypertable')").fetchone()
     if there is None or there[0] is None:
         return set()
@@ -297,7 +297,7 @@ def has_citus(session: Session) -> bool:
 
 
 def _distributed(session: Session) -> set[int]:
-    """Return the object ids of Citus's tables (PostgreSQL), whose rows are in shards."""
+    """Return object ids of Citus's tables (PostgreSQL), whose rows Citus keeps in other tables."""
     if not has_citus(session):
         return set()
     query = "SELECT logicalrelid::oid FROM pg_catalog.pg_dist_partition"
@@ -379,7 +379,7 @@ class _Types:
 
 
 def _money_digits(session: Session) -> int:
-    """Return the modifier of PostgreSQL's money: its digits after the point, or -1 if they are two.
+    """Return a type modifier for PostgreSQL's money: its decimal places, or -1 if they are two.
 
     The server stores money as a whole number of the smallest unit. Its setting ``lc_monetary``
     determines the place of the point.

@@ -219,9 +219,9 @@ def _taken(connections: Connections, session: Session) -> Exported:
 def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
     """Make PostgreSQL resume replay by itself if this process dies while replay is paused.
 
-    The countdown is one text of two statements: a wait of `PAUSE_LIMIT_S`, and the call that
-    resumes replay. A session of the server executes this text. The end of this block cancels the
-    countdown. The death of this process does not cancel the countdown.
+    The countdown is one query string with two statements: a wait of `PAUSE_LIMIT_S`, and the call
+    that resumes replay. A session of the server executes this string. The end of this block cancels
+    the countdown. The death of this process does not cancel the countdown.
 
     Yields:
         A function that begins the countdown.

@@ -215,8 +215,8 @@ def read_fingerprints(
 ) -> dict[TableId, Fingerprint]:
     """Return the fingerprint of each PostgreSQL table; missing tables are left out.
 
-    The fingerprint includes the table's entry in the publication. A table that was taken out and
-    put back has a new entry, and its changes in between are in no topic.
+    The fingerprint includes the table's entry in the publication. If a table was removed from the
+    publication and added again, its entry is new, and its changes in between are in no topic.
     """
     named = {(table.schema, table.name): table for table in tables}
     with session.transaction():
@@ -245,12 +245,12 @@ def read_fingerprint(session: Session, table: TableId, publication: str) -> Fing
 
 
 def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
-    """Return the PostgreSQL relations that are empty and, by statistics, never had a row.
+    """Return the relations that have no row and, by PostgreSQL's statistics, never had one.
 
     An empty file alone does not prove this, since VACUUM also empties a file after a DELETE of all
-    rows. So the server's statistics must show no insert since the relation's creation. They lack an
-    insert of the last seconds, and all inserts before a crash of the server. No privilege is needed
-    to read them.
+    rows. So the server's statistics must count no insert since the relation's creation. These
+    statistics lack inserts of the last seconds, and all inserts before a crash of the server. Every
+    login may read them.
     """
     query = (
         "SELECT c FROM unnest(%s::oid[]) c WHERE pg_catalog.pg_relation_size(c) = 0"
@@ -297,16 +297,16 @@ def truncated(
 
     After a TRUNCATE, a partition has a new file, and no row from before that look at the catalog.
     VACUUM FULL and CLUSTER also give a partition a new file, but its rows keep their transaction
-    ids, so this function finds rows from before the look. If all rows are younger than the look,
-    the partition is returned, too. So is each partition with a new file if ``since`` is empty, or
-    if the search for older rows takes too long.
+    ids. So a partition is left out if this function finds a row from before the look in it. A
+    partition with a new file is returned without a TRUNCATE if all its rows are younger than the
+    look, if ``since`` is empty, or if the search for older rows takes too long.
 
     Args:
         session: A session of a role that may read the table.
         table: The table.
         files: Each partition's file at that look, by the partition's object id.
-        since: A transaction id. All transactions below it had ended at that look. Empty if it is
-            not known.
+        since: A transaction id: when that look was taken, every transaction with a lower id had
+            ended. Empty if no such id is known.
     """
     leaves = session.execute(_RENEWED, (list(files), list(files.values()))).fetchall()
     found = {int(leaf) for leaf, _ in leaves}

@@ -33,7 +33,7 @@ _NEVER_SENT = {
 
 
 def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple[str, ...]:
-    """Return what stops PostgreSQL's connector, one sentence for each column concerned.
+    """Return one sentence for each column whose values can stop PostgreSQL's connector.
 
     Args:
         columns: The table's columns in the catalog.
@@ -60,7 +60,7 @@ def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple
 
 
 def _values(kind: PostgresType) -> list[str]:
-    """Return the values that PostgreSQL's connector can never send, in words, for one type."""
+    """Describe which values of this type PostgreSQL's connector can never send."""
     element = kind.element
     if element is None or element.name == "timetz":
         name = (element or kind).name

@@ -27,16 +27,15 @@ def next_inserted(
 ) -> NextInserted:
     """Return the row that a PostgreSQL transaction inserted next into the page of a given row.
 
-    The next row is skipped if it was changed or deleted after its insert, since it then has later
-    events.
+    A row that was changed or deleted after its insert is skipped, since it also has later events.
 
     Args:
         session: A session on the primary.
         table: The table.
-        key: The key of the given row, as its event has it.
-        transaction: The id of the transaction that inserted the given row, as events have it. The
-            row must have this id. None to accept any id: in a row that was inserted after a
-            savepoint, the id differs from the id in events.
+        key: The key of the given row: values from the row's event, by column name.
+        transaction: The transaction's id from the row's event. The row in the table must have the
+            same id (``xmin``). None if it may have any id: if a row was inserted after a savepoint,
+            its ``xmin`` differs from the id in its event.
     """
     kinds = {column.name: plain_type_of(column).name for column in table.columns}
     if not key or any(kinds.get(name) not in _PLAIN for name in key):
@@ -69,7 +68,7 @@ def next_inserted(
 
 
 def _places_behind(place: str, block_size: int) -> str:
-    """Return the places after a place in its PostgreSQL page, as the text of an array."""
+    """Return the ``ctid`` values after ``place`` in its PostgreSQL page, as text of an array."""
     page, number = (int(part) for part in place.strip("()").split(","))
     last = block_size // _SMALLEST_ROW
     return "{" + ",".join(f'"({page},{n})"' for n in range(number + 1, last + 1)) + "}"

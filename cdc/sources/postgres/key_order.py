@@ -95,7 +95,8 @@ WHERE actual IS DISTINCT FROM datcollversion AND datcollversion IS NOT NULL
 def outdated_collations(session: Session) -> list[str]:
     """Return the PostgreSQL database's collations whose library has changed, with the versions.
 
-    Only collations that user tables name are checked and, from version 15 on, the database's own.
+    The function checks the collations that columns of user tables have. From version 15 on, it also
+    checks the database's own collation.
     """
     since_15 = session.info.server_version >= 150000
     query = _OUTDATED + (_OUTDATED_DATABASE if since_15 else "")
@@ -105,14 +106,14 @@ def outdated_collations(session: Session) -> list[str]:
 def differs(
     connections: Connections, table: SourceTable, key: Sequence[str], *, has_replica: bool
 ) -> bool:
-    """Whether an index of PostgreSQL can have a key's values in another order than the server.
+    """Whether a PostgreSQL index can order a key's values differently from the server.
 
     If so, the function logs a warning with the reason.
 
-    There are two reasons. An index can be older than the library, so it has the library's former
-    order. And the replica's indexes are copies of the primary's indexes, which the replica could
-    read with another library. In both cases, ranges that are read by an index could lack rows or
-    have rows twice.
+    There are two reasons. An index can be older than the server's library that compares text, and
+    so have the order of an earlier version. Or the replica, whose indexes are copies of the
+    primary's, compares text with a different version of the library. In both cases, ranges that are
+    read by an index could lack rows or have rows twice.
     """
     with connections.open("snapshot") as session:
         ours = versions(session, table, key)

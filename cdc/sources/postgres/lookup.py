@@ -79,9 +79,9 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column, stored: str
 ) -> tuple[str, TypeRule]:
-    """Return a new PostgreSQL column's value in older rows, and the column's type rule.
+    """Return the value of a new PostgreSQL column in rows from before it, and its type rule.
 
-    The value is text. Older rows are older than the column.
+    The value is text.
 
     Args:
         session: A session on the primary.

@@ -1,14 +1,14 @@
-"""Finds columns whose type Debezium 3.7 can take for another type of the same name.
+"""Finds columns whose type Debezium 3.7 can mistake for another type of the same name.
 
 To read a column's values, the connector looks for the name of the column's type: first among the
 types of the table's schema, then among the types of all schemas. If several schemas have a type of
-this name, the connector takes the type that it registered first. It registers the server's own
-types before the types of users, and domains and arrays after all other types. It also registers the
-row types of tables and views.
+this name, the connector uses the type that it registered first. It registers the server's own types
+before user-defined types, and domains and arrays after all other types. It also registers the row
+types of tables and views.
 
-If the connector takes another type, events can have NULL, 0 or an empty text in place of the
+If the connector uses a wrong type, events can have NULL, 0 or an empty string in place of the
 values. For one of the server's own types, the connector needs only the name. So it misreads such a
-type only if it takes the type for a domain, an enum or an array.
+type only if it mistakes the type for a domain, an enum or an array.
 
 The connector registers the types when it starts. It leaves out the types of temporary tables, due
 to the setting ``schema.exclude.list``.
@@ -41,7 +41,7 @@ WHERE t.oid = ANY(%(types)s) AND own.nspname <> %(schema)s
 
 
 def others(session: Session, schema: str, types: Collection[int]) -> dict[int, str]:
-    """Return the types that the connector can take for another one, with the other one's name.
+    """Return the types that the connector can mistake for another type, each with that type's name.
 
     Args:
         session: A session on the primary.

@@ -1,4 +1,4 @@
-"""Reads the names of users' types, by which Debezium finds the types of columns.
+"""Reads the names of user-defined types, by which Debezium looks up the types of columns.
 
 `cdc.capture.type_looks` explains how. The connector leaves out the types of temporary tables.
 """
@@ -51,7 +51,7 @@ ORDER BY n.nspname, c.relname, a.attnum
 
 
 class UserTypes:
-    """The types of users in a PostgreSQL database, as `cdc.sources.named_types.NamedTypes`.
+    """User-defined types of a PostgreSQL database, as `cdc.sources.named_types.NamedTypes`.
 
     Args:
         connections: Opens sessions.
@@ -61,7 +61,7 @@ class UserTypes:
         self._connections = connections
 
     def digest(self) -> str:
-        """Return a digest of the names and object ids of PostgreSQL's types."""
+        """Return a digest of the names and object ids of PostgreSQL's user-defined types."""
         with self._connections.open("admin") as session:
             return _digest(session)
 
@@ -76,7 +76,7 @@ class UserTypes:
         return digest, types
 
     def columns_of(self, types: Collection[int]) -> list[TypedColumn]:
-        """Return the columns of PostgreSQL's tables with one of the types, or with an array."""
+        """Return PostgreSQL's columns that have one of the types, or an array of one of them."""
         with self._connections.open("admin") as session:
             rows = session.execute(_COLUMNS, (list(types),)).fetchall()
         return [TypedColumn(*row) for row in rows]

@@ -1,4 +1,4 @@
-"""Reads the files of partitions, which show rows that changed without an event."""
+"""Compares the files of partitions to find rows that changed without an event."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PostgresPartitionFiles:
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
         """Return the PostgreSQL partitions that a TRUNCATE could have emptied.
 
-        The TRUNCATE is later than the read of the catalog that has found ``files``.
+        Only a TRUNCATE after the look at the catalog that found ``files`` counts.
         """
         with self._connections.open("snapshot") as session:
             return fingerprint.truncated(session, table, files, since)
@@ -35,7 +35,7 @@ class PostgresPartitionFiles:
     def written_together(self, partitions: Collection[int]) -> int | None:
         """Return the id of the transaction that last wrote the PostgreSQL partitions.
 
-        The result is None if several transactions did.
+        The result is None if the partitions were last written by several transactions.
         """
         with self._connections.open("admin") as session:
             return fingerprint.written_together(session, partitions)

@@ -55,8 +55,8 @@ class Lookups:
     """Queries of facts that only the PostgreSQL server knows.
 
     Args:
-        type: Returns the type that a text names.
-        volatile: Returns those of the given functions that can return a new value for each row.
+        type: Returns the type that a string names, such as ``numeric(10,2)``.
+        volatile: Returns those given functions that can return a different value for each row.
         constraints: For each constraint, by name, whether it is the primary key and whether its
             index is the replica identity.
         misread: Takes a type's name. Returns `SourceColumn.misread_as` for a column of this type.
@@ -71,7 +71,7 @@ class Lookups:
 def after_statements(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
-    """Return a PostgreSQL table as it would be after actions; the server answers the lookups."""
+    """Return a PostgreSQL table as it would be after actions; look facts up in the server."""
 
     def number(text: str) -> int:
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
@@ -105,7 +105,7 @@ def after_statements(
 def planned(
     table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action], lookups: Lookups
 ) -> Planned:
-    """Return a PostgreSQL table as it would be after actions, by the given lookups.
+    """Return a PostgreSQL table as it would be after actions, with the given lookups.
 
     Raises:
         DdlError: An action does not fit the table.
@@ -283,7 +283,7 @@ class _Draft:
         return [number for number, column in self._columns.items() if column.name == name]
 
     def _number(self, name: str) -> int:
-        """Return the catalog number of a PostgreSQL column; refuse an unknown name."""
+        """Return the catalog number of a PostgreSQL column; refuse a name that no column has."""
         for number in self._numbers(name):
             return number
         raise _refused(self._table.table, f"there is no column {name!r}")

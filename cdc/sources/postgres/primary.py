@@ -71,7 +71,7 @@ def wait_until_visible(
 ) -> frozenset[int]:
     """Wait until new statements see the changes of PostgreSQL transactions.
 
-    A transaction gives up the lock on its own id after its changes have become visible. The log and
+    A transaction releases the lock on its own id after its changes have become visible. The log and
     the locks have only the lower half of each id, and a snapshot has whole ids. So the ids are
     looked up among the locks, and not compared with a snapshot.
 
@@ -86,8 +86,8 @@ def wait_until_visible(
         The lower halves of the ids of all transactions that are open after the wait.
 
     Raises:
-        SourceError: The wait reached its bound. The error names those transactions that are still
-            open.
+        SourceError: The wait reached its bound. The error names those of the given transactions
+            that are still open.
     """
     waited_for = [str(xid) for xid in transactions]
 

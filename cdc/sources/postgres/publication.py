@@ -120,7 +120,7 @@ def planned(
 def _preparation(
     session: Session, publication: str, credentials: Credentials, append: bool
 ) -> list[sql.SQL | sql.Composed]:
-    """Return the statements that create what PostgreSQL lacks, and correct the publication."""
+    """Return the statements that create the missing parts, and correct the publication."""
     own_tables = ("marker", "heartbeat_log" if append else "heartbeat")
     statements: list[sql.SQL | sql.Composed] = []
     if session.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
@@ -146,7 +146,7 @@ def _preparation(
 
 
 def _restored(session: Session, publication: str, append: bool) -> list[sql.Composed]:
-    """Return the statement that restores the publication's settings; none if they are right."""
+    """Return the statement that corrects the publication's settings; none if they are correct."""
     published, via_root, _ = _settings(session, publication) or ({}, False, False)
     wanted = LOGGED if append else CHANGES
     if via_root and {change for change, one in published.items() if one} == set(wanted):
@@ -336,8 +336,8 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
     """Create the slot if it is missing; return whether it was created.
 
     Raises:
-        CaptureError: The slot's name is in use for another purpose, or transactions that were open
-            at the start did not end in time.
+        CaptureError: A slot of this name exists for another plugin or database, or transactions
+            that were open when the creation began did not end in time.
     """
     row = session.execute(_SLOT, (slot,)).fetchone()
     if row is not None:

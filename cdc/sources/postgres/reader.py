@@ -1,4 +1,4 @@
-"""SQL and JDBC options with which Spark reads key ranges of a table, under a view or as of now."""
+"""SQL and JDBC options with which Spark reads key ranges of a table, with or without a view."""
 
 from __future__ import annotations
 

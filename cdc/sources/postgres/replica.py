@@ -124,7 +124,7 @@ def check_standby(
 
 
 def is_ahead(found: ServerIdentity, other: Marker | ServerIdentity) -> bool:
-    """Whether a PostgreSQL server's timeline is later than another one; False if unknown."""
+    """Whether PostgreSQL's timeline in ``found`` is later than in ``other``; False if unknown."""
     if found.timeline is None or other.timeline is None:
         return False
     return found.timeline > other.timeline

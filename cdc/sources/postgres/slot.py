@@ -96,7 +96,7 @@ class SlotHealth:
         return self.confirmed_flush_lsn if exactly_once else stored()
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the slot for people, as plain values."""
+        """Return the slot's state, sizes and position, by name, for ``status`` and messages."""
         return {
             "active": self.active,
             "wal_status": self.wal_status,
@@ -137,7 +137,7 @@ class NoSlot:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Return the names of a slot's facts, each with None."""
+        """Return the same names as `SlotHealth.facts`, each with the value None."""
         return dict.fromkeys(
             ("active", "wal_status", "retained_bytes", "safe_wal_size", "confirmed_flush_lsn")
         )

@@ -120,7 +120,7 @@ class PostgresSource:
             return planned_table.after_statements(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return a new PostgreSQL column's value in older rows, and the column's type rule."""
+        """Return the value of a new PostgreSQL column in rows from before it, and its type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
 
@@ -153,7 +153,7 @@ class PostgresSource:
         return str(Lsn(ended)) if ended else None
 
     def cascades_unseen(self) -> bool:
-        """Return False, since PostgreSQL cascades by statements of its own, which send events."""
+        """Return False, since PostgreSQL logs the rows that a cascade changes."""
         return False
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
@@ -309,7 +309,7 @@ class PostgresSource:
     ) -> Boundaries:
         """Return keys that cut a PostgreSQL table into up to ``chunks`` ranges of about equal size.
 
-        There are no keys if an index could have them in another order than the server sorts them.
+        There are no keys if an index can order them differently from the server (see `key_order`).
         """
         if chunks > 1 and key_order.differs(
             self._connections, table, key, has_replica=self.has_replica

@@ -1,4 +1,4 @@
-"""The conditions under which PostgreSQL's log shows every change of a table."""
+"""The conditions under which PostgreSQL's log has every change of a table."""
 
 from __future__ import annotations
 

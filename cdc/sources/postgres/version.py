@@ -13,7 +13,9 @@ all later transactions. Major versions that are not listed here never did that.
 
 
 def obstacle(version: int) -> tuple[str, str] | None:
-    """Return why no table may join a publication on this server, and the remedy; None if any may.
+    """Return why tables may not join a publication on this version, with the remedy.
+
+    The result is None if tables may join.
 
     Args:
         version: ``server_version_num``: 150018 for 15.18. Packages and managed servers have the
