@@ -158,8 +158,7 @@ def fetch(
 ) -> Path:
     """Return the folder of a bundle's jars; fetch the jars if they are neither packed nor cached.
 
-    Packed jars are a part of this installation (`tributary package`), and each call verifies them.
-    Fetched jars are verified once, after the fetch.
+    Packed jars are a part of this installation (`tributary package`); each call verifies them.
 
     Args:
         bundle: Name of the set, for progress and the folder's name.
