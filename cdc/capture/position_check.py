@@ -60,12 +60,14 @@ class TopicFacts:
 def check_topic(
     table: TableId, topic: str, *, topic_id: str | None, start: Mapping[int, int], now: TopicFacts
 ) -> None:
-    """Check that the lake's changes came from a topic, and that the topic has all unread changes.
+    """Check that a table's topic has all changes that the lake has not read.
+
+    The lake must have read from this topic, not from a deleted topic of the same name.
 
     Args:
         table: The table.
         topic: The table's topic.
-        topic_id: The topic's UUID in the lake's last commit.
+        topic_id: The UUID of the topic that the lake has read from; None if it is not known.
         start: Next offset to read per partition, from the lake's last commit.
         now: The current facts of the topic.
 
@@ -248,7 +250,7 @@ def check_stream(
 def rests_on(
     source: SourceLog, reads_upto: str | None, committed: str | None
 ) -> LogPosition | None:
-    """Return the position up to which a lake table has the changes; None if it is not known.
+    """Return the position up to which a lake table has all changes; None if it is not recorded.
 
     The result covers R and the newest commit's position. R alone is as old as the copy. If a server
     is restored to an earlier state, its log can end after R but before the newest commit's
@@ -276,7 +278,7 @@ def check_log(
         table: The table.
         log: The health of the source's log for the table's capture.
         stored: The position that Connect has stored; None if it is not known.
-        recorded: The position up to which the lake table has the changes; None if it is not known.
+        recorded: The position up to which the lake table has all changes; None if not recorded.
 
     Raises:
         LostLogError: The log lacks uncaptured changes.

@@ -65,7 +65,7 @@ class Silence:
 
 
 def listed(names: Sequence[object]) -> str:
-    """Return, as text, the first names of a list and the number of its other names."""
+    """Return the first names of a list and the number of further names, as ``a, b and 3 more``."""
     named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
     return f"{named} and {more} more" if more > 0 else named
 

@@ -294,8 +294,8 @@ def _plain_secrets(
     Args:
         options: A map of settings for another program.
         path: The map's path in the configuration.
-        verbatim: Whether the map is passed on with its references. Then a reference in Tributary's
-            own form is also a problem, since the other program cannot resolve it.
+        verbatim: Whether the map is passed on with its references. If so, a reference in
+            Tributary's form is also a problem, since the other program cannot resolve it.
     """
     for key, value in options.items():
         if is_sensitive(str(key)) and not is_reference(str(value)):

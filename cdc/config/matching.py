@@ -43,8 +43,9 @@ class Matching:
     Sections apply from the least to the most specific. If two are equally specific, the later one
     in the file wins. A section with ``from`` applies to the source tables that its ``from`` names.
 
-    A section whose schema and table name have no wildcards is found in a map. Each combination of
-    sections is merged once. So thousands of tables with thousands of sections cost little time.
+    A section without wildcards in its schema and table name is looked up by these names. Only the
+    other sections are compared with each table. Each combination of sections is merged once. So
+    thousands of tables with thousands of sections cost little time.
 
     Args:
         base: The defaults.

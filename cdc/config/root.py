@@ -132,7 +132,11 @@ class Config(Section):
         return known.of(table)
 
     def settings_on_plan(self, table: TableId, tier: str) -> TableSettings:
-        """Return an onboarded table's settings, after a check that the mode fits the tier.
+        """Return an onboarded table's settings; refuse a mode that differs from that at onboarding.
+
+        Args:
+            table: The table.
+            tier: The tier of the table's capture, which shows the mode at onboarding.
 
         Raises:
             ConfigError: The table's mode has changed since onboarding. Without a new onboarding, no
@@ -170,7 +174,7 @@ class Config(Section):
         return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
 
     def require_shard(self, table: TableId, known: Shard | None) -> None:
-        """Refuse settings that make an onboarded table another shard than at onboarding.
+        """Refuse settings by which an onboarded table is a different shard than at onboarding.
 
         Args:
             table: The table.

@@ -66,7 +66,7 @@ class SecretRef:
         return value
 
     def read(self) -> str:
-        """Read the secret as ``resolve`` does, but without its removal from errors and logs.
+        """Read the secret as ``resolve`` does; but errors and logs can then contain the secret.
 
         Raises:
             SecretError: As for ``resolve``.

@@ -146,7 +146,7 @@ def explain(trace: str) -> str:
 
 
 def remedy(trace: str, default: str) -> str:
-    """Return the remedy for a failure in Connect; ``default`` if the failure's text is unknown."""
+    """Return the remedy for a failure in Connect; ``default`` if no known failure matches."""
     for pattern, advice in _REMEDIES:
         if re.search(pattern, trace, re.IGNORECASE):
             return advice

@@ -110,7 +110,7 @@ class CaptureNames:
 
     @property
     def look_topic(self) -> str:
-        """The topic to which Debezium writes whenever it has read something from the log."""
+        """The topic of Debezium's own heartbeats, which it sends when it has read from the log."""
         return f"__debezium-heartbeat.{self.topic_prefix}"
 
     @property
@@ -120,7 +120,7 @@ class CaptureNames:
 
     @property
     def schema_history_topic(self) -> str:
-        """The topic in which Debezium's binlog connector stores all definitions for itself."""
+        """The topic in which Debezium's binlog connector stores table definitions for a restart."""
         return f"{self.topic_prefix}.schema_history"
 
     @property
@@ -148,7 +148,7 @@ class CaptureNames:
 
     @property
     def evidence_topics(self) -> tuple[str, ...]:
-        """The capture's own topics except those of heartbeats and markers."""
+        """The `own_topics` without the topics of heartbeat rows and marker rows."""
         passing = (self.heartbeat_topic, self.marker_topic)
         return tuple(topic for topic in self.own_topics if topic not in passing)
 

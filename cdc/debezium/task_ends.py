@@ -180,7 +180,7 @@ class TaskEnds:
     def sends_later(
         self, record: KafkaRecord, key: tuple[str, ...], end: int, *, offsets: int
     ) -> bool | None:
-        """Return whether a later record of the same transaction inserts or updates a certain row.
+        """Return whether a later record of the same transaction inserts or updates the key's row.
 
         Args:
             record: A record of the transaction.

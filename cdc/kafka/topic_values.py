@@ -10,7 +10,7 @@ NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.
 
 
 def never_compacted(settings: Mapping[str, str]) -> bool:
-    """Return whether a Kafka topic with these settings keeps every record despite compaction."""
+    """Return whether the settings' compaction lag lets Kafka compact no record of a topic."""
     (lag, *_) = NEVER_COMPACTED
     return int(settings.get(lag, "0")) >= int(NEVER_COMPACTED[lag])
 

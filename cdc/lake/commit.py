@@ -133,7 +133,7 @@ class CommitRecord(Part):
             binlog.
         truncated: Offset of the newest TRUNCATE that this or an earlier commit applied; None if no
             commit applied one. A replay that reads this offset again applies the TRUNCATE again. If
-            it also reads a newer, quarantined TRUNCATE, it applies the newer one.
+            the replay also reads a newer, quarantined TRUNCATE, it applies that one instead.
         chunk_ids: Ids of the chunks that this commit holds; empty for a handoff and for a run.
         handoff: The table's handoff with the schema that the lake follows; None before the end of
             the copy.

@@ -1,7 +1,7 @@
 """Classifies the folders of a table: serving, building, former, or abandoned.
 
 A folder's class follows from three facts: the folders that exist, the pointer for readers, and the
-state store's records, whose states show which attempts go on.
+state store's records, whose states show which attempts are in progress.
 """
 
 from __future__ import annotations
