@@ -267,9 +267,9 @@ def probe(spark: SparkSession, url: str) -> None:
 
 @contextmanager
 def _files(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
-    """Yield Hadoop's objects for the file system of ``path`` and for ``path``.
+    """Yield Hadoop's FileSystem and Path objects for ``path``.
 
-    Java's errors in the block become LakeErrors.
+    An error of Java in the ``with`` block is raised as a LakeError.
     """
     try:
         folder = _path(spark, path)

@@ -23,7 +23,7 @@ def measure(spark: SparkSession, table_base: str, attempt: str) -> LakeSize:
     Args:
         spark: The session whose file systems are used.
         table_base: Folder of the table, which holds all its generations.
-        attempt: UUID of the attempt whose Hudi table has the newest image.
+        attempt: UUID of the table's current attempt. The other attempts' folders are measured, too.
 
     Raises:
         LakeError: The lake cannot be read.

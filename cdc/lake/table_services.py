@@ -46,7 +46,7 @@ class Retention:
 
     @classmethod
     def of(cls, instants: Collection[str], keep_s: float, now: datetime) -> Retention:
-        """Return Hudi's retention for readers that began in the last ``keep_s`` seconds.
+        """Return the retention of files for readers that began in the last ``keep_s`` seconds.
 
         Args:
             instants: Instants of the table's completed commits.

@@ -297,7 +297,7 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def _guard(self, timeline: Timeline, commit: CommitRecord, guard: Guard) -> CommitGuard:
-        """Return the guard of a commit that begins now, after the commits of a timeline."""
+        """Return the guard of a new commit; the timeline has the commits from before its begin."""
         return CommitGuard(
             self._spark,
             self.path,
@@ -468,7 +468,7 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
 
 
 def live_rows(rows: DataFrame, layout: LakeLayout) -> DataFrame:
-    """Return the rows that the lake keeps: all in soft delete mode, else all but the deleted."""
+    """Return the rows that the lake keeps: all in soft delete mode, else all except deletes."""
     return rows if layout.soft_delete else rows.filter(column(OP) != "d")
 
 

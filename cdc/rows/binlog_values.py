@@ -30,17 +30,17 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
     The arguments are those of `cdc.rows.semantic_types.lake_value`.
 
     Raises:
-        SchemaChangeError: Values of the type in an event's schema do not fit the lake's type.
+        SchemaChangeError: A field's type in an event's schema does not convert to the lake's type.
     """
     own = _own(raw, field, column.lake_type, column.source_type)
     return lake_value(raw, field, column, table) if own is None else own
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """Return Spark SQL that converts a field whose form PostgreSQL's connector never sends.
+    """Return Spark SQL that converts a value that PostgreSQL's connector sends in another form.
 
     Returns:
-        The SQL; None if PostgreSQL's connector also sends this form.
+        The SQL; None if PostgreSQL's connector sends such a value in the same form.
     """
     name, kind = field.connect_name or "", field.avro_type
     if name.endswith("time.Year") and lake == "int":

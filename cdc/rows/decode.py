@@ -81,7 +81,7 @@ def decode(
 
     Raises:
         DecodeError: A schema is not the schema of a change event.
-        SchemaChangeError: Values of the type in an event's schema do not fit the lake's type.
+        SchemaChangeError: A field's type in an event's schema does not convert to the lake's type.
     """
     events = _events(records, schemas)
     for schema_id, schema in schemas.items():

@@ -128,7 +128,7 @@ def event_plan(
         rules: The facts and settings by which the events are decoded.
 
     Raises:
-        SchemaChangeError: Values of the type in an event's schema do not fit the lake's type.
+        SchemaChangeError: A field's type in an event's schema does not convert to the lake's type.
     """
     event = f"{record}.event"
     columns = {one.name: _column(event, one, schema, table, rules) for one in table.columns}

@@ -102,8 +102,8 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
     Args:
         changes: The batch in normal form. A caller that reads the batch again should persist it
             first.
-        reading: The moment at which the source's catalog was read. None if all transactions of the
-            batch were visible at that moment, as in a replay.
+        reading: The transactions that were visible when the source's catalog was read; None if all
+            transactions of the batch were visible then, as in a replay.
     """
     early = is_not_visible(reading or Reading())
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA

@@ -66,7 +66,7 @@ def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -
         table: The table, for the error.
 
     Raises:
-        SchemaChangeError: Values of the type in an event's schema do not fit the lake's type.
+        SchemaChangeError: A field's type in an event's schema does not convert to the lake's type.
     """
     value = _scalar(raw, field, column.lake_type) or _array(raw, field, column.lake_type)
     if value is None:

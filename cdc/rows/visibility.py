@@ -1,4 +1,4 @@
-"""Finds the events whose transactions were not yet visible when a catalog was read."""
+"""Finds the events of transactions that were not visible when PostgreSQL's catalog was read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOWER_BITS, _SIGN = (1 << 32) - 1, 1 << 31
 
 @dataclass(frozen=True)
 class Reading:
-    """The moment at which PostgreSQL's catalog was read: which transactions were visible?
+    """The transactions that were visible when PostgreSQL's catalog was read.
 
     Args:
         snapshot: The ``pg_snapshot`` of the query that read the catalog, as text. If the text is

@@ -159,8 +159,8 @@ class BatchWriter:
             DecodeError: A record cannot be applied, and the settings do not allow the run to leave
                 it out.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
-            SchemaChangeError: Events lack a column that they must have, or have a type whose
-                values do not fit the type of the lake column.
+            SchemaChangeError: Events lack a required column, or a field's type does not convert to
+                the lake column's type.
             UnseenError: The transaction at the start of the range was not yet visible when the
                 source's catalog was read.
             PausedByPolicyError: The range begins with a TRUNCATE, and `on_truncate` is pause.
@@ -245,7 +245,7 @@ class BatchWriter:
             return self._reader.read(_up_to(piece, offset), tolerated=tolerated)
 
     def _before_truncate(self, piece: Range, truncate: int, tolerated: int) -> Batch:
-        """Read the part of a batch's range before its first TRUNCATE again, as a batch."""
+        """Read a batch's range again, up to its first TRUNCATE, and return the shorter batch."""
         if all(at >= truncate for at in piece.start.values()):
             raise self._truncate_error(truncate)
         self._held.drop()

@@ -121,8 +121,8 @@ class BatchReader:
         Args:
             schema_ids: Ids of the schemas that the batch most likely needs.
             late: Columns that events of the batch can lack, or have under another name.
-            reading: The moment at which the source's catalog was read. None if all transactions of
-                the batch were visible at that moment, as in a replay.
+            reading: The transactions that were visible when the source's catalog was read; None if
+                all transactions of the batch were visible then, as in a replay.
         """
         self._reading = reading or Reading()
         self._writers.expect(schema_ids)
@@ -130,7 +130,7 @@ class BatchReader:
         self._rules = replace(self._rules, absent=late.absent, former=late.former)
 
     def written(self, summary: Summary) -> dict[int, DebeziumSchema]:
-        """Return the known schemas of a batch's records, by schema id."""
+        """Return the schemas with which the batch's records were written, by schema id."""
         known = self._writers.known
         return {n: known[n] for n in summary.schema_ids if n in known}
 
@@ -148,8 +148,8 @@ class BatchReader:
             DecodeError: More than ``tolerated`` records cannot be applied. The error names the
                 first.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
-            SchemaChangeError: Events lack a column that they must have, or have a type whose
-                values do not fit the type of the lake column.
+            SchemaChangeError: Events lack a required column, or a field's type does not convert to
+                the lake column's type.
             UnseenError: A transaction of the batch was not yet visible when the source's catalog
                 was read.
         """

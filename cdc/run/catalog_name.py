@@ -92,7 +92,7 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
 
 def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Update each name in the catalog of names that is out of date by its table's record.
+    """Update the name of each table whose record does not note the name as up to date.
 
     A publication or a run succeeds even if the metastore does not answer, so a name can be out of
     date. This function updates the names of tables that have no new changes. It stops at the first

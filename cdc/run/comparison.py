@@ -158,8 +158,8 @@ def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprin
     The result is ``now``, the fingerprint of the newest look at the catalog. There is one
     exception: if neither the catalog nor the reported statements show a change, the result has the
     log position of ``before``, the recorded fingerprint. In this case, the run has not waited until
-    the connector has reported all statements from before the look. A later run must count a
-    statement from between the two looks that the connector reports only then.
+    the connector has reported all statements from before the look. The connector can report a
+    statement from between the two looks later, and a later run must count that statement.
     """
     unchanged = not statements and now.digest == before.digest
     return now.with_read_at(before) if unchanged else now
@@ -214,7 +214,7 @@ def _by_settings(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Return changes that settings cause: of the key's text form, partition columns, hash key."""
+    """Return the changes that settings cause to key text form, partition columns or hash key."""
     return (
         *_another_key_text(wanted, settings, handoff),
         *other_partitions(source_table.table, settings, handoff),

@@ -1,10 +1,10 @@
 """Predicts the seconds of a table's run, and learns from each run, without side effects.
 
 A run takes some seconds for each commit and some for each event. Both numbers are learned per
-table: the state store keeps the sums of a regression (`cdc.store.table_cost`). The prior is the
-median of the tables' numbers, and stands for the numbers of a table without runs. In the numbers of
-a table with runs, the prior also has a small weight, since the runs may not show both numbers: if
-each run had one commit and one event, the seconds of an event alone are not known.
+table: the state store keeps the sums of a regression (`cdc.store.table_cost`). For a table without
+runs, both numbers are the prior: the median of the other tables' numbers. For a table with runs,
+the prior has a small weight, since the runs may not determine both numbers. For example, if each
+run had one commit and one event, only the sum of both numbers is known.
 
 Seconds are measured by the clock, so they include waits for cores that other tables use.
 """
@@ -166,8 +166,8 @@ def learned(known: TableCost | None, run: Observation) -> TableCost:
 def arrival_rate(known: TableCost | None) -> float:
     """Return the number of a table's events that arrive per second; 0 if it is not known.
 
-    A rate that was observed for less than five minutes may be a burst. So the returned rate is
-    lower: that of five minutes in whose rest no more events arrive.
+    If a table was observed for less than five minutes, its events may be a burst. The returned rate
+    is then lower: the number of observed events, divided by five minutes.
     """
     if known is None:
         return 0.0

@@ -143,8 +143,8 @@ class LateColumns:
     ) -> None:
         """Refuse a batch with events that lack a new column, but may have it under a former name.
 
-        A field of an event may have such a name if the table has no column of the field's name, or
-        if it added its column of that name after the new column.
+        The name of an event's field may be such a former name if the table has no column of that
+        name now, or if its column of that name was added after the new column.
         """
         former = {one for names in self.former.values() for one in names}
         known = {*self.known, *former, *(column.name for column in schema.columns)}

@@ -99,7 +99,7 @@ class Predictions:
             result: The result of the run.
 
         Returns:
-            The new sums over the table's runs; None if the run shows no cost, for example since it
+            The new sums over the table's runs; None if the run does not count, for example since it
             failed or made no commit.
         """
         last = record.last_commit

@@ -133,7 +133,7 @@ _LATE = LakeError(
 
 
 def _version(record: TableRecord) -> tuple[int, str]:
-    """Return a record's version and its attempt's path, by which runs see a changed record."""
+    """Return a record's version and its attempt's path. A changed record has other values."""
     return record.version, record.attempt.path if record.attempt is not None else ""
 
 

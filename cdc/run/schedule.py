@@ -98,7 +98,7 @@ class Entry:
         return self.deadline - self.seconds - self.rest
 
     def age(self, now: float) -> float:
-        """Return the table's age divided by its target: 0 if it has all events, 1 at the deadline.
+        """Return the table's age in freshness targets: 0 if it has all events, 1 at the deadline.
 
         Args:
             now: The time.

@@ -1,4 +1,4 @@
-"""This product's defaults for the file systems of object stores; given settings override them."""
+"""This product's defaults for object stores' file systems; the user's settings override them."""
 
 from __future__ import annotations
 
