@@ -120,8 +120,8 @@ def require_known(
     Args:
         table: The table.
         connector: The connector's name.
-        changes: The statements that the connector has reported. The connector must have captured
-            everything from before the catalog was read.
+        changes: The statements that the connector has reported. They must include every statement
+            that was committed before the catalog was read.
         columns: The table's columns in the catalog.
         error: The type of the error to raise.
 

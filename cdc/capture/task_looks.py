@@ -161,7 +161,7 @@ class TaskLooks:
         return now
 
     def _look(self, beat: KafkaRecord | None, topics: Iterable[str]) -> TaskLook | None:
-        """Return a new look; None if the newest heartbeat names no task or has no time."""
+        """Return a new look; None if the newest heartbeat is missing, or lacks a task or a time."""
         task = None if beat is None else task_of(beat)
         if beat is None or task is None or beat.timestamp is None:
             return None

@@ -9,7 +9,7 @@ with those of the last look, and stores the former types of each name.
 A former type of a name counts until the connector has started again and has read the types again.
 If Tributary restarts the connector before a copy, it knows when this has happened. After any other
 restart, the first heartbeat of the new task comes some time after the task has read the types. So a
-former type that was noticed before this heartbeat counts until the connector starts once more.
+former type that was noticed before this heartbeat counts until a second new task sends a heartbeat.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class SentChange:
 
     Args:
         op: The kind of change.
-        position: The position of the change's record in the log, as text. In a binlog, the number
-            of the row in the record is added.
+        position: Position of the log record that contains the change, as text. In a binlog, the
+            number of the row in the record is added.
         transaction: The transaction's id; None in a binlog, or if the event has none.
         key: The values of the key columns, by their names in Avro; empty without a key.
         after: The row after the change.
@@ -222,10 +222,10 @@ class TaskEnds:
         return False if last == end else None
 
     def first_in_transaction(self, record: KafkaRecord, change: SentChange) -> bool:
-        """Return whether a change is of its transaction's first log record, but not its first one.
+        """Return whether a change is in its transaction's first log record, after other rows.
 
-        For example, it is the second row that a COPY has written with this log record. The result
-        is also True if the connector does not number changes.
+        For example, it is the second row that COPY has inserted by this log record. The result is
+        also True if the connector does not number changes.
 
         Args:
             record: The record of the change.

@@ -1,7 +1,7 @@
 """Reads the ends of transactions, which the connector of append tables reports in a topic.
 
 A row's position does not show where the row's transaction ends. If a transaction was open when a
-copy's view was opened, some of its rows can be before the view's position, and its end after it.
+copy's view was opened, it can have rows before the view's position, and its end after the position.
 """
 
 from __future__ import annotations
