@@ -14,7 +14,7 @@ RENAMED = (
     "then restart the connector of the source and tier in Kafka Connect (POST"
     " /connectors/NAME/restart?includeTasks=true), since it keeps the names of its last start"
 )
-"""What follows a new name for a type that the connector can take for another one."""
+"""The end of a remedy that renames a type for which the connector can mistake a column's type."""
 
 
 def refusal(
@@ -33,7 +33,7 @@ def refusal(
         key: The table's key. A key column can neither be read by key nor be left out.
         settings: The table's settings.
         types: Columns whose type has no rule, each with its error.
-        names: Columns whose name the lake cannot have, each with the reason.
+        names: Columns whose name the lake does not allow, each with the reason.
         bound: Virtual columns whose values do not depend on the row alone, each with what else its
             values depend on, for example the session's time zone.
     """

@@ -103,7 +103,7 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A partition of a source table that holds rows.
+    """A partition of a source table that has no further partitions.
 
     Args:
         table: The partition.

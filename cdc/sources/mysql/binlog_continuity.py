@@ -125,7 +125,7 @@ def file_after(earlier: str, files: Iterable[str]) -> str | None:
 
 
 def gtids(value: object, kind: str) -> GtidSet:
-    """Parse a set of GTIDs of this kind of server; None is the empty set."""
+    """Parse a GTID set in MySQL's or MariaDB's syntax; None stands for the empty set."""
     text = str(value or "")
     return MysqlGtidSet.parse(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 

@@ -113,7 +113,7 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
 
     Raises:
         MissingTableError: There is no such table.
-        SourceError: The table changed at each reading.
+        SourceError: The table changed during each attempt to read its facts.
     """
     found = describe(session, [table], on_replica=on_replica)
     return _present(found, table).fingerprint(on_replica=on_replica)
@@ -122,7 +122,7 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
 def read_fingerprints(session: Session, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
     """Return the fingerprint of each table on the MySQL or MariaDB primary.
 
-    Tables that do not exist, or that change at each reading, are left out.
+    A table is left out if it does not exist, or if it changed during each attempt to read it.
     """
     found, _ = describe_steady(session, tables)
     return {table: one.fingerprint(on_replica=False) for table, one in found.items()}

@@ -234,7 +234,7 @@ def _code(error: BaseException) -> int | None:
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether a new attempt to connect to MySQL or MariaDB can soon succeed."""
+    """Whether the cause of a failed connection to MySQL or MariaDB is temporary."""
     return isinstance(error, pymysql.OperationalError) and _code(error) in _PASSING
 
 

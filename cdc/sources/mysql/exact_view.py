@@ -160,7 +160,7 @@ def replica_view(
 
 @contextmanager
 def _turn(timeout_s: float) -> Iterator[None]:
-    """Let no other copy of this process open its MySQL or MariaDB sessions while the block runs."""
+    """While the block runs, prevent other table copies in this process from opening sessions."""
     if not _TURN.acquire(timeout=timeout_s):
         raise ReplicaError(
             f"another copy in this process has waited for {timeout_s:.0f} s for its sessions on a"
@@ -299,8 +299,8 @@ class _Opening(threading.Thread):
         """Check that the MySQL or MariaDB replica has executed transactions without a gap.
 
         Raises:
-            ReplicaError: The replica lacks a transaction, and has a later transaction of the same
-                server.
+            ReplicaError: The replica lacks a transaction, and has executed a later transaction of
+                the server on which the lacking one was committed.
         """
         if not isinstance(split, MysqlGtidSet):
             return  # a MariaDB position in one GTID domain has no gaps

@@ -170,7 +170,7 @@ def _is_short(sign: str) -> bool:
 
 
 def _text(numbers: dict[str, int]) -> str:
-    """Return InnoDB's numbers of partitions as one string to compare, such as ``p0:7,p1:8``."""
+    """Return InnoDB's number for each partition as one string to compare: ``p0:7,p1:8``."""
     return ",".join(f"{part}:{n}" if part else str(n) for part, n in sorted(numbers.items()))
 
 

@@ -81,7 +81,7 @@ def _mysql_type(kind: object, table: SourceTable, name: str) -> MysqlType:
 
 
 def printed(kind: MysqlType, column: str) -> str:
-    """Return MySQL's or MariaDB's SQL that prints a key's column as :func:`literal` reads it."""
+    """Return MySQL's or MariaDB's SQL that prints a key column in the form for :func:`literal`."""
     if kind.name in _BYTES:
         return f"HEX({column})"
     if kind.name in _BY_NUMBER:

@@ -214,7 +214,7 @@ class _Draft:
         )
 
     def apply(self, clauses: Sequence[Clause]) -> None:
-        """Apply a MySQL or MariaDB statement, whose clauses use names from before the statement."""
+        """Apply a MySQL or MariaDB statement; its clauses use the column names from before it."""
         before = {row["name"]: row for row in self._rows}
         after: dict[str, Row | None] = dict(before)
         added: list[Row] = []

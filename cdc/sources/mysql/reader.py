@@ -254,8 +254,8 @@ def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, 
 def _ssl_mode(connections: Connections, endpoint: MysqlEndpoint, *, on_replica: bool) -> str:
     """Return MariaDB Connector/J's value for ``ssl_mode``.
 
-    The driver has no value for "TLS if the server offers it". So a session finds out whether the
-    server offers TLS.
+    The driver has no value for "TLS if the server offers it". So for ``preferred``, this function
+    opens a session to find out whether the server offers TLS.
     """
     if endpoint.ssl_mode != "preferred":
         return _SSL_MODES[endpoint.ssl_mode]

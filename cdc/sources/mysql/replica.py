@@ -161,7 +161,7 @@ def _replica_look(connections: Connections, primary: _Primary) -> Position:
 
 
 def _require_all_changes(connections: Connections, session: Session) -> None:
-    """Refuse a MySQL or MariaDB replica that could skip changes or apply them in another way."""
+    """Refuse a MySQL or MariaDB replica that could skip changes or apply them differently."""
     where = connections.where(on_replica=True)
     found = replica_faults.applying(session, connections.config.kind)
     if filters := replica_faults.filters(found):

@@ -159,7 +159,8 @@ def errant_transactions(
 
     With semi-synchronous replication, a MySQL primary sends a transaction to the replica, waits for
     the replica's acknowledgement, and only then counts the transaction as executed. So the function
-    reads the primary again until such a wait must have ended.
+    reads the primary repeatedly, until the primary has executed the transactions or such a wait
+    must have ended.
 
     Args:
         connections: Opens sessions.

@@ -178,7 +178,7 @@ class MysqlSource:
         return ()
 
     def nudge(self) -> None:
-        """Write a marker: Connect stores a transaction's position only after a later one."""
+        """Write a marker: Connect stores a transaction's position only when a later one arrives."""
         self.write_marker()
 
     def write_marker(self) -> Marker:

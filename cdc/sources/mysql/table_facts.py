@@ -167,7 +167,7 @@ def describe(
     All facts of a table are of one moment.
 
     Raises:
-        SourceError: A table's facts differed at each reading, or the login lacks PROCESS.
+        SourceError: A table changed during each attempt to read it, or the login lacks PROCESS.
     """
     found, unsteady = describe_steady(session, tables, on_replica=on_replica)
     if unsteady:
@@ -183,10 +183,10 @@ def describe(
 def describe_steady(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> tuple[dict[TableId, Described], set[TableId]]:
-    """Return the facts of MySQL or MariaDB tables, and the tables that kept changing.
+    """Return the facts of MySQL or MariaDB tables, and the tables that changed at each attempt.
 
-    All facts of a table are of one moment. Several statements cannot read the catalog at one
-    moment. So a table is read until two successive results are equal.
+    All facts of a table are of one moment. The catalog is read by several statements, between which
+    a table can change. So a table is read until two successive results are equal.
 
     Raises:
         SourceError: The login lacks PROCESS.

@@ -20,7 +20,7 @@ class PostgresPartitionFiles:
         self._connections = connections
 
     def empty(self, partitions: Collection[int]) -> frozenset[int]:
-        """Return the PostgreSQL partitions that are empty and never had a row."""
+        """Return the PostgreSQL partitions that have no row and, by statistics, never had one."""
         with self._connections.open("admin") as session:
             return fingerprint.empty_files(session, partitions)
 

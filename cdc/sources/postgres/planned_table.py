@@ -71,7 +71,7 @@ class Lookups:
 def after_statements(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
-    """Return a PostgreSQL table as it would be after actions; look facts up in the server."""
+    """Return a PostgreSQL table as it would be after actions, with `Lookups` from the server."""
 
     def number(text: str) -> int:
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()

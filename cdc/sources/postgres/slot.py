@@ -21,7 +21,7 @@ class SlotHealth:
         confirmed_flush_lsn: Position up to which the connector has acknowledged everything.
         restart_lsn: Position from which the server retains the log; None if the slot is lost.
         retained_bytes: Size of the retained log; None if the slot is lost.
-        safe_wal_size: Number of bytes that the server can write before it can give up the slot;
+        safe_wal_size: Number of bytes that the server can write before the slot can be ``lost``;
             None without a limit.
         end: End of the server's log when this health was read.
         current: Reads the current end of the log. `problem` needs it: after this health was read,

@@ -110,7 +110,7 @@ class PostgresTableRules:
 
 
 def _kind(table: SourceTable) -> Obstacle | None:
-    """Return a problem if PostgreSQL's log has no changes of tables of this kind."""
+    """Return a problem if PostgreSQL's log has no changes of the table due to its kind."""
     if table.kind == "hypertable":
         return (
             "is a hypertable of TimescaleDB: its rows lie in chunks, so none of its changes is in"
