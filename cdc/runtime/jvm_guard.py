@@ -58,7 +58,7 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
 
 
 def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
-    """Start a timer that kills the JVM. Calls that wait for the JVM end with an error then.
+    """Start a timer that kills the JVM. Calls that wait for a killed JVM end with an error.
 
     Killing the JVM is safe, since a commit is complete or has no effect.
 

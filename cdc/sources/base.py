@@ -122,7 +122,7 @@ class SourceLog(Protocol):
         """Key of the source in ``tributary.yaml``."""
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
-        """Return the identity of the source's primary or, if asked, of the replica."""
+        """Return the identity of the source's primary or, with ``on_replica``, of its replica."""
 
     def position(self, text: str) -> LogPosition:
         """Parse a position of this source.
@@ -172,7 +172,7 @@ class RowLookup(Protocol):
         """Key of the source in ``tributary.yaml``."""
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return the value of a source's column in rows that are older than the column.
+        """Return a column's value in source rows from before the column was added.
 
         Args:
             table: The table.
@@ -361,7 +361,7 @@ class SnapshotReader(Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return Spark's query of a source table's ranges; without a view, of the current rows."""
+        """Return Spark's query for ranges of a table; if ``view`` is None, of current rows."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Return the source's error for a failed read of Spark, from the text of Spark's exception.
