@@ -216,8 +216,8 @@ class Look:
         table: The table in the catalog.
         fingerprint: The facts of the catalog.
         statements: The effects of the DDL statements that the log has since the look at the catalog
-            that the lake follows. None for PostgreSQL, whose catalog shows every change without
-            them.
+            that the lake follows. None until they are read, and for PostgreSQL, whose catalog shows
+            every change without them.
     """
 
     table: SourceTable
