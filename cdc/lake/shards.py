@@ -199,12 +199,21 @@ class SharedTable:
                             one.error = _ended_batch_error(self.path)
 
     def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> None:
-        """Remove a shard and its rows from the table, if the table has the shard."""
+        """Remove a shard and its rows from the table, if the table has the shard.
+
+        The table's own partition columns and way to delete apply, whatever the settings are now.
+        """
         spark = self._spark()
-        entries = carried(Timeline(spark, self.path).latest())
+        timeline = Timeline(spark, self.path)
+        entries = carried(timeline.latest())
         if shard.name not in entries:
             return
         schema = schema_before(entries[shard.name], shard)
+        partition_by = entries[shard.name].record.require_handoff().partition_by
+        deletes = "hard" if timeline.deletes_rows else "soft"
+        settings = settings.model_copy(
+            update={"partition_by": partition_by, "delete_mode": deletes}
+        )
         columns = LakeLayout(schema).input_columns
         none = spark.range(0).select(*(F.lit(None).cast(k).alias(n) for n, k in columns))
         self.write(ShardWrite(shard, schema, settings, none, None, guard, replaces=True))

@@ -201,6 +201,9 @@ def test_a_shard_is_copied_anew_leaves_and_comes_back(shop: Shop) -> None:
     succeeded(shop.onboard("orders_1"))
     shop.assert_equal(*names(3))
     assert rows_by_shard(shop)["orders_1"] == 3
+    # Settings that no longer fit the lake table keep no shard in it.
+    edited = {**TABLES["sales.orders"], "partition_by": ["v"], "delete_mode": "soft"}
+    shop.reconfigure(tables={"sales.orders": edited})
     for shard in names(3):
         offboard(shop.services, shop.table(shard), delete_data=True)
     assert not list((shop.folder / "lake").glob("**/*.parquet"))
