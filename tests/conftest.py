@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from cdc.runtime.progress import NullProgress
+from schemas.errors import TributaryError
 from stack.local import LocalStack
 
 STACK_VARIABLE = "TRIBUTARY_TEST_STACK"
@@ -25,6 +27,8 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 SERVERS = pytest.StashKey[dict[str, str]]()
 """Which database servers the run had, or why not; printed at its end."""
+_MANY_SESSIONS = (Path(__file__).parent, Path(__file__).parent / "integration")
+"""Folders of tests that start Spark many times."""
 _SENT = "servers"
 """The name under which a process that runs a part of the tests sends its `SERVERS`."""
 
@@ -62,6 +66,25 @@ def running_stack(sources: Sequence[str] = ()) -> Iterator[LocalStack]:
 def used(config: pytest.Config, stack: LocalStack) -> None:
     """Note the databases of a stack for the report."""
     config.stash.setdefault(SERVERS, {}).update(stack.versions())
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Make the archive of classes for a run of many tests, before its processes start.
+
+    Dozens of tests start Spark, most of them in a process of its own. For a few tests, named by
+    their files, an archive would cost more than it saves.
+    """
+    config = session.config
+    asked = [Path(argument).resolve() for argument in config.args]
+    in_parallel_part = hasattr(config, "workerinput")
+    if in_parallel_part or not any(folder in asked for folder in _MANY_SESSIONS):
+        return
+    from operate.warm_up import warm_up  # it loads pyspark, which unit tests do without
+
+    try:
+        warm_up(NullProgress())
+    except TributaryError as error:
+        config.stash.setdefault(SERVERS, {})["archive of classes"] = f"none: {error}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

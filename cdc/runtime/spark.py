@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ from pyspark.sql import SparkSession
 from cdc.config.lake import HADOOP_PREFIX
 from cdc.config.value_types import is_sensitive
 from cdc.errors import ClusterError, ConfigError, LakeError
-from cdc.runtime import jvm_guard, task_watch
+from cdc.runtime import class_archive, jvm_guard, task_watch
 from cdc.runtime.jars import spark_jars
 from cdc.runtime.java import find_java
 from cdc.runtime.object_stores import store_defaults
@@ -36,6 +37,8 @@ _REASON_CHARACTERS = 2000
 _START = threading.Lock()
 _STOP_S = 60.0
 """Bound of the wait for a session to end, in seconds. An endless task keeps its session alive."""
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_DRIVER_PATH = "spark.driver.extraClassPath"
 _LOGGING = Path(__file__).with_name("spark_log4j2.properties")
 
 _REQUIRED = {
@@ -263,10 +266,7 @@ def session_settings(config: Config) -> dict[str, str]:
     # Batches need throughput: this collector takes a twentieth less CPU than the JVM's default.
     collector = "-XX:+UseParallelGC"
     for key, options in (
-        (
-            "spark.driver.extraJavaOptions",
-            f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {limits}",
-        ),
+        (_DRIVER_OPTIONS, f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {limits}"),
         ("spark.executor.extraJavaOptions", limits),
     ):
         given = str(config.spark.conf.get(key, ""))
@@ -278,7 +278,28 @@ def session_settings(config: Config) -> dict[str, str]:
         if "spark.jars" in config.spark.conf:
             jars.append(str(config.spark.conf["spark.jars"]))
         settings["spark.jars"] = ",".join(jars)
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM
+            settings.update(_for_archive(config, settings[_DRIVER_OPTIONS]))
     return {key: str(value) for key, value in settings.items()}
+
+
+def _for_archive(config: Config, options: str) -> dict[str, str]:
+    """Return the driver's class path, and its options with the archive of classes if there is one.
+
+    The jars are in ``spark.jars``, too: executors on a cluster get them from there.
+
+    Args:
+        config: The configuration.
+        options: The other options of the driver's JVM.
+    """
+    path = str(config.spark.conf.get(_DRIVER_PATH, ""))
+    archive = class_archive.find_archive(class_archive.archive_prefix(find_java(), spark_jars()))
+    # The user's own options are the last ones, and so go before these.
+    added = class_archive.archive_options(archive, options)
+    return {
+        _DRIVER_PATH: class_archive.class_path(spark_jars(store=config.lake.store), path),
+        _DRIVER_OPTIONS: " ".join(filter(None, (added, options))),
+    }
 
 
 def hadoop_settings(config: Config) -> dict[str, str]:
@@ -389,3 +410,23 @@ def stop() -> None:
                 raise
         finally:
             limit.cancel()
+
+
+def end_jvm(timeout_s: float) -> int:
+    """End the session and its JVM, and return the JVM's exit code.
+
+    Args:
+        timeout_s: Longest wait for the JVM to end by itself, in seconds.
+
+    Raises:
+        LakeError: The JVM has not ended in time.
+    """
+    gateway: Any = SparkContext._gateway
+    stop()
+    gateway.proc.stdin.close()  # Spark's JVM ends with its input
+    try:
+        return int(gateway.proc.wait(timeout_s))
+    except subprocess.TimeoutExpired:
+        raise LakeError(
+            f"Spark's JVM did not end within {timeout_s:.0f} s", remedy="Run the command again."
+        ) from None

@@ -1,4 +1,4 @@
-"""``init``, ``config`` and ``package``: write a configuration, its schema, or an archive."""
+"""``init``, ``config``, ``package`` and ``warm-up``: what belongs to no table."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
     app.command()(init)
     app.command()(package)
+    app.command()(warm_up)
     app.add_typer(config_app)
 
 
@@ -85,6 +86,22 @@ def package(
     renderer.line(
         f"It runs on {manifest.machine} with Python {manifest.python.rpartition('.')[0]}, which it"
         f" does not contain: unpack it, then start bin/tributary in it."
+    )
+
+
+def warm_up(
+    config: ConfigOption = None, output: OutputOption = Output.TEXT, verbose: VerboseOption = 0
+) -> None:
+    """Make an archive of Java classes, from which later commands start Spark faster."""
+    from operate.warm_up import warm_up as make
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress:
+        found = make(progress)
+    renderer.document(found)
+    renderer.line(
+        f"{'Made' if found.made else 'Nothing to do: there is'} {found.archive},"
+        f" {found.bytes >> 20} MiB"
     )
 
 

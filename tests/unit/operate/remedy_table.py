@@ -21,6 +21,10 @@ _MOUNT = (
     " good,"
 )
 EXECUTED: dict[str, tuple[str, ...]] = {
+    "tests/unit/cdc/runtime/test_class_archive.py::"
+    "test_a_cache_that_cannot_be_written_is_named_and_another_one_helps": (
+        "Name a folder that you can write with TRIBUTARY_CACHE",
+    ),
     "tests/unit/cdc/run/test_published_settings.py::"
     "test_a_run_leaves_a_table_alone_that_another_process_has_resynced": (
         "Start this process again, so that it reads the configuration",

@@ -1,0 +1,178 @@
+"""`tributary run` from a cold start: with the archive of Java classes of `warm-up`, and without it.
+
+Cron and schedulers start a process for each run. Each round changes ten rows of one table, or of
+all tables, waits until the events are in Kafka, and starts the command once for each side. The
+first round does not count. At the end, `verify` compares every table with the source.
+
+    python -m benchmarks.cold_start [--tables 20] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import yaml
+
+from benchmarks.incremental import wait_for_events
+from cdc.config import Config
+from cdc.runtime.progress import NullProgress
+from operate.context import Services
+from operate.warm_up import warm_up
+from schemas.table import TableId
+from stack.local import LocalStack
+
+SOURCE = "bench"
+ROWS = 1_000
+CHANGES = 10
+LIMIT_S = 1_800
+GATE = 0.85
+"""A run of one table may need this share of the CPU time that it takes without the archive."""
+DDL = "create table {table} (id bigint primary key, name text not null, price numeric(12,2))"
+FILL = "insert into {table} select g, md5(g::text), g * 0.01 from generate_series(1, {rows}) g"
+CHANGE = "update {table} set price = price + 1 where id <= {changes}"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Seconds of one command: to its first commit, to its end, and of CPU with its JVM."""
+
+    first_commit: float
+    wall: float
+    cpu: float
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", type=int, default=20, help="tables that are followed")
+    parser.add_argument("--rounds", type=int, default=5, help="counted rounds")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder:
+        stack = LocalStack(Path(folder, "stack"), report=print)
+        with stack:
+            return measure(stack, Path(folder), arguments)
+
+
+def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> int:
+    names = [f"cold_{number:04}" for number in range(arguments.tables)]
+    document = yaml.safe_load(stack.config_text(source=SOURCE, folder=folder))
+    document["lake"] = {"url": (folder / "lake").as_uri()}
+    document["state"] = {"url": f"sqlite:///{folder / 'state.db'}"}
+    document["spark"] = {"master": "local[2]", "driver_memory": "2g"}
+    (folder / "tributary.yaml").write_text(yaml.safe_dump(document))
+    archive = warm_up(NullProgress()).archive
+    starts: dict[tuple[int, bool], list[Start]] = {}
+    with psycopg.connect(stack.env()["TRIBUTARY_PRIMARY_DSN"], autocommit=True) as source:
+        for name in names:
+            source.execute(DDL.format(table=name))
+            source.execute(FILL.format(table=name, rows=ROWS))
+        tables = [f"public.{name}" for name in names]
+        subprocess.run(command(folder, "onboard", *tables), check=True, timeout=LIMIT_S)
+        for number in range(arguments.rounds + 1):
+            for active, archived in itertools.product((1, len(names)), (True, False)):
+                for name in names[:active]:
+                    source.execute(CHANGE.format(table=name, changes=CHANGES))
+                arrived(document, names, source)
+                with contextlib.nullcontext() if archived else set_aside(archive):
+                    start = timed(folder, active)
+                if number > 0:
+                    starts.setdefault((active, archived), []).append(start)
+            print(f"round {number}: done", flush=True)
+    subprocess.run(command(folder, "verify", *tables), check=True, timeout=LIMIT_S)
+    return report(starts)
+
+
+def command(folder: Path, *arguments: str) -> list[str]:
+    tributary = Path(sys.executable).with_name("tributary")
+    return [str(tributary), *arguments, "--config", str(folder / "tributary.yaml")]
+
+
+def arrived(document: Any, names: list[str], source: psycopg.Connection[Any]) -> None:
+    """Wait until everything that was written is committed to Kafka."""
+    services = Services(Config.model_validate(document), NullProgress())
+    try:
+        wait_for_events(services, [TableId(SOURCE, "public", name) for name in names], source)
+    finally:
+        services.close()
+
+
+@contextlib.contextmanager
+def set_aside(archive: Path) -> Iterator[None]:
+    """Hide the archive from the commands of one side."""
+    hidden = archive.with_suffix(".aside")
+    archive.rename(hidden)
+    try:
+        yield
+    finally:
+        hidden.rename(archive)
+
+
+def timed(folder: Path, commits: int) -> Start:
+    """Run the command once, and count its commits."""
+    began, start, cpu = time.time(), time.perf_counter(), 0.0
+    process = psutil.Popen(
+        command(folder, "run"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while process.poll() is None:
+        assert time.perf_counter() - start < LIMIT_S, "the command does not end"
+        cpu = max(cpu, cpu_seconds(process))
+        time.sleep(0.05)
+    wall = time.perf_counter() - start
+    assert process.returncode == 0, f"exit code {process.returncode}"
+    made = [file.stat().st_mtime for file in (folder / "lake").rglob(".hoodie/*.commit")]
+    new = [at - began for at in made if at >= began]
+    assert len(new) == commits, f"{len(new)} commits of {commits} tables"
+    return Start(min(new), wall, cpu)
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """CPU time of a process and its descendants, as far as they still live."""
+    total = 0.0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for one in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                used = one.cpu_times()
+                total += used.user + used.system
+    return total
+
+
+def report(starts: dict[tuple[int, bool], list[Start]]) -> int:
+    """Print the figures; the exit code tells whether the gate is reached."""
+    figures: dict[str, Any] = {}
+    ratios: dict[int, float] = {}
+    for active in sorted({number for number, _ in starts}):
+        medians = {
+            side: {
+                name: round(
+                    statistics.median(asdict(one)[name] for one in starts[active, archived]), 2
+                )
+                for name in ("first_commit", "wall", "cpu")
+            }
+            for side, archived in (("with_archive", True), ("without", False))
+        }
+        ratio = {
+            name: round(medians["with_archive"][name] / medians["without"][name], 2)
+            for name in medians["without"]
+        }
+        ratios[active] = ratio["cpu"]
+        figures[f"{active} active"] = {"median_seconds": medians, "ratio": ratio}
+    reached = ratios[min(ratios)] <= GATE
+    print(json.dumps(figures | {"gate": {"wanted": GATE, "reached": reached}}, indent=2))
+    return 0 if reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

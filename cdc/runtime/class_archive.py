@@ -1,0 +1,205 @@
+"""Keeps an archive of loaded Java classes, from which a Spark session starts faster.
+
+The JVM maps the archive (Java's "class data sharing") in place of reading, parsing and verifying
+each class. An archive is valid for one Java and one class path. If there is none, or the JVM
+refuses the archive, the JVM loads all classes from the jars, and says nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cdc.runtime.jars import CACHE_VARIABLE, cache_folder, pyspark_jars
+from cdc.runtime.java import JavaInstallation
+from cdc.runtime.progress import Progress, shown_as
+from cdc.runtime.waiting import wait_while
+from schemas.errors import TributaryError
+
+_RECORDING = "-XX:ArchiveClassesAtExit="
+_QUIET = "-Xlog:cds=off,cds+dynamic=off"
+_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
+"""Variables by which Spark adds folders to the class path; no archive can be of such a path."""
+_LAST_LINES = 5
+_POLL_S = 0.5
+_SUFFIX = ".jsa"
+_STAGING = ".recording-"
+_LEFT_S = 3600.0
+"""Age, in seconds, from which a folder of unfinished work is that of a killed process."""
+
+
+class ClassArchiveError(TributaryError):
+    """The error if no archive of classes can be made or kept."""
+
+
+def spark_home_jars() -> Path:
+    """Return the folder of Spark's own jars: of ``SPARK_HOME``, or of pyspark."""
+    home = os.environ.get("SPARK_HOME")
+    return Path(home, "jars") if home else pyspark_jars()
+
+
+def class_path(jars: Sequence[Path], given: str = "") -> str:
+    """Return the value of ``spark.driver.extraClassPath`` for these jars.
+
+    Only classes of the class path can be in an archive. Spark's own jars are in front, since the
+    Hudi bundle has other versions of some of their classes. Folders of configuration follow later,
+    and therefore do not make the archive invalid.
+
+    Args:
+        jars: The jars of the lock file that the session needs.
+        given: The user's ``spark.driver.extraClassPath``, which stays in front of all others.
+    """
+    return os.pathsep.join(filter(None, [given, f"{spark_home_jars()}/*", *map(str, jars)]))
+
+
+def archive_prefix(java: JavaInstallation, jars: Sequence[Path]) -> Path:
+    """Return the path of the archive for a Java and a class path, without size and suffix.
+
+    Args:
+        java: The Java that runs Spark.
+        jars: The jars that each session needs. Those of an object store may follow.
+    """
+    digest = hashlib.sha256(f"{java.home} {java.version}".encode())
+    parts = [java.home / "release", java.home / "lib" / "server" / "libjvm.so"]
+    for part in [*parts, *sorted(spark_home_jars().glob("*.jar")), *jars]:
+        digest.update(f"\n{part} ".encode())
+        if part.exists():
+            stat = part.stat()
+            # Whole seconds, as the JVM compares: the layers of an image keep no smaller part.
+            digest.update(f"{stat.st_size} {int(stat.st_mtime)}".encode())
+    return cache_folder() / "class-archives" / digest.hexdigest()[:16]
+
+
+def find_archive(prefix: Path) -> Path | None:
+    """Return the complete archive of a prefix, or None if there is none.
+
+    The file's name has its size, since an archive that was cut would end the JVM.
+
+    Args:
+        prefix: The result of `archive_prefix`.
+    """
+    for archive in prefix.parent.glob(f"{prefix.name}-*{_SUFFIX}"):
+        with suppress(FileNotFoundError):  # another process has just replaced it
+            if archive == _sized(prefix, archive.stat().st_size):
+                return archive
+    return None
+
+
+def _sized(prefix: Path, size: int) -> Path:
+    """Return the path of an archive of a size in bytes."""
+    return prefix.with_name(f"{prefix.name}-{size}{_SUFFIX}")
+
+
+def archive_options(archive: Path | None, given: str = "") -> str:
+    """Return the JVM's options to start from an archive; empty if there is no archive.
+
+    The JVM compares the archive's checksum, since a damaged archive would end the JVM.
+
+    Args:
+        archive: The archive, or None.
+        given: The user's options. A JVM that records an archive cannot start from another one.
+    """
+    if archive is None or _RECORDING in given:
+        return ""
+    return f'"-XX:SharedArchiveFile={archive}" -Xshare:auto -XX:+VerifySharedSpaces {_QUIET}'
+
+
+def recording_options(archive: Path) -> str:
+    """Return the options of a JVM that writes an archive of its loaded classes when it ends."""
+    return f'"{_RECORDING}{archive}" {_QUIET}'
+
+
+def record(prefix: Path, module: str, progress: Progress, *, timeout_s: float) -> Path:
+    """Make an archive by a session in a child process, and move the archive into its place.
+
+    Processes that make the same archive at the same time do not disturb each other.
+
+    Args:
+        prefix: The result of `archive_prefix`.
+        module: The Python module that the child runs, with two arguments: the archive to write, and
+            a folder for data. The child ends after its JVM.
+        progress: Shows that the work goes on.
+        timeout_s: Longest duration of the child, in seconds.
+
+    Returns:
+        The archive.
+
+    Raises:
+        ClassArchiveError: The cache cannot be written, or the child wrote no archive.
+    """
+    with _staging(prefix.parent) as staging:
+        made, log = staging / f"made{_SUFFIX}", staging / "log"
+        code = _run(
+            [sys.executable, "-m", module, str(made), str(staging)], log, progress, timeout_s
+        )
+        if code != 0 or not made.is_file():
+            how = f"exit code {code}" if code is not None else f"no end within {timeout_s:.0f} s"
+            said = log.read_text("utf-8", "replace").strip().splitlines()[-_LAST_LINES:]
+            raise ClassArchiveError(
+                f"the session that records the loaded classes left no archive: {how};"
+                f" {' / '.join(said)}",
+                remedy="Check that 3 GiB of memory and 1 GiB of disk are free, and that Java has a"
+                " basic archive (lib/server/classes.jsa; `java -Xshare:dump` makes it). Without an"
+                " archive, commands work as well and start slower.",
+            )
+        with made.open("rb") as file:
+            os.fsync(file.fileno())  # no crash of the machine leaves a damaged archive
+        made.chmod(0o644)
+        archive = _sized(prefix, made.stat().st_size)
+        made.replace(archive)
+    for former in prefix.parent.glob(f"{prefix.name}-*{_SUFFIX}"):
+        if former != archive:  # a damaged one, or that of another process
+            former.unlink(missing_ok=True)
+    return archive
+
+
+def _run(command: Sequence[str], log: Path, progress: Progress, timeout_s: float) -> int | None:
+    """Run a command, and return its exit code; kill it and return None after a time limit."""
+    environment = {key: value for key, value in os.environ.items() if key not in _FOLDERS}
+    with log.open("wb") as output, shown_as("record loaded classes", progress) as task:
+        child = subprocess.Popen(  # noqa: S603 - an argument list of our own, no shell
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+        )
+
+        def running() -> str:
+            return "" if child.poll() is not None else "a session of Spark writes a small table"
+
+        try:
+            wait_while(running, timeout_s=timeout_s, poll_s=_POLL_S, task=task)
+            return child.poll()
+        finally:
+            child.kill()  # its JVM ends soon after it
+            child.wait()
+
+
+@contextmanager
+def _staging(folder: Path) -> Iterator[Path]:
+    """Yield a new folder inside another one, on the same file system; delete it afterwards.
+
+    Raises:
+        ClassArchiveError: The folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.glob(f"{_STAGING}*"):  # of a process that was killed
+            if time.time() - leftover.stat().st_mtime > _LEFT_S:
+                shutil.rmtree(leftover, ignore_errors=True)
+        staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=folder))
+    except OSError as error:
+        raise ClassArchiveError(
+            f"{folder} cannot be written: {error.strerror}",
+            remedy=f"Name a folder that you can write with {CACHE_VARIABLE}, or run this command as"
+            " the user who filled the cache.",
+        ) from error
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
