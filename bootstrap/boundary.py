@@ -92,6 +92,7 @@ def recorded(attempt: Attempt, capture: Capture) -> Attempt:
         topic_id=capture.kafka.topic_id(capture.topic),
         start_offsets=origin.rows,
         start_epochs=origin.epochs,
+        nulls_are_kept=capture.keeps_nulls(),
         transaction_offsets=origin.transactions,
         transaction_topic_id=origin.transactions_id,
         statements_upto=statements_upto,

@@ -15,7 +15,7 @@ from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
 from cdc.capture.known_definition import require_known
 from cdc.capture.remembered_losses import remember
 from cdc.connect import failures
-from cdc.debezium import stored_position
+from cdc.debezium import keeps_nulls, stored_position
 from cdc.errors import CaptureError
 from cdc.log.position import shortfall
 from cdc.runtime.progress import shown_as
@@ -113,6 +113,10 @@ class Capture:
             )
         self.connect.wait_running(self.names.connector, progress=self.progress)
         return known(evidence.server)
+
+    def keeps_nulls(self) -> bool:
+        """Return whether the connector sends NULL, and not the default, for a column's NULL."""
+        return keeps_nulls(self.connect.connector(self.names.connector) or {})
 
     def require_known(self, table: SourceTable) -> None:
         """Prove that the connector has the same definition of the table as the server.

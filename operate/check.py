@@ -25,6 +25,7 @@ from operate.check_tls import unprotected
 from operate.engine_limits import EngineLimits, partition_limits
 from operate.lifecycle import folder_here
 from operate.readiness import judge
+from operate.readiness_check import nulls_are_kept
 from operate.tier_capture import wanted_connector
 from schemas.errors import TributaryError
 
@@ -145,14 +146,14 @@ def _planned_table(
     if missing := capture.missing_rights(described):
         return _single_check(name, "error", *missing)
     settings = services.config.table_settings(table)
-    keeps = services.config.connect.keeps_nulls
-    verdict = judge(described, settings, nulls_are_kept=keeps)
+    kept = nulls_are_kept(services, table, settings)
+    verdict = judge(described, settings, nulls_are_kept=kept)
     if not verdict.ok:
         return _single_check(name, "error", verdict.problem, verdict.remedy)
     require_named(described, settings)
     schema = source.schema(described, settings)
     obstacles = capture.audit_table(described)
-    findings = of_table(evidence(names), table, obstacles)
+    findings = of_table(evidence(names), table, obstacles, record)
     of = services.capture_of(record)
     findings += of_stream(record, evidence(of), source)
     findings += of_remembered_losses(Losses(services.store).seen(of.resource, table), of, record)
@@ -240,7 +241,7 @@ def _exactly_once(services: Services, enabled: bool | None) -> Check:
             "error",
             "connect.exactly_once is true, but the worker has no exactly-once source support",
             f"{remedy} Or set connect.exactly_once: false: a crash of a worker then repeats events,"
-            " which the lake applies only once.",
+            " which the lake applies only once (its limit: docs/guarantees.md).",
         )
     return Check(name, "warning", "it is off: a crash of a worker repeats events", remedy)
 

@@ -123,7 +123,8 @@ def _log(
         return Readiness(
             f"has columns that allow NULL and have a default ({names}), and Apicurio's converter"
             " sends the default for a NULL; without a key the two cannot be distinguished",
-            f"Choose: 1. {rules.without_null_or_default(table)}; 2. connect.converter: confluent;"
+            f"Choose: 1. {rules.without_null_or_default(table)}; 2. connect.converter: confluent,"
+            " and a `tier` whose connector does not exist yet;"
             " 3. columns: {exclude: [...]}.",
         )
     if unproven := [one for one in _replicated(table, settings) if one.not_validated]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cdc.config.tables import configured_tier
 from cdc.config.templates import overlapping
+from cdc.debezium import keeps_nulls
 from cdc.errors import CaptureError, ConfigError, SourceError, StateError, onboard_again
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
@@ -141,7 +142,8 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
     unused_path(services, table)
     source = services.source(table.source)
     found = source.table(table)
-    verdict = judge(found, settings, nulls_are_kept=services.config.connect.keeps_nulls)
+    kept = nulls_are_kept(services, table, settings)
+    verdict = judge(found, settings, nulls_are_kept=kept)
     _raise_all(
         table,
         lambda: verdict.require(table),
@@ -154,6 +156,21 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
         return tuple(verdict.notes)
     key = source.schema(found, settings).key
     return (*verdict.notes, *_size(services, found), *_key(source, found, key))
+
+
+def nulls_are_kept(services: Services, table: TableId, settings: TableSettings) -> bool:
+    """Return whether the connector of a table sends NULL, and not the default, for a column's NULL.
+
+    A connector that exists keeps its converter, whatever ``connect.converter`` says.
+
+    Raises:
+        ConnectError: Connect does not answer. It is only asked for an append table.
+    """
+    wanted = services.config.connect.keeps_nulls
+    if not (wanted and settings.appends):
+        return wanted
+    running = services.connect.connector(services.capture(table).connector)
+    return running is None or keeps_nulls(running)
 
 
 def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:

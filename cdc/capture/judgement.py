@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from cdc.capture.position_check import Rests, check_stream
+from cdc.debezium import keeps_nulls
 from cdc.errors import LostHistoryError
 from cdc.store.table_state import State
 from schemas.errors import TributaryError
@@ -73,7 +74,10 @@ def of_capture(evidence: CaptureEvidence) -> list[Finding]:
 
 
 def of_table(
-    evidence: CaptureEvidence, table: TableId, obstacles: Sequence[str] = ()
+    evidence: CaptureEvidence,
+    table: TableId,
+    obstacles: Sequence[str] = (),
+    record: TableRecord | None = None,
 ) -> list[Finding]:
     """Return the findings that concern only one table of a capture.
 
@@ -83,6 +87,7 @@ def of_table(
         evidence: The evidence of the table's capture.
         table: The table.
         obstacles: The result of `SourceCapture.audit_table` for the table.
+        record: The table's record, if it has a copy whose events runs read.
     """
     subject, connector = f"table {table}", evidence.connector_facts
     remedy = f"Run `tributary onboard {table}`, which adds it; correct by hand what remains."
@@ -93,6 +98,13 @@ def of_table(
         # The connector lists the table already, so onboarding has nothing to add.
         remedy = "Correct that on the source, or offboard the table."
     found = [Finding(Severity.INCOMPLETE, subject, problem, remedy) for problem in problems]
+    expected = record is not None and record.attempt is not None and record.attempt.nulls_are_kept
+    if expected and connector is not None and not keeps_nulls(connector.effective):
+        problem = (
+            f"connector {evidence.names.connector} sent NULL as NULL when the table was copied, and"
+            " now sends the default of a column for its NULL"
+        )
+        found.append(Finding(Severity.INCOMPLETE, subject, problem, _COPY_AGAIN))
     for topic in evidence.strays.get(table, ()):
         name = evidence.names.connector
         problem = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc.debezium.audit import audit
+from cdc.debezium.audit import audit, keeps_nulls
 from cdc.debezium.connector import (
     captured_tables,
     connector_class,
@@ -58,6 +58,7 @@ __all__ = [
     "fresh_starts",
     "heartbeat_sql",
     "include_settings",
+    "keeps_nulls",
     "known_tables",
     "latest_heartbeat",
     "lost_after_s",

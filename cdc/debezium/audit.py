@@ -6,11 +6,20 @@ import re
 from collections.abc import Iterator, Mapping
 
 from cdc.config.value_types import is_sensitive
-from cdc.debezium.connector import KINDS
+from cdc.debezium.connector import CONFLUENT_CONVERTER, KINDS, WRITER_SCHEMA
 from cdc.debezium.kind import NOT_SET, NOT_SHOWN, AuditRules, SettingFinding
 from cdc.debezium.names import CaptureNames
 
 _DEFAULT_REASON = "the stream would not be what the run expects"
+_ALTERED = "events would lack what the run reads values by"
+_AVRO = {
+    "connect.meta.data": frozenset({"true"}),
+    "scrub.invalid.names": frozenset({"false"}),
+    "generalized.sum.type.support": frozenset({"false"}),
+    "flatten.unions": frozenset({"false"}),
+    "discard.type.doc.default": frozenset({"false"}),
+}
+"""Settings by which a converter writes other Avro schemas, with their harmless values."""
 _REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]*\}")
 
 
@@ -60,6 +69,18 @@ def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[Sett
                 break
 
 
+def keeps_nulls(effective: Mapping[str, str]) -> bool:
+    """Return whether a connector sends NULL, and not the default, for a column with a default.
+
+    Args:
+        effective: The configuration as Connect returns it.
+    """
+    return (
+        effective.get("value.converter") == CONFLUENT_CONVERTER
+        and effective.get("value.converter.ignore.default.for.nullables") == "true"
+    )
+
+
 def _converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
     """Yield the wrong settings of a Debezium connector's converters.
 
@@ -68,20 +89,12 @@ def _converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
     for side in ("key", "value"):
         name = f"{side}.converter"
         kind = effective.get(name, NOT_SET)
-        if not kind.endswith(".AvroConverter"):
-            yield SettingFinding(
-                name, kind, "an AvroConverter", "the run decodes Avro by schema id"
-            )
+        if kind not in WRITER_SCHEMA:
+            either = " or ".join(WRITER_SCHEMA)
+            yield SettingFinding(name, kind, either, "the run decodes Avro by schema id")
             continue
-        if ".apicurio." not in kind:
-            continue
-        for key, value in (
-            ("as-confluent", "true"),
-            ("find-latest", "false"),
-            ("use-id", "contentId"),
-            ("headers.enabled", "false"),
-        ):
-            setting = f"{name}.apicurio.registry.{key}"
+        for key, value in WRITER_SCHEMA[kind].items():
+            setting = f"{name}{key}"
             if effective.get(setting) != value:
                 yield SettingFinding(
                     setting,
@@ -89,6 +102,10 @@ def _converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
                     value,
                     "messages would not carry the id of the schema they were written with",
                 )
+        for key, harmless in _AVRO.items():
+            setting = f"{name}.{key}"
+            if (found := effective.get(setting)) is not None and found not in harmless:
+                yield SettingFinding(setting, found, NOT_SET, _ALTERED)
 
 
 def _plain_secrets(effective: Mapping[str, str]) -> Iterator[SettingFinding]:

@@ -33,7 +33,18 @@ _PRODUCER_BUFFER = 32 * 1024 * 1024
 """Kafka's default size for a producer's buffer, in bytes."""
 
 _APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
-_CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
+CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
+"""The Java class of Confluent's Avro converter."""
+WRITER_SCHEMA: Mapping[str, Mapping[str, str]] = {
+    _APICURIO_CONVERTER: {
+        ".apicurio.registry.find-latest": "false",
+        ".apicurio.registry.as-confluent": "true",
+        ".apicurio.registry.use-id": "contentId",
+        ".apicurio.registry.headers.enabled": "false",
+    },
+    CONFLUENT_CONVERTER: {".auto.register.schemas": "true", ".use.latest.version": "false"},
+}
+"""The settings of each converter by which a record has the id of the schema that wrote it."""
 
 
 def connector_class(kind: SourceKind) -> str:
@@ -181,21 +192,16 @@ def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
             "": _APICURIO_CONVERTER,
             ".apicurio.registry.url": apicurio_url(url),
             ".apicurio.registry.auto-register": "true",
-            # Each record has the id of exactly the schema that it was written with.
-            ".apicurio.registry.find-latest": "false",
-            ".apicurio.registry.as-confluent": "true",
-            ".apicurio.registry.use-id": "contentId",
-            ".apicurio.registry.headers.enabled": "false",
+            **WRITER_SCHEMA[_APICURIO_CONVERTER],
         }
         if user is not None and password is not None:
             settings[".apicurio.auth.username"] = user
             settings[".apicurio.auth.password"] = password
     else:
         settings = {
-            "": _CONFLUENT_CONVERTER,
+            "": CONFLUENT_CONVERTER,
             ".schema.registry.url": url,
-            ".auto.register.schemas": "true",
-            ".use.latest.version": "false",
+            **WRITER_SCHEMA[CONFLUENT_CONVERTER],
             # Without this setting a NULL arrives as the default of its column.
             ".ignore.default.for.nullables": "true",
         }

@@ -76,6 +76,10 @@ COMMON_FORBIDDEN: tuple[tuple[str, str], ...] = (
         r"producer\.override\.(?:acks|enable\.idempotence|transactional\.id)",
         "delivery would change",
     ),
+    (
+        r"producer\.override\.max\.in\.flight\.requests\.per\.connection",
+        "a retry could send an older change after a newer one",
+    ),
 )
 COMMON_HARMLESS: Mapping[str, frozenset[str]] = {
     "extended.headers.enabled": frozenset({"true"}),
@@ -86,6 +90,7 @@ COMMON_HARMLESS: Mapping[str, frozenset[str]] = {
     "guardrail.collections.max": frozenset({"0"}),
     "producer.override.acks": frozenset({"all", "-1"}),
     "producer.override.enable.idempotence": frozenset({"true"}),
+    "producer.override.max.in.flight.requests.per.connection": frozenset({"1"}),
 }
 
 FOLLOWED_SETTINGS = ("producer.override.max.request.size", "producer.override.buffer.memory")

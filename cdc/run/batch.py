@@ -117,7 +117,7 @@ class BatchWriter:
             record.topic,
             rules=EventRules(
                 capture.placeholder,
-                nulls_are_kept=context.config.connect.keeps_nulls,
+                nulls_are_kept=record.attempt is not None and record.attempt.nulls_are_kept,
                 own_key=has_own_key(settings, from_binlog=self._from_binlog),
                 identity=source_table.identity_in_log,
                 # Without a row to read by key, every 0 of such a domain would be unclear.

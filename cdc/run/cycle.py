@@ -340,7 +340,7 @@ def _capture_broken(
         rests = position_check.Rests.of(record)
         try:
             position_check.check_stream(record.table, rests, evidence, source)
-            findings = [*of_capture(evidence), *of_table(evidence, record.table)]
+            findings = [*of_capture(evidence), *of_table(evidence, record.table, (), record)]
             position_check.check_capture(record.table, stopping(findings))
             check_losses(captures.losses(record), evidence.names, record)
         except (LostHistoryError, CaptureError, PositionError):

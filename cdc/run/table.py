@@ -334,8 +334,8 @@ class _TableRun:
         capture = source.capture(evidence.names)
         source_table, fingerprint = capture.described(self._table)
         obstacles = capture.audit_table(source_table)
-        findings = [*of_capture(evidence), *of_table(evidence, self._table, obstacles)]
-        position_check.check_capture(self._table, stopping(findings))
+        own = of_table(evidence, self._table, obstacles, self._record)
+        position_check.check_capture(self._table, stopping([*of_capture(evidence), *own]))
         seen = self._losses.seen(evidence.names.resource, self._table)
         check_losses(seen, evidence.names, self._record)
         lake = self._context.config.lake

@@ -102,6 +102,9 @@ class Attempt(Part):
         statements_upto: End offset of the topic of DDL statements, read before O; None if the
             connector does not have such a topic.
         statements_topic_id: UUID of the topic of DDL statements; None if there is no such topic.
+        nulls_are_kept: Whether the connector sent NULL as NULL when O was recorded, and not as the
+            default of its column. If not, runs read a value that equals the default from the
+            primary.
         losses: Number of losses of the capture and of the table that were counted before O was
             recorded.
         shard: The shard's name, once the shard's rows are in the shared table. ``path`` is then the
@@ -130,6 +133,7 @@ class Attempt(Part):
     transaction_topic_id: str | None = None
     statements_upto: int | None = None
     statements_topic_id: str | None = None
+    nulls_are_kept: bool = False
     losses: int = 0
     shard: str | None = None
     continues: UUID | None = None

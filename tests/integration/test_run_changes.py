@@ -377,6 +377,19 @@ def test_a_null_in_a_column_with_a_default_stays_null(shared: Replication) -> No
     shared.assert_equal("defaults", (*columns, "body"))
 
 
+def test_the_connectors_own_converter_decides_what_a_default_means(shared: Replication) -> None:
+    """An edit of `connect.converter` changes no connector that exists."""
+    shared.database.execute("CREATE TABLE edited (id int PRIMARY KEY, t text DEFAULT 'new')")
+    shared.add("edited")
+    shared.database.execute("INSERT INTO edited VALUES (1, 'a'), (2, 'b')")
+    connect = shared.config.connect.model_copy(update={"converter": "confluent"})
+    edited = shared.config.model_copy(update={"connect": connect})
+    shared.database.execute("UPDATE edited SET t = NULL WHERE id = 1")
+    results = {result.table.name: result for result in shared.run(config=edited)}
+    assert results["edited"].error is None
+    shared.assert_equal("edited", ("id", "t"))
+
+
 def test_a_delete_whose_key_another_identity_left_out_stops_the_table(
     orders: Orders, shared: Replication
 ) -> None:

@@ -199,7 +199,7 @@ def test_a_log_refuses_a_null_that_nobody_can_tell_from_a_default(default, fits)
     without = TableSettings(mode="append", columns={"exclude": ["state"]})
     assert judge(table, without).ok
     if not fits:
-        assert "connect.converter: confluent" in judge(table, LOG).remedy
+        assert "connect.converter: confluent, and a `tier` whose" in judge(table, LOG).remedy
 
 
 def test_generated_columns_of_whole_old_rows_are_refused_where_the_server_would() -> None:

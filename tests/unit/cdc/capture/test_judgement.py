@@ -64,6 +64,25 @@ def in_state(state: str, **changes: Any) -> ConnectorFacts:
     return replace(RUNNING, health=ConnectorHealth(replace(STATUS, state=state, **changes)))
 
 
+@pytest.mark.parametrize("converter", ["confluent", "apicurio"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_connector_that_no_longer_sends_null_stops_the_tables_that_rely_on_it(
+    converter: str, *, kept: bool
+) -> None:
+    settings = {
+        "value.converter": f"io.{converter}.connect.avro.AvroConverter",
+        "value.converter.ignore.default.for.nullables": "true",
+    }
+    evidence = replace(SOUND, connector=replace(RUNNING, effective=settings))
+    attempt = Attempt(UUID(int=1), datetime.now(timezone.utc), "p", nulls_are_kept=kept)
+    found = of_table(evidence, ORDERS, (), table_record(ORDERS, attempt=attempt))
+    if converter == "confluent" or not kept:
+        assert found == []
+    else:
+        assert [one.severity for one in found] == [Severity.INCOMPLETE]
+        assert "now sends the default" in found[0].message
+
+
 def test_a_sound_capture_has_no_finding() -> None:
     assert of_capture(SOUND) == []
     assert of_table(SOUND, ORDERS) == []

@@ -16,6 +16,7 @@ from cdc.debezium import (
     audit,
     connector_config,
     heartbeat_sql,
+    keeps_nulls,
     names,
     topic_collisions,
     topic_for,
@@ -253,9 +254,38 @@ def test_each_setting_is_proven(name: str, *, present: bool) -> None:
         config[name] = "something else"
     (finding,) = [item for item in audit(config, capture) if item.property == name]
     assert finding.found == ("something else" if present else NOT_SET)
-    assert finding.required in (wanted, "an AvroConverter")
+    assert wanted in finding.required
     assert finding.reason
     assert name in str(finding)
+
+
+@pytest.mark.parametrize("side", ["key", "value"])
+@pytest.mark.parametrize(
+    ("setting", "wanted"), [("auto.register.schemas", "true"), ("use.latest.version", "false")]
+)
+def test_confluents_converter_writes_the_id_of_the_writers_schema(
+    side: str, setting: str, wanted: str
+) -> None:
+    config, capture = made(with_connect(converter="confluent"))
+    (finding,) = audit({**config, f"{side}.converter.{setting}": "other"}, capture)
+    assert finding.property == f"{side}.converter.{setting}"
+    assert finding.required == wanted
+
+
+def test_an_unknown_converter_is_found() -> None:
+    config, capture = plain()
+    (finding,) = audit({**config, "value.converter": "com.example.AvroConverter"}, capture)
+    assert finding.found == "com.example.AvroConverter"
+
+
+def test_only_confluents_converter_keeps_nulls_and_only_if_it_is_told_to() -> None:
+    config, capture = made(with_connect(converter="confluent"))
+    assert keeps_nulls(config)
+    assert not keeps_nulls(plain()[0])
+    name = "value.converter.ignore.default.for.nullables"
+    without = {key: value for key, value in config.items() if key != name}
+    assert not keeps_nulls(without)
+    assert audit(without, capture) == [], "runs read such values from the primary"
 
 
 @pytest.mark.parametrize(
@@ -295,6 +325,12 @@ def test_each_setting_is_proven(name: str, *, present: bool) -> None:
         ("extended.headers.enabled", "false"),
         ("producer.override.acks", "1"),
         ("producer.override.transactional.id", "x"),
+        ("producer.override.max.in.flight.requests.per.connection", "5"),
+        ("value.converter.connect.meta.data", "false"),
+        ("key.converter.scrub.invalid.names", "true"),
+        ("value.converter.generalized.sum.type.support", "true"),
+        ("value.converter.flatten.unions", "true"),
+        ("value.converter.discard.type.doc.default", "true"),
     ],
 )
 def test_each_property_that_breaks_the_capture_is_found(name: str, value: str) -> None:
@@ -308,6 +344,8 @@ def test_each_property_that_breaks_the_capture_is_found(name: str, value: str) -
     [
         ("transforms", ""),
         ("producer.override.acks", "all"),
+        ("producer.override.max.in.flight.requests.per.connection", "1"),
+        ("value.converter.connect.meta.data", "true"),
         ("producer.override.batch.size", "100000"),
         ("poll.interval.ms", "500"),
         ("max.batch.size", "4096"),
