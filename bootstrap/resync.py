@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from bootstrap.catchup import catch_up
 from bootstrap.errors import BootstrapError
 from bootstrap.handoff import BootstrapResult, Limits, bootstrap_table
-from cdc.run.comparison import settings_digests
 from cdc.runtime.failpoints import crash
 from cdc.store.table_state import State, TableRecord
 
@@ -141,8 +140,7 @@ def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
 
 def _require_newest_settings(context: RunContext, record: TableRecord) -> None:
     """Refuse to replace a generation that another process has made with newer settings."""
-    digests = settings_digests(context.settings(record), context.config.lake)
-    context.published_settings.check(record, digests)
+    context.newest_settings(record)
 
 
 def _left_alone(record: TableRecord) -> BootstrapError:

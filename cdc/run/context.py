@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.capture.log_looks import LogLooks
 from cdc.debezium import Definitions, names
-from cdc.errors import ConnectError, StateError, onboard_again
+from cdc.errors import ConfigError, ConnectError, StateError, onboard_again
 from cdc.lake.shards import TURN_S, ShardTable, SharedTable, timeline_of
 from cdc.lake.write import FollowedTable, LakeTable
+from cdc.run.comparison import SettingsDigests, settings_digests
 from cdc.run.predictions import Predictions
 from cdc.run.published_generation import Served
 from cdc.run.published_settings import PublishedSettings
@@ -124,10 +125,31 @@ class RunContext:
         """Return a table's settings for a run, by the tier that the table's record names.
 
         Raises:
-            ConfigError: The settings no longer fit the tier or the shard in the table's record.
+            ConfigError: The settings no longer fit the tier or the shard in the table's record, or
+                the table's source is not configured.
         """
+        self.config.source(record.table.source)
         self.config.require_shard(record.table, record.shard)
         return self.config.settings_on_plan(record.table, record.tier)
+
+    def newest_settings(self, record: TableRecord) -> tuple[TableSettings, SettingsDigests]:
+        """Return a table's settings and their digests, unless the table was made with newer ones.
+
+        Raises:
+            OlderSettingsError: Another process has copied the table, or followed an edit of its
+                settings, after this process's start. The settings of this process differ, or cannot
+                be used for the table.
+            ConfigError: As in `settings`.
+            SecretError: The key of hashes cannot be read.
+        """
+        try:
+            settings = self.settings(record)
+        except ConfigError:
+            self.published_settings.check(record, None)
+            raise
+        digests = settings_digests(settings, self.config.lake)
+        self.published_settings.check(record, digests)
+        return settings, digests
 
     def connected(self) -> ConnectClient:
         """Return the run's client of Kafka Connect.

@@ -51,12 +51,13 @@ class PublishedSettings:
         with self._lock:
             self._known[attempt.id] = _made(attempt)
 
-    def check(self, record: TableRecord, own: SettingsDigests) -> None:
+    def check(self, record: TableRecord, own: SettingsDigests | None) -> None:
         """Refuse a table whose attempt another process has made with newer settings.
 
         Args:
             record: The table's current record.
-            own: Digests of the table's settings in this process.
+            own: Digests of the table's settings in this process; None if these settings cannot be
+                used for the table.
 
         Raises:
             OlderSettingsError: The settings of the attempt differ from ``own``, and were recorded
@@ -66,7 +67,9 @@ class PublishedSettings:
         if attempt is None:
             return
         made = _made(attempt)
-        same = all(one in (None, mine) for one, mine in zip(made, own, strict=True))
+        same = own is not None and all(
+            one in (None, mine) for one, mine in zip(made, own, strict=True)
+        )
         if same or (attempt.id not in self._known and not self._complete):
             self.note(attempt)
             return

@@ -37,7 +37,7 @@ from cdc.run.commits import (
     keep_size,
     run_entry,
 )
-from cdc.run.comparison import Comparison, SettingsDigests, compare, settings_digests
+from cdc.run.comparison import Comparison, SettingsDigests, compare
 from cdc.run.context import RunResult, Turn
 from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import LakeShape, follow, seen_at
@@ -175,9 +175,7 @@ class _TableRun:
     def _work(self, until: Mapping[int, int] | None) -> None:
         """Run the table, and move it to the state that an error requires."""
         try:
-            self._settings = self._context.settings(self._record)
-            self._made_by = settings_digests(self._settings, self._context.config.lake)
-            self._context.published_settings.check(self._record, self._made_by)
+            self._settings, self._made_by = self._context.newest_settings(self._record)
             self._apply_seen(until)
         except (FencedError, LeaseHeldError):
             raise

@@ -187,6 +187,50 @@ def test_an_edit_before_the_start_is_followed(
     assert "reached the lake" in result.error.message
 
 
+APPENDS = {"tables": {"public.orders": {"mode": "append"}}}
+
+
+def test_a_run_leaves_a_table_alone_for_which_its_own_settings_are_unusable(
+    start: Callable[[dict[str, Any]], Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are edited together with an onboarding or a copy by another process."""
+    monkeypatch.setattr(run_module, "check_serving", reached)
+    start(APPENDS)  # registers the table
+    old = start({})
+    assert old.services.run_context.published_settings is not None
+    published = start(APPENDS).copies(1)
+    result = run_table(old.services.run_context, published)
+    assert result.error is not None
+    assert result.error.error == OlderSettingsError.__name__
+    assert old.store.get(ORDERS) == published
+    assert cycle._runnable(old.services.run_context, [published]) == []
+
+    result = run_table(start({}).services.run_context, published)
+    assert result.error is not None
+    assert "was onboarded with mode: append" in result.error.message
+    assert result.state is State.FAILED
+
+
+def test_a_run_leaves_tables_alone_whose_source_was_configured_after_its_start(
+    start: Callable[[dict[str, Any]], Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "check_serving", reached)
+    new = start({})
+    sources = {"billing": minimal()["sources"]["shop"]}
+    old = start({"sources": sources})
+    assert old.services.run_context.published_settings is not None
+    published = new.copies(1)
+    result = run_table(old.services.run_context, published)
+    assert result.error is not None
+    assert result.error.error == OlderSettingsError.__name__
+    assert old.store.get(ORDERS) == published
+
+    result = run_table(start({"sources": sources}).services.run_context, published)
+    assert result.error is not None
+    assert "source shop is not configured" in result.error.message
+    assert result.state is State.FAILED
+
+
 def test_no_resync_of_an_older_process_replaces_a_newer_copy(
     start: Callable[[dict[str, Any]], Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
