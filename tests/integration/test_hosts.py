@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ pytestmark = pytest.mark.breadth
 TABLES = ("orders", "items")
 ROWS = 20_000
 CONTINUOUS = ("run", "--continuous", "--interval", "1")
+PART = 1000
+"""One of so many rows is changed at a time: more would only make commits of a busy machine long."""
 TURNS_S = 600.0
 """Longest wait until both have started Spark and have committed, on a machine that is busy."""
 
@@ -43,32 +45,39 @@ class Site:
 
     def lease(self, table: str) -> tuple[str, float, float]:
         """The host that holds a table's lease, when it expires, and now, by the store's clock."""
-        row = leases.c.resource == str(self.project.table(f"public.{table}"))
+        row = leases.c.resource == str(self.project.table(table))
         query = sa.select(leases.c.owner, leases.c.expires_at, self.store.clock).where(row)
         with self.store.transaction() as connection:
             owner, expires, now = connection.execute(query).one()
         return str(owner or "").partition(":")[0], expires, now
 
     def commits(self, table: str) -> list[dict[str, Any]]:
-        """What the runs' commits of a table say of themselves, the oldest first."""
-        files = sorted(self._timeline(table, "*.commit"))
-        records = (json.loads(one.read_text())["extraMetadata"] for one in files)
-        said = (json.loads(one["tributary.commit"]) for one in records if "tributary.commit" in one)
+        """What the runs' complete commits of a table say of themselves, the oldest first."""
+        said = filter(
+            None, map(_said, sorted(self.folder(table).glob("attempt=*/.hoodie/*.commit")))
+        )
         return [one for one in said if one["kind"] == "run"]
 
-    def hosts(self, table: str) -> set[str]:
-        """The hosts that have committed to a table."""
-        return {one["host"] for one in self.commits(table)}
+    def commits_of(self, name: str) -> int:
+        """How many commits of all tables a host has made."""
+        return sum(one["host"] == name for table in TABLES for one in self.commits(table))
 
-    def writes(self, table: str) -> bool:
-        """Whether data files of a commit that is not complete are being written."""
-        return any(
-            not one.with_suffix(".commit").exists() for one in self._timeline(table, "*.inflight")
-        )
+    def newest_is_of(self, name: str, table: str) -> bool:
+        """Whether a host made the newest commit of a table."""
+        return [one["host"] for one in self.commits(table)][-1:] == [name]
 
-    def _timeline(self, table: str, pattern: str) -> Iterator[Path]:
-        folder = self.project.folder / "lake" / self.project.database.name / "public" / table
-        return folder.glob(f"attempt=*/.hoodie/{pattern}")
+    def folder(self, table: str) -> Path:
+        """The folder of a table in the lake."""
+        return self.project.folder / "lake" / self.project.database.name / "public" / table
+
+
+def _said(file: Path) -> dict[str, Any] | None:
+    """The record of a file of Hudi's timeline; None if it has none, or is being written now."""
+    try:
+        record = json.loads(file.read_text())["extraMetadata"].get("tributary.commit")
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    return None if record is None else dict(json.loads(record))
 
 
 @pytest.fixture
@@ -93,35 +102,34 @@ def site(database: Database, tmp_path: Path) -> Iterator[Site]:
 def test_of_two_hosts_one_sleeps_and_one_loses_power_and_no_commit_is_doubled(
     site: Site, tmp_path: Path
 ) -> None:
-    def both_have_committed() -> bool:
-        return set().union(*map(site.hosts, TABLES)) == {"east", "west"}
-
     with (
         host("east", site.project, *CONTINUOUS, log=tmp_path / "east.log") as east,
         host("west", site.project, *CONTINUOUS, log=tmp_path / "west.log") as west,
         writers(site),
     ):
-        wait_until(both_have_committed, "commits of both", TURNS_S, lambda: told(east, west))
+
+        def see(fact: Callable[[], bool], what: str) -> None:
+            wait_until(fact, what, TURNS_S, lambda: told(east, west))
+
+        see(lambda: min(map(site.commits_of, ("east", "west"))) > 0, "commits of both")
 
         # A machine that is suspended amid a commit, for longer than its lease.
         table = suspended_amid_a_commit(east, site)
+        before = site.commits_of("east")
         taken_over_by("west", table, site)
-        wait_until(lambda: site.commits(table)[-1]["host"] == "west", "west goes on", TURNS_S)
-        before = len([one for one in site.commits(table) if one["host"] == "east"])
+        see(lambda: site.newest_is_of("west", table), "west goes on")
+        assert site.commits_of("east") == before
         east.resume()
-        wait_until(
-            lambda: len([one for one in site.commits(table) if one["host"] == "east"]) > before,
-            "east works again",
-            TURNS_S,
-            lambda: told(east, west),
-        )
-        assert "another" in east.said(), "it was told that it lost the table"
+        see(lambda: site.commits_of("east") > before, "east works again")
+        assert f".{table} was lost: another process has taken it over" in east.said()
 
         # A machine that loses power amid a commit.
         table = suspended_amid_a_commit(east, site)
         east.cut_power()
         taken_over_by("west", table, site)
-        wait_until(lambda: site.commits(table)[-1]["host"] == "west", "west goes on", TURNS_S)
+        for one in TABLES:
+            see(lambda one=one: site.newest_is_of("west", one), f"west goes on with {one}")  # type: ignore[misc]
+        assert west.end() == 0, west.said()[-2000:]
     site.project.run("run").expect(0)
     for table in TABLES:
         assert_each_change_is_in_one_commit(site, table)
@@ -140,19 +148,21 @@ def writers(site: Site) -> Iterator[None]:
         for turn in itertools.count():
             if stop.wait(1):
                 return
-            site.project.execute(
-                f"UPDATE {TABLES[number]} SET v = v + 1 WHERE id % 64 = {turn % 64}"
-            )
+            change = f"UPDATE {TABLES[number]} SET v = v + 1 WHERE id % {PART} = {turn % PART}"
+            site.project.execute(change)
 
     with at_work(write, len(TABLES)):
         yield
 
 
 def suspended_amid_a_commit(machine: Host, site: Site) -> str:
-    """Suspend a machine that certainly writes a commit under its lease; returns the table."""
+    """Suspend a machine that certainly writes a data file under its lease; returns the table.
+
+    The commit's last check, after which nothing would refuse it, is still to come.
+    """
 
     def amid(table: str) -> bool:
-        return site.writes(table) and site.lease(table)[0] == machine.name
+        return machine.writes_below(site.folder(table)) and site.lease(table)[0] == machine.name
 
     deadline = time.monotonic() + TURNS_S
     while time.monotonic() < deadline:
@@ -183,7 +193,7 @@ def taken_over_by(heir: str, table: str, site: Site) -> None:
 def assert_each_change_is_in_one_commit(site: Site, table: str) -> None:
     """Each commit of a run begins where the one before it ended."""
     commits = site.commits(table)
-    assert len(commits) > 3
+    assert len(commits) > 1
     for earlier, later in itertools.pairwise(commits):
         assert later["start_offsets"] == earlier["offsets"], (earlier, later)
 

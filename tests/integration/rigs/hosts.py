@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -17,8 +18,9 @@ from stack.ports import HOST
 from tests.integration.rigs.project import Project, command, environment
 
 _USER = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-_IN = 'hostname "$0" && mount --bind "$1" /etc/hosts && shift && "$@"'
-"""Run by the first process of the machine. When that ends, the kernel kills all others."""
+_IN = 'hostname "$0" && mount --bind "$1" /etc/hosts && shift && exec "$@"'
+"""Makes the command the machine's first process. When that ends, the kernel kills all others."""
+_END_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,40 @@ class Host:
         self._signal(signal.SIGCONT)
 
     def cut_power(self) -> None:
-        """End the machine at once: nothing on it runs anything more, or closes a connection."""
-        (first,) = psutil.Process(self.process.pid).children()
-        first.kill()
+        """End the machine at once: nothing on it runs anything more."""
+        self._command().kill()
         self.process.wait(30)
 
+    def end(self) -> int:
+        """Ask the command to end, as its supervisor does; returns its exit code."""
+        self._command().terminate()
+        return self.process.wait(_END_S)
+
+    def writes_below(self, folder: Path) -> bool:
+        """Whether a process of the machine has a data file below a folder open for writing."""
+        for one in self._processes():
+            with contextlib.suppress(psutil.Error, FileNotFoundError):
+                if any(_is_written(file, folder) for file in one.open_files()):
+                    return True
+        return False
+
+    def _command(self) -> psutil.Process:
+        (first,) = psutil.Process(self.process.pid).children()
+        return first
+
+    def _processes(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
     def _signal(self, number: signal.Signals) -> None:
-        for one in psutil.Process(self.process.pid).children(recursive=True):
+        for one in self._processes():
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.send_signal(number)
+
+
+def _is_written(file: Any, folder: Path) -> bool:
+    """Whether an open file of psutil is a data file below a folder, and open for writing."""
+    writable = file.mode != "r"
+    return writable and file.path.endswith(".parquet") and Path(file.path).is_relative_to(folder)
 
 
 @contextlib.contextmanager
