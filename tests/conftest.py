@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from cdc.runtime.progress import NullProgress
 from schemas.errors import TributaryError
@@ -24,6 +25,10 @@ STACK_VARIABLE = "TRIBUTARY_TEST_STACK"
 # Servers and Spark sessions of tests live for minutes. With Java's quick compiler alone they take a
 # third less CPU than with both compilers.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# No test is timed: on a busy machine, one example takes longer than hypothesis allows by default.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 SERVERS = pytest.StashKey[dict[str, str]]()
 """Which database servers the run had, or why not; printed at its end."""

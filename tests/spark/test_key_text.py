@@ -68,7 +68,7 @@ def same(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-@settings(max_examples=3, deadline=None, phases=[Phase.generate])
+@settings(max_examples=3, phases=[Phase.generate])
 @given(rows=ROWS, keys=KEYS)
 def test_two_keys_have_one_text_only_if_they_are_equal(
     spark: SparkSession, rows: list[tuple[Any, ...]], keys: list[list[Column]]

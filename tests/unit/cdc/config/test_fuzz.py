@@ -56,7 +56,7 @@ def read_or_refuse(text: str) -> None:
     assert not any(secret in refusal.message for secret in ENVIRONMENT.values())
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.sampled_from(PATHS), VALUES), min_size=1, max_size=3))
 # A name that a message repeats, by a reference to a secret.
 @example([(("tables", "public.orders", "key_columns"), ["${ADMIN_PW}"])])
@@ -72,13 +72,13 @@ def test_any_value_anywhere(changes: list[tuple[tuple[Any, ...], object]]) -> No
     read_or_refuse(yaml.safe_dump(document))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.text(max_size=60) | st.text("a:{}[]-?!&*<>#|\n \"'$", max_size=60))
 def test_any_text(text: str) -> None:
     read_or_refuse(text)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.text(min_size=1, max_size=30), st.text(min_size=1, max_size=30))
 def test_any_names(source: str, pattern: str) -> None:
     document = full()

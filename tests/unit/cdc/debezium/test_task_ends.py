@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.debezium.task_ends import moves_key, takes_key, task_of
@@ -18,7 +18,6 @@ def ends(topic: Topics, first: int, end: int, task: str) -> list[tuple[int, int 
     ]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 2_000), st.integers(1, 4)), min_size=1, max_size=5),
     st.data(),
