@@ -52,10 +52,10 @@ class View:
     """One consistent image of the source that all sessions of a copy read.
 
     Args:
-        snapshot_id: An id, if all sessions read the same rows: on PostgreSQL, sessions import the
-            view by this id; on MySQL and MariaDB, the sessions with this id open at the same time.
-            Empty if each session opens a view of its own at its own time. The stream, which is
-            applied from O on, then makes the copy exact.
+        snapshot_id: If all sessions read the same rows, the id that they share. On PostgreSQL,
+            each session imports the view by this id; on MySQL and MariaDB, all sessions with this
+            id open at the same time. Empty if each session opens a view of its own at its own time.
+            The stream, which is applied from O on, then makes the copy exact.
         upper_bound: A position of the source's log. On PostgreSQL, the view has no commit after
             this position. On MySQL and MariaDB, the position is the marker's, and the sessions can
             see later commits.

@@ -88,11 +88,11 @@ class Attempt(Part):
             MariaDB, the id of a marker.
         chunks: The planned chunks; empty before they are planned.
         view: The first view of the copy; None before it opens.
-        fingerprint: The catalog's facts at the last check that found the copy unspoiled. After the
-            copy, the lake follows these facts.
+        fingerprint: The catalog's facts at the last check that found the copy unspoiled. The first
+            run after the copy compares the current catalog with these facts.
         settings_digest: Digest of the settings that determine the table's rows.
-        policies_digest: Digest of the settings that decide what runs do with later events and old
-            files.
+        policies_digest: Digest of the settings by which runs handle later events and old files, for
+            example ``on_truncate`` and ``readers_keep``.
         reads_upto: R, an upper bound of the position that the view can contain, as text.
         handoff_offsets: H, the offset per partition at which everything up to R is captured.
         transaction_offsets: Offsets of the topic of transactions, recorded before O; None unless

@@ -30,7 +30,7 @@ _SETTLED_S = 600.0
 
 @dataclass(frozen=True)
 class Restarted:
-    """The restarts of a failed connector, as the state store has them.
+    """The restarts of a failed connector that the state store has counted and planned.
 
     Args:
         times: Number of restarts in a row.
@@ -88,7 +88,7 @@ class Restarts:
             connection.execute(sa.delete(restart_rows).where(_of_connector(connector), long_ago))
 
     def forget(self, connector: str) -> None:
-        """Reset a connector's stored count of restarts, since an operator has restarted it."""
+        """Delete a connector's stored restarts, since an operator has restarted the connector."""
         with self._store.transaction() as connection:
             connection.execute(sa.delete(restart_rows).where(_of_connector(connector)))
 
@@ -98,6 +98,6 @@ def _of_connector(connector: str) -> sa.ColumnElement[bool]:
 
 
 def _restarted(times: int, next_at: float, *, now: bool = False) -> Restarted:
-    """Return the stored restarts; after the last permitted restart, none is planned."""
+    """Return a connector's stored restarts; no next one is planned after ``LIMIT`` restarts."""
     due = None if times >= LIMIT else datetime.fromtimestamp(next_at, timezone.utc)
     return Restarted(times, due, now)

@@ -74,7 +74,7 @@ class Codec(Generic[Document]):
         self._remedy = remedy
 
     def write(self, document: Document, *, indent: int | None = None) -> str:
-        """Return the stored document as JSON in ASCII, on one line unless it is indented.
+        """Return the stored document as JSON in ASCII: on one line, or indented by ``indent``.
 
         Raises:
             pydantic_core.PydanticSerializationError: A value is not of its field's type.
@@ -101,9 +101,9 @@ class Codec(Generic[Document]):
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
-        """Return the problem if a stored document has another format version; None if not.
+        """Return the problem if a stored document's format version is not the codec's; else None.
 
-        If the version differs, it is the cause of every other problem of the text.
+        Every other problem of such a text is a consequence of the wrong version.
         """
         document = None if problem["type"] == "json_invalid" else json.loads(text)
         if not isinstance(document, dict) or "format" not in document:

@@ -291,7 +291,7 @@ class Leases:
 def _keep(lease: Lease, stop: threading.Event) -> None:
     """Renew a lease in the background until ``stop`` is set or the lease is lost.
 
-    The holder learns of a loss by ``Lease.check``, which raises the error.
+    If the lease is lost, the holder's next call of ``Lease.check`` raises the error.
     """
     while not stop.wait(lease.ttl_s / 3):
         try:

@@ -47,7 +47,7 @@ class Owner:
 
     @classmethod
     def parse(cls, text: str) -> Owner | None:
-        """Return the lease owner of a text that ``str(owner)`` has made; None for another text."""
+        """Return the lease owner that ``str(owner)`` printed as ``text``; None for other texts."""
         match = _FORM.fullmatch(text)
         if match is None:
             return None

@@ -1,6 +1,6 @@
 """The wish of a process that waits for a lease.
 
-A holder with much to do sees the wish and gives way.
+A holder that still has many changes to apply sees the wish and releases the lease.
 """
 
 from __future__ import annotations

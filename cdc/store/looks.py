@@ -38,7 +38,7 @@ class StoredLooks(Generic[Document]):
         store: The state store.
         table: The table, which `cdc.store.tables.look_table` describes.
         codec: The codec of the looks.
-        what: What a look is at, for errors.
+        what: What the looks read, for errors: ``tasks`` or ``types``.
     """
 
     def __init__(self, store: Store, table: sa.Table, codec: Codec[Document], what: str) -> None:
@@ -62,10 +62,10 @@ class StoredLooks(Generic[Document]):
         return KeptLook(look, row.version)
 
     def forget(self, connector: str) -> None:
-        """Delete a connector's look, for example with the connector.
+        """Delete a connector's look, for example when the connector is deleted.
 
-        A later connector of the same name begins with what it reads itself, and can write to new
-        topics, whose offsets begin again.
+        A new connector of the same name must not be compared with this look: its topics can be new,
+        and the offsets of new topics begin at 0 again.
 
         Raises:
             StateError: The state store cannot be used.

@@ -146,7 +146,7 @@ class Quarantine:
         return {row.attempt: row.records for row in rows}
 
     def list(self, attempts: Iterable[str]) -> list[Quarantined]:
-        """Return these attempts' quarantined records, without their bytes.
+        """Return the quarantined records of the attempts, without the records' bytes.
 
         The records are ordered by table, partition and offset.
         """

@@ -258,7 +258,7 @@ class Store:
             ]
 
     def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
-        """Keep a registry's schema; do nothing if the state store has a schema of this id."""
+        """Store a registry's schema, unless a schema of this registry and id is already stored."""
         row = {"registry": registry, "schema_id": schema_id, "document": document}
         try:
             with self.transaction() as connection:

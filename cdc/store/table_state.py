@@ -82,8 +82,8 @@ class CommitSummary(Part):
 
     Args:
         offsets: Next offset to read, per partition.
-        epochs: Epoch of each partition's leader at the last check that the topic has all records
-            before ``offsets``. The check is repeated when another leader is elected.
+        epochs: Epoch of each partition's leader when a check last found that the leader's log
+            reaches ``offsets``. The check is repeated when another leader is elected.
         position: The source's log position up to which the lake has all transactions of the table,
             as text.
         watermark: Event time up to which the table is complete.
@@ -101,7 +101,7 @@ class CommitSummary(Part):
 
 @dataclass(frozen=True)
 class LakeSize(Part):
-    """The size of a table in the lake, as the state store has it.
+    """The size of a table in the lake, as the state store caches it.
 
     Args:
         image_bytes: Size of the files that a reader of the newest commit opens.
@@ -146,8 +146,9 @@ class TableRecord(Part):
         beside: Whether this is a second record of the table, for the next generation that a resync
             builds. The resync later replaces the table's first record by it.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
-        named: The catalog's entry of the table, as last written by Tributary: metastore, name and
-            path in one text. None if no entry was written.
+        named: The table's entry in the Hive Metastore, as written after the last commit: metastore,
+            name and path in one text. None if no metastore is configured, or if a run still has to
+            write or check the entry.
         version: Number of times that the stored record was changed; 0 if it is not stored yet. The
             store has this number beside the document, not in it.
         format: Version of this document.
@@ -302,8 +303,8 @@ def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> Tabl
 def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> TableRecord:
     """Return the table's record with a new last commit, and with zero failures in a row.
 
-    Each commit can have a new column or a new partition. So the table's entry in the catalog of
-    names counts as out of date.
+    The commit can have added a column or a partition. So the table's entry in the Hive Metastore
+    counts as out of date, and ``named`` becomes None.
     """
     return replace(record, last_commit=commit, failures=0, named=None, updated_at=at)
 

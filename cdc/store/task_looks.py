@@ -48,7 +48,8 @@ class TaskLook(Part):
         task: The task that sent the newest heartbeat.
         beat_at: Time of that heartbeat, by the clock of its sender.
         ends: By topic, the end offset that was read after the heartbeat.
-        doubts: By table, the newest doubt. There is a doubt if a task's end cannot be judged.
+        doubts: By table, the newest doubt. A table has a doubt if a look could not find out whether
+            the end of a task lost changes of the table.
         format: Version of this document.
     """
 

@@ -1,4 +1,7 @@
-"""Stores which types the names of types mean and meant; `cdc.capture.type_looks` explains why."""
+"""Stores which type each type name belongs to now, and which types it belonged to before.
+
+`cdc.capture.type_looks` explains why.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ class NamedType(Part):
     """A type of a source, without its name.
 
     Args:
-        oid: The type's object id, which is never given again.
-        form: A text that is the same for types whose values the connector reads alike; empty if the
-            connector reads no other type alike.
+        oid: The type's object id, which no later type gets.
+        form: A text. The connector reads the values of two types alike if their texts are equal and
+            not empty. Empty if the connector reads no other type like this one.
     """
 
     oid: int
@@ -47,11 +50,11 @@ Former: TypeAlias = Mapping[str, Mapping[str, tuple[NamedType, ...]]]
 
 @dataclass(frozen=True)
 class TypeDoubt(Part):
-    """Columns of a table whose values in events can be wrong, by a look at the names of types.
+    """Columns of a table whose values in events can be wrong, as a look at type names has found.
 
     Args:
         offset: The newest offset of the table's topic at that look; -1 if the topic was empty.
-        columns: By column, the name of its type.
+        columns: The name of each such column's type, by column.
     """
 
     offset: int
@@ -67,12 +70,15 @@ class TypeLook(Part):
         types: The types by name, then by schema. Arrays that are named after their elements are
             left out.
         run: The task that sent the connector's newest heartbeat; empty if there is none.
-        former: The types that names meant before, as found while that task sent the newest
+        former: The types to which names belonged before, as found while that task sent the newest
             heartbeat: by name, then by schema, the oldest first.
-        older: The same, as found during the task before that task.
-        suspects: Object ids of types that the connector can take for others in some schema.
-        mistaken: By table and column, the name of a type that the connector can take for another.
-        doubts: By table, the columns that were in ``mistaken`` in this look or an earlier one.
+        older: What ``former`` was while the preceding task sent the newest heartbeat.
+        suspects: Object ids of the types that the connector can mistake for another type in tables
+            of at least one schema.
+        mistaken: By table and column, the name of the column's type, if the connector can mistake
+            this type for another one.
+        doubts: By table, the columns that were in ``mistaken`` in this look or in an earlier one
+            since the table's copy.
         format: Version of this document.
     """
 
@@ -87,12 +93,12 @@ class TypeLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> TypeDoubt | None:
-        """Return the columns that were in doubt since a table's copy; None if no column was."""
+        """Return the columns with possibly wrong values since a table's copy; None without one."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         return None if found is None or first is None or found.offset < first else found
 
     def columns(self, record: TableRecord) -> Mapping[str, str]:
-        """Return a table's columns whose type is or was in doubt, each with the type's name."""
+        """Return a table's columns whose type is or was in ``mistaken``, with the type's name."""
         doubt = self.doubt(record)
         earlier = {} if doubt is None else doubt.columns
         return {**earlier, **self.mistaken.get(str(record.table), {})}
