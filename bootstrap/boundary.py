@@ -78,7 +78,7 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return the attempt with the present UUIDs and end offsets of the topics that it needs.
+    """Return the attempt with the current UUIDs and end offsets of the topics for its handoff.
 
     The end offsets of the table's topic are O.
     """

@@ -179,7 +179,7 @@ class Capture:
             )
 
     def wait_until_captured(self, upto: LogPosition, *, timeout_s: float) -> None:
-        """Wait, in a handoff, until the connector has captured all up to a log position.
+        """Wait, in a handoff, until the connector has captured everything up to a log position.
 
         Args:
             upto: The position of the source's log, such as R.
@@ -187,9 +187,9 @@ class Capture:
                 through a backlog, the wait continues, up to about six hours.
 
         Raises:
-            HandoffTimeoutError: The wait took too long. The error has the last observation.
-            CaptureError: The connector fails repeatedly, or the source's log no longer has changes
-                that were not captured yet.
+            HandoffTimeoutError: The wait took too long. The error says how far the capture got.
+            CaptureError: The connector fails repeatedly, or the source has removed a part of its
+                log before the connector read that part.
         """
         seen = self._captured_position()
 
@@ -324,7 +324,7 @@ class Capture:
 
 
 def _attempted(look: Callable[[], str]) -> str:
-    """Return what ``look`` returns, for a handoff's error; if ``look`` fails, its error as text."""
+    """Return the text of ``look`` for a handoff's error, or the text of the error it raises."""
     try:
         return look()
     except TributaryError as error:

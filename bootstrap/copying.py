@@ -168,10 +168,10 @@ class Copying:
         return True
 
     def _leave_cut_short(self) -> None:
-        """Copy into another folder if the table's first commit was interrupted.
+        """Copy into a new folder if the first commit in the attempt's folder was interrupted.
 
-        The interrupted writer or one of its tasks can still add files. Hudi shows files that are
-        older than a table's first commit, so readers must never open this folder.
+        The interrupted writer or one of its tasks can still add files to the old folder. Readers
+        must never open that folder, since Hudi shows files that are older than the first commit.
         """
         timeline = self.context.timeline(self._attempt)
         if not timeline.exists or timeline.newest_instant() is not None:
@@ -194,7 +194,8 @@ class Copying:
     def _at_once(self) -> bool:
         """Whether all sessions of the copy open at the same time.
 
-        This is necessary if the table needs one view that a later session cannot share.
+        This is necessary if all rows must be read under one view, and a session that opens later
+        cannot share this view.
         """
         return self._one_view and not self.source.shares_views
 

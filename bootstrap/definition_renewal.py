@@ -1,13 +1,14 @@
-"""Restarts PostgreSQL's connector if it could have a former definition of a table or of a type.
+"""Restarts PostgreSQL's connector if it could use a former definition of a table or of a type.
 
-The connector keeps a table's definition until the server describes the table again in the WAL. At
-that moment, the connector takes NOT NULL and the key from the catalog. A change whose transaction
-is already in the WAL can still be invisible in the catalog, so the connector can keep the former
-definition. After ALTER DOMAIN, the server does not describe the table again. A new session of the
-connector begins with a description of each table, so a restart renews the definitions.
+The connector uses a table's definition until the server describes the table again in the WAL. At
+that moment, the connector reads the NOT NULL constraints and the key from the catalog. A change
+whose transaction is already in the WAL can still be invisible in the catalog, so the connector can
+read the former definition again. After ALTER DOMAIN, the server does not describe the table again.
+A new session of the connector begins with a description of each table, so a restart renews the
+definitions.
 
-The connector also keeps the first type that it has found under a name until it restarts
-(`cdc.capture.type_looks`).
+For each type name, the connector also uses the first type that it has found until it restarts, even
+if the name now belongs to another type (`cdc.capture.type_looks`).
 """
 
 from __future__ import annotations
@@ -45,19 +46,21 @@ _TAIL = 16
 def renew_definition(
     capture: Capture, context: RunContext, settings: TableSettings, *, wait_s: float
 ) -> None:
-    """Restart the connector before a copy if it could have a former definition of the table.
+    """Restart the connector before a copy if it could use a former definition of the table.
 
     The newest event of the topic shows the connector's definition. The definition is a former one
     in two cases:
 
-    - The event has another key than the table. Such an event does not show the row that it changes.
-    - The event's schema has no NULL for a column that allows NULL, so the event has another value
-      in place of a NULL. For most tables, a run reads the right value from the source by the row's
-      key. This is not possible for an append table, or for a row that the source has deleted and
-      the lake keeps. So this case counts only for append tables and in soft delete mode.
+    - The event's key has other columns than the table's key. Such an event does not identify the
+      row that it changes.
+    - The event's schema does not allow NULL for a column in which the table allows NULL, so the
+      event has another value in place of a NULL. For most tables, a run reads the right value from
+      the source by the row's key. This is not possible for an append table, or for a row that the
+      source has deleted and the lake keeps. So this case counts only for append tables and in soft
+      delete mode.
 
-    The connector is also restarted if it can take the type of a column for another one that had its
-    name.
+    The connector is also restarted if it can mistake the type of a column for another type of the
+    same name.
 
     Args:
         capture: The table's capture. All changes from before the current definition must be
@@ -172,7 +175,7 @@ def _newest_is_former(
 
 
 def _has_key(schema: DebeziumSchema, key: Collection[str]) -> bool:
-    """Return whether an event's key has exactly the columns of the table to copy."""
+    """Return whether an event's key has exactly the key columns of the table to copy."""
     return len(schema.key) == len(key) and all(schema.field(name) is not None for name in key)
 
 

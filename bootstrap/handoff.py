@@ -229,7 +229,7 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin another attempt to copy, since the store does not know some commits of the lake."""
+        """Begin another attempt, since the lake has commits that the state store did not record."""
         _log.warning(
             "attempt %s of %s is further in the lake than in the state store: was the store"
             " restored from a backup? The table is copied again",

@@ -161,7 +161,10 @@ def _joined(
 
 
 def _snapshot_size(attempt: Attempt) -> SnapshotSize:
-    """Return the planned size of a shard's copy, which decides a new shared table's index."""
+    """Return the planned size of a shard's copy.
+
+    If the shared table is new, this size determines the table's index.
+    """
     rows = sum(chunk.rows_estimate for chunk in attempt.chunks)
     size = sum(chunk.bytes_estimate for chunk in attempt.chunks)
     # Other shards add rows in later commits, so the index must support several bulk commits.

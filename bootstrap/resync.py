@@ -76,7 +76,7 @@ def resync_table(
 
 
 def _forget_given_up(context: RunContext, record: TableRecord) -> None:
-    """Delete the record of a next generation whose copy is spoiled, before a bootstrap."""
+    """Delete the record of a next generation in NEEDS_BOOTSTRAP; the table itself is copied."""
     build = context.store.get(record.table, beside=True)
     if build is not None and build.state is State.NEEDS_BOOTSTRAP:
         with context.leases.hold(build.resource):

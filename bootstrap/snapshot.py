@@ -66,7 +66,7 @@ class SnapshotCopy:
         table: The source table.
         schema: The table's lake schema.
         lake: The attempt's own lake table.
-        lake_config: The settings for hidden values.
+        lake_config: The settings with the secret key that hashes values.
         guard: Called right before each commit completes; raises FencedError to refuse the commit.
         taken_at: Start of the attempt, which is the source time of all copied rows.
         parallel: Number of chunks that are read at the same time; None for Spark's number of cores.
@@ -158,7 +158,7 @@ class SnapshotCopy:
     def _meta_columns(self) -> list[Column]:
         """Return the meta columns of a copied row.
 
-        With their values, the row sorts before every change of its key.
+        By the offset in them, the copied row is older than every change of its key.
         """
         values = {
             OP: F.lit("r"),

@@ -51,7 +51,7 @@ def unprotected(config: Config) -> Iterator[Check]:
 
 
 def is_here(host: str | None) -> bool:
-    """Whether ``check`` takes a host as this machine: a loopback, a Unix socket, or empty.
+    """Whether ``check`` treats a host as this machine: a loopback, a Unix socket, or no host.
 
     Host names are not resolved.
     """

@@ -196,7 +196,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
     """Run once and show the results.
 
     Returns:
-        The tables that wait for an operator, without those whose error the results show.
+        The tables that wait for an operator, except those whose error was shown with the results.
     """
     results = runs.once()
     if runs.empty:

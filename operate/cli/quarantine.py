@@ -70,7 +70,7 @@ def show(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show one quarantined record and its raw bytes. The bytes hold all columns.
+    """Show one quarantined record and its raw bytes, with excluded and hidden columns, too.
 
     In JSON, the bytes are in base64.
     """
@@ -100,9 +100,9 @@ def replay(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Apply the quarantined records that can be read now, and all changes after the first of these.
+    """Apply the quarantined records that can be read now, and all later changes of the topic.
 
-    The topic must still hold all of these changes; otherwise the command fails.
+    The topic must still hold all changes after the first such record; otherwise the command fails.
     """
     from operate.context import services
     from operate.quarantined import replay as bring_back
