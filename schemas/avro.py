@@ -96,8 +96,8 @@ class DebeziumField:
     """One column as the writer's Avro schema describes it.
 
     Args:
-        name: The name in the Avro record. It is the column's own name (see ``column``) if Avro
-            allows that, else a name that Debezium derives from the column's.
+        name: The name in the Avro record. It is the column's name at the source (see ``column``) if
+            Avro allows that name, else a name that Debezium derives from it.
         avro_type: ``boolean``, ``int``, ``long``, ``float``, ``double``, ``bytes``, ``string``,
             ``array``, ``map`` or ``record``.
         connect_name: Debezium's or Connect's semantic type, for example
@@ -123,12 +123,12 @@ class DebeziumField:
 
     @property
     def column(self) -> str:
-        """The source column's own name, before the adjustment for Avro."""
+        """The column's name at the source, before Debezium adjusts the name for Avro."""
         return self.parameters.get(_SOURCE_NAME, self.name)
 
     @property
     def unnamed(self) -> bool:
-        """Whether this Avro field is a record whose schema lacks the source column's own name."""
+        """Whether this Avro field is a record whose schema does not name the source column."""
         return self.avro_type == "record" and _SOURCE_NAME not in self.parameters
 
     @property
@@ -151,7 +151,8 @@ class DebeziumSchema:
         before: Columns of the row before the change; empty for a key.
         after: Columns of the row after the change; empty for a key.
         source: Fields of an envelope's ``source`` block.
-        envelope: Names of the envelope's own fields in order; empty for a key.
+        envelope: Names of the envelope's fields, such as ``op`` and ``after``, in order; empty for
+            a key.
     """
 
     avro_json: str
@@ -189,16 +190,16 @@ class DebeziumSchema:
 
     @cached_property
     def marked_writer_json(self) -> str:
-        """The Avro schema of an event that is followed by :data:`END_MARK`, as JSON text."""
+        """The Avro schema, as JSON text, of a record of two fields: event and :data:`END_MARK`."""
         return _marked(json.loads(self.avro_json))
 
     @cached_property
     def marked_reader_json(self) -> str:
-        """Like :attr:`marked_writer_json`, but with the event reduced as in :attr:`reader_json`."""
+        """Like :attr:`marked_writer_json`, but the event has only the fields of `reader_json`."""
         return _marked(json.loads(self.reader_json))
 
     def mismatch(self, topic: str) -> str | None:
-        """Return why this Avro schema is not of the topic's change events; None if it can be."""
+        """Return why a topic's change events cannot have this Avro schema; None if they can."""
         if not self.is_envelope:
             return f"{self.name} is not a change event"
         if self.name != envelope_name(topic):
@@ -260,14 +261,14 @@ class DebeziumSchema:
 
 
 def _marked(event: Any) -> str:
-    """Return the Avro schema, as JSON text, of an event that is followed by the mark."""
+    """Return the Avro schema, as JSON text, of a record of an event and :data:`END_MARK`."""
     mark = {"type": "fixed", "name": "tributary_mark", "size": len(END_MARK)}
     fields = [{"name": "event", "type": event}, {"name": "mark", "type": mark}]
     return json.dumps({"type": "record", "name": "tributary_event", "fields": fields})
 
 
 def _without_unread(kind: Any) -> Any:
-    """The Avro type of ``source`` without the fields that are not read."""
+    """The Avro type of ``source`` without the fields that this project does not read."""
     if isinstance(kind, list):
         return [_without_unread(branch) for branch in kind]
     if not isinstance(kind, Mapping) or kind.get("type") != "record":
@@ -290,7 +291,7 @@ class _Reader:
         return f"{space}.{name}" if space and "." not in name else name
 
     def read(self, name: str, schema: Any, namespace: str = "", **given: Any) -> DebeziumField:
-        """Read one Avro type under a field's name; ``given`` holds the field's own attributes."""
+        """Parse the Avro type of field ``name``; ``given`` holds attributes of `DebeziumField`."""
         if isinstance(schema, list):
             branches = [branch for branch in schema if branch != "null"]
             if len(branches) != 1:

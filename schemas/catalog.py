@@ -45,8 +45,8 @@ class CatalogColumn:
             column. A rewrite of the table moves this value into the rows.
         domain: If the column's type is a domain, the rest of the domain's definition.
         domain_written: A text that identifies the last write of the domain's definition.
-        as_added: Whether the catalog has no sign that the column became NOT NULL after it was
-            added. Later changes of the table can change this fact.
+        as_added: False if the column could have become NOT NULL after it was added, as far as the
+            catalog shows. Later changes of the table can change this fact.
         numbered: Whether the server numbers new rows by the column (AUTO_INCREMENT); None if the
             catalog has no such fact.
     """
@@ -104,7 +104,8 @@ class IdentityIndex:
     Args:
         written: A text that identifies the last write of the index's row in the catalog.
         flags: The flags of the index in the catalog, as one text.
-        chosen: Whether the last write made the index the replica identity.
+        chosen: Whether that last write could have made the index the replica identity: its
+            transaction also wrote the table's row, and did not create the index.
     """
 
     written: str
@@ -130,7 +131,7 @@ class Partition:
         identity_key: Columns of the index that is the replica identity; None without such an index.
         attached: A text that identifies the write that attached the partition.
         indexes: As for `Catalog`.
-        access_method: The access method, if the WAL has no rows of tables with it; else empty.
+        access_method: The table access method if it writes no row changes to the WAL; else empty.
     """
 
     number: int
@@ -218,12 +219,12 @@ class Catalog:
             the primary key.
         row_written: A text that identifies the last write of the table's row in the catalog; empty
             if the server does not show this write.
-        children: Tables that inherit from the table and are not its partitions. Each has a text
-            that identifies the start of the inheritance.
+        children: By name, the tables that inherit from the table and are not its partitions, each
+            with a text that identifies the start of the inheritance.
         publication: The publication of the table's capture; None if there is no such publication,
             or if the kind of server has no publications.
         number: The table's number in the catalog; None if the server does not number tables.
-        rest: Facts whose change always loses events.
+        rest: All other facts. If one of them changes, events are always lost.
         stored: For MySQL and MariaDB: the id of the rows' storage, and a text that changes with the
             table's definition. If these facts change although the binlog has no DDL statement of
             the table, the cause is either maintenance, which changes no row, or a TRUNCATE, which

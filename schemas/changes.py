@@ -74,9 +74,9 @@ class AddColumn(Change):
         name: The column's name.
         type: The column's type.
         stored: The column's value in older rows, as the source's catalog has it: on PostgreSQL, an
-            array literal with one element. None if older rows are NULL, or if their value is
-            unknown.
-        frozen: Whether the lake leaves the column out because the table is frozen.
+            array literal with one element. None if older rows are NULL, or if the catalog does not
+            determine their value.
+        frozen: Whether the lake leaves the column out because of ``on_schema_change: freeze``.
     """
 
     name: str
@@ -181,7 +181,7 @@ class NarrowType(ChangeType):
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteColumn(Change):
-    """A schema change after which a column's values could have changed without events."""
+    """A schema change: an altered column, whose values could have changed without events."""
 
     name: str
 
@@ -213,7 +213,7 @@ class ChangeParts(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeKey(Change):
-    """A schema change: other columns identify a row, or the key was recreated."""
+    """A schema change: the key has different columns than before, or was recreated."""
 
     old: str
     new: str
@@ -260,8 +260,8 @@ class AddPartition(Change):
 class ChangeNullability(Change):
     """A schema change: a column begins or ceases to allow NULL.
 
-    If ``back`` is true, the column allows or refuses NULL as it did before the change, but could
-    have done the opposite for a while.
+    If ``back`` is true, the column allows or refuses NULL as it did at the earlier read of the
+    catalog, but its definition was written again. So it could have done the opposite in between.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """The characters that the connectors of MySQL and MariaDB decode wrongly, by character set.
 
-The binlog has the bytes of a text. A connector decodes these bytes with Java's table of the
+The binlog has a string value as bytes. A connector decodes these bytes with Java's table of the
 character set, which can differ from the server's table. The decoding never fails: bytes that Java's
-table lacks become U+FFFD. The rows of a copy, and rows that are read from the source by key, have
-the server's text.
+table lacks become U+FFFD. In the rows of a copy, and in rows that are read from the source by key,
+the server has decoded the bytes.
 """
 
 from __future__ import annotations

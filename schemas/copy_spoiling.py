@@ -21,15 +21,15 @@ def spoiling(
     key: tuple[str, ...],
     keeps_deleted: bool = False,
 ) -> Iterator[str]:
-    """Yield texts about schema changes that spoil a copy; none if no change does.
+    """Yield the schema changes that spoil a copy, each in words.
 
     A change that needs another copy by its verdict (:func:`schemas.evolution.diff`) spoils the
     copy. These changes spoil the copy as well:
 
     - a new column, a dropped column, or another name or type of a column, since some chunks can be
       read before the change and some after it;
-    - several columns whose definitions were written again without a change, since they could have
-      had each other's names while a chunk was read;
+    - several columns whose definitions were written again and are the same as before, since the
+      columns could have swapped their names while a chunk was read;
     - a new file of the table, since a view from before the rewrite reads no rows, without an error;
     - a new partition of an append table, since no chunk reads it.
 
@@ -74,8 +74,8 @@ def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
     former partitions are still there. If the copy does not read a row of a new partition, the row
     arrives as an event.
 
-    The binlog also has changes that the catalog does not show. The first run after the copy judges
-    these changes, from the statements since the first read of the catalog for the copy.
+    The binlog also has DDL statements whose effect the catalog does not show. The first run after
+    the copy judges all statements since the catalog was first read for the copy.
 
     Args:
         before: The catalog's facts at the copy's last check.

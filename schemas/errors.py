@@ -15,16 +15,16 @@ class TributaryError(Exception):
 
     Args:
         message: What happened, naming the table, topic, partition, offset or field.
-        remedy: What the reader can do next, as an instruction.
+        remedy: What the operator can do next, as an instruction.
         **context: The names in the message as values (``table=``, ``topic=``, ``partition=``,
             ``offset=``, ``field=``), for ``--output json`` and for logs.
 
     The message often quotes a server or a driver. So every secret that this process has read is
-    replaced in the message.
+    replaced by ``***`` in the message.
 
-    The remedy and the context do not quote a server or a driver. A secret that is also a plain
-    word, such as the password ``orders``, is not replaced in them, since the gaps would spoil the
-    texts. Every other secret is replaced.
+    The remedy and the context do not quote a server or a driver. A plain word in them is not
+    replaced, even if it equals a secret, such as the password ``orders``: there, the word is a
+    name, for example a table's. Every other secret is replaced.
 
     An error keeps its message, remedy and context when another process sends it, for example a
     Spark worker.

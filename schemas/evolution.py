@@ -39,7 +39,7 @@ from schemas.widening import SOURCE_WIDER, holds_rows, more_digits_only, same_va
 
 @dataclass(frozen=True)
 class LakeColumns:
-    """The columns that a lake table has from its source, as a comparison of schemas needs them.
+    """The lake table's columns that come from the source, for a comparison of two catalogs.
 
     Args:
         types: Spark type by column name.
@@ -61,7 +61,7 @@ class Rules:
 
     Args:
         wanted: The columns that the settings replicate, with their lake types.
-        frozen: Whether the lake takes no new columns.
+        frozen: Whether the lake leaves new columns out (``on_schema_change: freeze``).
         keyed: Whether rows of the lake are found by their key; False for an append table.
         keeps_deleted: Whether rows of the lake stay when the source deletes them.
         keeps_truncated: Whether rows of the lake stay when the source truncates the table.
@@ -86,7 +86,7 @@ class Evidence:
         stored: By column, the values that PostgreSQL's catalog stores for rows older than the
             column: one value for each file of the table, None if the catalog stores none.
         empty: Object ids of partitions that hold no row.
-        truncated: Object ids of partitions that were truncated without their table.
+        truncated: Object ids of partitions that were truncated, while their table was not.
         statements: For MySQL and MariaDB, the effects of the statements in the binlog.
     """
 
@@ -329,9 +329,9 @@ class _Diff:
     def _uncorrected(self) -> bool:
         """Whether a wrong value in place of a NULL can stay in the lake after this schema change.
 
-        PostgreSQL's connector takes a table's definition from the catalog, not from the WAL. For a
-        NULL in a column that the connector takes for NOT NULL, it sends 0, an empty text or 1970.
-        There are two cases:
+        PostgreSQL's connector reads a table's definition from the catalog, not from the WAL. If a
+        column is NOT NULL in this definition, the connector sends a NULL as 0, an empty text or
+        1970. There are two cases:
 
         - A column became NOT NULL, and the connector reads changes from before that moment. The
           source must have replaced each NULL by an update, whose event corrects the lake.
@@ -339,7 +339,7 @@ class _Diff:
           because a domain was changed. A run then reads the row from the source by key.
 
         So a wrong value stays only in a row of an append table, or in a row that the lake keeps
-        after a DELETE or TRUNCATE. A TRUNCATE gives the table a new file.
+        after a DELETE or TRUNCATE. If the table has the same file as before, there was no TRUNCATE.
         """
         kept = self._rules.keeps_deleted or (self._rules.keeps_truncated and self._new_file)
         return self._on_postgres and (kept or not self._rules.keyed)
@@ -400,11 +400,11 @@ class _Diff:
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
     def _label_written_since(self, column: CatalogColumn) -> str | None:
-        """Return a label that could have been renamed, of a new column's enum; None without one.
+        """Return a label of a new column's enum that could have been renamed; None without one.
 
         A label could have been renamed if its last write is later than the read of the catalog that
-        the lake follows. If one transaction wrote all labels before the column was added, the type
-        is new. Then no label was renamed, and the result is None.
+        the lake follows. If one transaction wrote all labels, at the latest when the column was
+        added, the type is new. Then no label was renamed, and the result is None.
         """
         since = self._before.horizon
         young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
@@ -465,8 +465,8 @@ class _Diff:
 def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
     """Yield the changes of the labels or fields of a column's type.
 
-    Added labels and fields are changes, too. Without them, the catalog that the lake follows would
-    lack them, and a later comparison would miss their changes.
+    An added label or field is a change, too. Otherwise, the catalog that the lake follows would not
+    get the label, and a later comparison would miss a change of the label.
     """
     for part, was in sorted(old.parts.items()):
         now = new.parts.get(part)

@@ -1,7 +1,7 @@
 """Finds generated columns of MySQL and MariaDB whose values changed in old rows without an event.
 
-If a statement alters a column, the server computes each generated column that depends on it again.
-The binlog then has the statement, and no event of the rows.
+If a statement alters a column, the server recomputes each generated column that depends on this
+column. The binlog then has the statement, and no events of the rows.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from schemas.widening import definition, same_for_expressions
 def recomputed(
     before: Catalog, now: Catalog, replicated: Collection[str], statements: StatementEffects
 ) -> Iterator[LoseEvents]:
-    """Yield a change for each generated column that an altered column can have changed.
+    """Yield a change for each generated column whose values an ALTER of a column can have changed.
 
-    The altered column can be the generated column itself, or a column that its expression uses,
-    directly or through other generated columns.
+    The altered column is the generated column itself, or a column that the generated column's
+    expression uses, directly or through other generated columns.
 
     Args:
         before: The catalog that the lake follows.
@@ -61,9 +61,10 @@ def recomputed(
 
 
 def _uses(expression: str, column: str) -> bool:
-    """Whether an expression, as the catalog prints it, contains a column's name.
+    """Whether a generated column's expression, as the catalog prints it, contains a column's name.
 
-    The name can also be in a text of the expression. The table is then copied without need.
+    The result is also true if the name occurs only in a string literal of the expression. The table
+    is then copied without need.
     """
     text, name = (one.replace("``", "`").replace("\\", "") for one in (expression, column))
     return re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", text, re.IGNORECASE) is not None

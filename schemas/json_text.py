@@ -1,8 +1,8 @@
 r"""Gives a JSON document of MySQL the same text, whether the server or the connector printed it.
 
-Server and connector print a document's members in the same order and with the same letters. They
-differ in the details below. For each detail, this module chooses one form (:func:`in_spark`, and
-:func:`in_python` for rows that are read by key):
+Server and connector print a document's members in the same order, and differ only in the details
+below. For each detail, this module chooses one form (:func:`in_spark`, and :func:`in_python` for
+rows that are read by key):
 
 - spaces between tokens: none;
 - numbers: equal values get the same text, since the connector's text does not show whether a number
@@ -13,13 +13,13 @@ differ in the details below. For each detail, this module chooses one form (:fun
 - dates with a time, and times: no zeros at the end of their microseconds. A JSON string of exactly
   that form, ``2024-02-29 01:02:03.500000``, loses these zeros, too;
 - binary values: base64 alone, without the server's ``base64:type15:`` and line breaks;
-- control characters: ``\u001f`` with small letters.
+- control characters: ``\u001f``, with its hexadecimal digits in lower case.
 
-Some texts of the connector can mean more than one document. :func:`ambiguous` finds these texts,
-and a run reads their documents from the source. The cause is Debezium 3.6:
+The connector prints some different documents as the same text. :func:`ambiguous` finds such texts,
+and a run reads their documents from the source. The causes are in Debezium 3.6:
 
-- it reads an unsigned integer of 32 bits as a signed one. Arrays and objects above 64 KiB lack the
-  integer in the connector's text;
+- it prints an unsigned integer of 32 bits as a signed one, and leaves such an integer out of arrays
+  and objects above 64 KiB;
 - it loses the sign, or digits, of a negative time.
 """
 
@@ -205,5 +205,5 @@ def _shown(x: float) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a text of MySQL's JSON as a string literal of Spark SQL."""
+    """Return a text or pattern for MySQL's JSON as a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

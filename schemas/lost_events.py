@@ -34,9 +34,9 @@ def lost_events(
         before: The catalog that the lake follows.
         now: The catalog now.
         empty: Object ids of partitions that hold no row.
-        truncated: Object ids of partitions that were truncated without their table.
-        statements: Statements from the binlog. After each of them, the table's rows are unknown.
-            Empty for PostgreSQL.
+        truncated: Object ids of partitions that were truncated, while their table was not.
+        statements: The DDL statements in the binlog whose effect on the rows Tributary cannot
+            derive. Empty for PostgreSQL.
     """
     yield from _partitions(before, now, empty, truncated)
     if before.children != now.children:
@@ -119,10 +119,11 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
 def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
     """Whether an index was the table's replica identity for a while, so that events are lost.
 
-    If the catalog row of a known index was written and its flags are the same, the index was the
-    replica identity. The creation of an index writes the row as well, with CONCURRENTLY several
-    times. So a new index counts only under two conditions: the transaction that last wrote its row
-    also wrote the table's row, and another transaction created the index.
+    If the index existed at the earlier read of the catalog, and its catalog row was written again
+    with the same flags, the index was the replica identity. The creation of an index writes the row
+    as well, with CONCURRENTLY several times. So a new index counts only under two conditions: the
+    transaction that last wrote its row also wrote the table's row, and another transaction created
+    the index.
     """
     if old is None:
         return new.chosen

@@ -42,9 +42,9 @@ def redact(text: str) -> str:
 def redact_own(text: str) -> str:
     """Remove secrets from a text that this project wrote, except secrets that are plain words.
 
-    In such a text, a plain word that equals a secret is the name of something. Without the name,
-    the text cannot be understood, and the gap would reveal the secret. Do not use this function for
-    texts of servers.
+    In such a text, a plain word that equals a secret is a name, for example a table's. Without the
+    name, nobody could understand the text, and the gap would reveal the secret. Do not use this
+    function for texts of servers.
     """
     return _without(text, [form for form in _forms if not _WORD.fullmatch(form)])
 

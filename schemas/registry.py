@@ -96,8 +96,8 @@ class ConfluentRegistry:
         """The Avro schema registered under the id, as JSON text.
 
         Raises:
-            UnknownSchemaError: The registry does not know the id, or the schema is not Avro or
-                refers to other schemas.
+            UnknownSchemaError: The registry does not know the id, the schema is not Avro, or the
+                schema refers to other schemas.
             RegistryError: The registry is unreachable, or refuses the login.
         """
         with self._lock:
@@ -210,7 +210,7 @@ def _is_registrys(answer: httpx.Response) -> bool:
 
 
 class _TransientAnswerError(Exception):
-    """The schema registry has a passing failure, so the request is repeated."""
+    """The schema registry answered with a transient error, so the request is repeated."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.status_code)

@@ -9,7 +9,10 @@ from schemas.catalog import Catalog
 
 
 def related(entries: Mapping[str, str], name: str) -> frozenset[str]:
-    """Return all names that the settings connect with a column's name, including this name."""
+    """Return a column's name, and its earlier and later names in ``columns.renames``.
+
+    With ``{b: a, c: b}``, the result for each of the three names is ``a``, ``b`` and ``c``.
+    """
     found = {name}
     while more := {one for pair in entries.items() if found & {*pair} for one in pair} - found:
         found |= more
@@ -21,9 +24,9 @@ class Renames:
     """The renames of columns that the settings let the lake follow.
 
     Args:
-        entries: Former name by new name. An entry can be set before its rename, and can stay
-            afterwards.
-        placing: Key and partition columns of the lake. Their renames are not followed.
+        entries: Former name by new name. An entry can be set before the source renames the column,
+            and can stay afterwards.
+        placing: Key and partition columns of the lake. The lake does not follow their renames.
     """
 
     entries: Mapping[str, str] = field(default_factory=dict)

@@ -49,7 +49,7 @@ class StatementEffects:
 
     Args:
         count: Number of statements.
-        added: The columns that were added, each with the value of older rows.
+        added: The columns that were added, each with its value in older rows.
         gone: Columns that were dropped or renamed.
         defined: By column, how often MODIFY or CHANGE defined the column.
         numbered: Columns that MODIFY or CHANGE defined with AUTO_INCREMENT.
@@ -57,7 +57,7 @@ class StatementEffects:
         dropped_indexes: The statements that dropped an index other than the primary key.
         cascades: Statements that add foreign keys with ON DELETE or ON UPDATE actions. Through
             these, changes of another table could have changed rows of this table.
-        grave: Statements that cannot be parsed, or after which the table's rows are unknown.
+        grave: Statements that Tributary cannot parse, or whose effect on the rows it cannot derive.
     """
 
     count: int = 0
@@ -71,7 +71,7 @@ class StatementEffects:
     grave: list[str] = field(default_factory=list)
 
     def old_rows_of(self, column: str) -> OldValue | None:
-        """Return the value that DDL statements gave a new column in older rows; None if unknown."""
+        """Return a new column's value in older rows; None if DDL statements do not determine it."""
         name = column.lower()
         if name in self.gone or name in self.defaulted or self.defined[name]:
             return None
@@ -135,7 +135,7 @@ class StatementEffects:
                 yield index.statement
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether MODIFY or CHANGE could have changed values in a way that the types do not show.
+        """Whether MODIFY or CHANGE could have changed values, even if the types are the same.
 
         If a column becomes AUTO_INCREMENT, the server gives new numbers to the rows that have 0.
         """
@@ -148,6 +148,6 @@ class StatementEffects:
     def is_another(self, column: str) -> bool:
         """Whether DDL dropped or renamed a column of this name.
 
-        If so, the present column of the name is another column.
+        If so, the column that has the name now is a different column.
         """
         return column.lower() in self.gone

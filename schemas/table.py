@@ -228,9 +228,9 @@ class TableSchema:
             )
 
     def shown(self) -> TableSchema:
-        """Return the table's schema before values are hidden.
+        """Return the schema that the table would have if the lake hid no values.
 
-        ``secret`` marks the columns whose values are hidden afterwards.
+        ``secret`` is true for the columns whose values the lake hides.
         """
         columns = (
             replace(column, lake_type=column.plain, hide="", plain="", secret=True)

@@ -24,7 +24,7 @@ _DEBEZIUM = "io.debezium."
 
 @dataclass(frozen=True)
 class TypeEntry:
-    """One line of ``docs/types.md``: what becomes of a source type.
+    """One line of ``docs/types.md``: the lake type of a source type, or why it is refused.
 
     Args:
         type: The type, or the kind of types.
@@ -92,7 +92,7 @@ def _refused() -> Iterator[TypeEntry]:
 
 
 def _why_refused(kind: PostgresType) -> str:
-    """Return why a type is refused, for ``docs/types.md``. The error of its rule has the reason."""
+    """Return the reason in the error that refuses a type, for ``docs/types.md``."""
     try:
         kind.rule(table="t", column="c")
     except UnsupportedTypeError as error:

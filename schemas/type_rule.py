@@ -95,7 +95,7 @@ def without_rule(
 def not_numeric(
     kind: object, decimal: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """Return the error for a column that is not ``numeric`` but has a decimal in the settings."""
+    """Return the error for a column that is not ``numeric`` and has a decimal in ``columns.as``."""
     return UnsupportedTypeError(
         f"column {column!r} of table {table} has type {kind}, but columns.as is {decimal}, which"
         " is only for columns of PostgreSQL's numeric",

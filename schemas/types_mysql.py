@@ -5,9 +5,9 @@ As for PostgreSQL (`schemas.types_postgres`), the snapshot's `TypeRule.read_sql`
 type has a rule only if tests with real connectors have shown this. The connectors had
 ``decimal.handling.mode=string``, ``time.precision.mode=adaptive_time_microseconds``,
 ``bigint.unsigned.handling.mode=long``, ``binary.handling.mode=bytes`` and
-``enable.time.adjuster=false``. The snapshot's session has the time zone UTC. Dates that no calendar
-has, as ``0000-00-00`` and ``2024-02-00``, are NULL in the lake. A copy also has NULL for a date as
-``2024-02-31``. An event with such a date stops the connectors.
+``enable.time.adjuster=false``. The snapshot's session has the time zone UTC. A date with a part
+that is zero, such as ``0000-00-00`` or ``2024-02-00``, is NULL in the lake. A copy also has NULL
+for a date such as ``2024-02-31``; a change with such a date stops the connectors.
 
 A JSON document of MySQL gets the same text from snapshot and stream (`schemas.json_text`).
 Geometries are EWKB, which is WKB with the SRID unless the SRID is 0. The snapshot reads the
@@ -53,7 +53,7 @@ class MysqlType:
         labels: The labels of an enum or a set.
         unsigned: Whether the type has no negative values.
         display: The type as the catalog prints it, for example ``bigint(20) unsigned``.
-        charset: The character set of a text; empty for other types.
+        charset: The character set of a text type; empty for other types.
     """
 
     name: str
@@ -152,12 +152,12 @@ def _enum(kind: MysqlType) -> TypeRule | None:
 
 
 def _year(kind: MysqlType) -> TypeRule | None:
-    """Return the rule for a year; None if the server reads it with two digits."""
+    """Return the rule for a year; None for ``year(2)``, which the copy reads with two digits."""
     return None if kind.sizes == (2,) else _unconverted("int", f"{COLUMN} + 0")
 
 
 def _text(kind: MysqlType) -> TypeRule | None:
-    """Return MySQL's or MariaDB's rule of text; None if `DOUBTFUL` lacks its character set."""
+    """Return MySQL's or MariaDB's rule of text; None if its character set is not in `DOUBTFUL`."""
     doubtful = DOUBTFUL.get(kind.charset or "utf8mb4")
     if doubtful is None:
         return None

@@ -328,7 +328,7 @@ def _failure(place: _Place, why: str, as_type: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a name in which ``_`` replaces what would end PostgreSQL's literal or a template."""
+    """Return a name for a PostgreSQL literal and a template; ``_`` replaces quotes and braces."""
     return re.sub(r"[\x00-\x1f'\\{}?]", "_", name)
 
 

@@ -24,7 +24,7 @@ _TEXTS = frozenset({"text", "character varying", "character", "citext"})
 
 
 def family(kind: str) -> str:
-    """The source type's name without its modifier, to see whether a type became wider."""
+    """The source type's name without its modifier: ``numeric`` for ``numeric(10,2)``."""
     return re.sub(r"\(.*?\)", "", kind).strip()
 
 
@@ -113,8 +113,8 @@ def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
     """Whether each generated column keeps its values if a MODIFY defines a column that it uses.
 
     This holds for wider integers of the same sign, and for more bytes, letters or labels of the
-    same character set and collation. Zerofill, digits and fractions of seconds are visible in a
-    text, so other types are never the same.
+    same character set and collation. It does not hold for other changes of a type: an expression
+    can cast a value to text, which shows zerofill, digits and fractions of seconds.
     """
     if definition(old).removeprefix(old.type) != definition(new).removeprefix(new.type):
         return False
@@ -125,7 +125,7 @@ def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
 
 
 def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
-    """Whether rows print the same in two source types that have the same lake type.
+    """Whether a value prints the same in two source types that have the same lake type.
 
     Args:
         was: The type before, as the source prints it.

@@ -13,8 +13,8 @@ class Definition:
 
     Args:
         name: The column's name.
-        sql: Name, type, NULL and default in SQL. A server derives the catalog's form from this
-            text.
+        sql: Name, type, NULL and default in SQL. A server creates a temporary table from this text,
+            to show how its catalog prints the column.
         expression: The expression of a generated column.
         stored: Whether the generated column is stored, and not virtual.
         not_null: Whether the column forbids NULL since it is AUTO_INCREMENT or the primary key.
@@ -64,7 +64,7 @@ class SetDefault:
 class AddUnique:
     """A MySQL statement's new unique index or primary key.
 
-    An index of prefixes or expressions has no ``columns``.
+    ``columns`` is empty if the index covers prefixes of columns, or expressions.
     """
 
     name: str
@@ -96,8 +96,8 @@ class Statement:
 
     Args:
         text: The statement as given.
-        clauses: The effects of the statement on the catalog. Empty if the rows are unknown after
-            the statement, since the catalogs are then not compared.
+        clauses: The effects of the statement on the catalog. Also empty if the table needs a copy
+            after the statement, since the catalogs are then not compared.
     """
 
     text: str

@@ -27,10 +27,11 @@ class NamedTable:
 
     Args:
         name: The table; empty if its name was not understood.
-        database: The database that the statement names; None if the statement leaves it to the
-            session.
-        beside: Whether the statement also alters another table, which it names without a database.
-            If ``database`` is None, both tables are in one database.
+        database: The database in the statement; None if the statement names the table without a
+            database. The table is then in the session's database.
+        beside: Whether this is the table after WITH TABLE in EXCHANGE PARTITION, and the statement
+            names the table after ALTER TABLE without a database. If ``database`` is None, too, both
+            tables are in the session's database.
     """
 
     name: str
@@ -120,9 +121,9 @@ def _swapped_table(tokens: Sequence[Token]) -> NamedTable | None:
 def _hidden_table(tokens: Sequence[Token]) -> NamedTable | None:
     """Return the table that a statement alters, drops, renames or truncates; None without one.
 
-    The table has no name if the statement can have several tables. The result is also None for
-    DISABLE KEYS and ENABLE KEYS, which change no table of InnoDB. Dumps have these clauses in
-    comments that only the server executes.
+    The returned table's ``name`` is empty for RENAME, and for DROP of several tables. The result is
+    also None for DISABLE KEYS and ENABLE KEYS, which change no table of InnoDB. Dumps have these
+    clauses in comments that only the server executes.
     """
     words = _words(tokens)
     if words[:1] == ["RENAME"] or (words[:1] == ["DROP"] and "," in words):
@@ -138,7 +139,7 @@ def _hidden_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _without_comments(statement: str) -> list[Token]:
-    """Return the tokens that are in no comment; none if the statement cannot be read."""
+    """Return a statement's tokens outside comments; an empty list if it cannot be tokenized."""
     try:
         tokens = sqlglot.tokenize(statement, read="mysql")
     except SqlglotError:
@@ -149,7 +150,7 @@ def _without_comments(statement: str) -> list[Token]:
 def _tokens(statement: str) -> list[Token]:
     """Return the tokens that a server executes, without MariaDB's SET STATEMENT ... FOR.
 
-    There are none if the statement cannot be read.
+    The list is empty if the statement cannot be tokenized.
     """
     tokens = _without_comments(_EXECUTED.sub(r" \1 ", statement))
     while _words(tokens[:2]) == ["SET", "STATEMENT"]:
@@ -168,7 +169,7 @@ def _after_settings(tokens: Sequence[Token]) -> int:
 
 
 def _words(tokens: Iterable[Token]) -> list[str]:
-    """Return a MySQL statement's tokens in upper case, and empty texts for quoted names."""
+    """Return a MySQL statement's tokens in upper case, each quoted one as an empty string."""
     quoted = (TokenType.IDENTIFIER, TokenType.STRING)
     return ["" if one.token_type in quoted else one.text.upper() for one in tokens]
 

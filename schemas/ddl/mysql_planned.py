@@ -1,6 +1,6 @@
 """Parses planned statements of MySQL and MariaDB, and finds their effects on a table's columns.
 
-When the statements are executed, a run gets them from the binlog. `schemas.ddl.mysql_reported`
+Once an operator has executed the statements, the binlog has them, too. `schemas.ddl.mysql_reported`
 judges planned statements and statements in the binlog by the same rules. For planned statements,
 this module also finds the effects on the catalog. A statement that cannot be parsed is refused.
 """
@@ -313,17 +313,17 @@ def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a table's name can begin at this MySQL token; after a dot, a name only continues."""
+    """Whether a table's name can begin at this MySQL token: only if no dot is before the token."""
     return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
 
 
 def _altered_table(tokens: Sequence[Token]) -> tuple[tuple[str | None, str], int]:
-    """Return database (or None) and name of MySQL's altered table, and the next position."""
+    """Return database (or None) and name of MySQL's altered table, and the index after its name."""
     return _table_at(tokens, 4 if _words(tokens)[2:4] == ["IF", "EXISTS"] else 2)
 
 
 def _table_at(tokens: Sequence[Token], at: int) -> tuple[tuple[str | None, str], int]:
-    """Return database (or None) and name of a table at a MySQL token, and the next position."""
+    """Return database (or None) and name of the table at a MySQL token, and the index after it."""
     names = [token.text for token in tokens[at : at + 3]]
     if len(names) == 3 and tokens[at + 1].token_type is TokenType.DOT:
         return (names[0], names[2]), at + 3
@@ -342,7 +342,7 @@ def _is_other_word(token: Token) -> bool:
 
 
 def _words(tokens: Sequence[Token]) -> list[str]:
-    """Return a MySQL statement's tokens as keywords; a quoted name becomes empty."""
+    """Return a MySQL statement's words in upper case; a quoted name becomes an empty string."""
     return [
         word
         for one in tokens

@@ -103,7 +103,7 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
 
 
 def _note_dropped(text: str, actions: Sequence[exp.Expr], effects: StatementEffects) -> None:
-    """If a MySQL statement drops an index, record it and the unique indexes that it creates."""
+    """If a MySQL statement drops an index, record the statement and its new unique indexes."""
     if any(_drops_index(action) for action in actions):
         unique = tuple(frozenset(found) for action in actions for found in _unique(action) if found)
         effects.dropped_indexes.append(DroppedIndex(_shown(text), unique))
