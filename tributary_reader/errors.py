@@ -10,9 +10,9 @@ class ReadError(TributaryError):
 
 
 class CleanedError(ReadError):
-    """A cleaning may have deleted files of the table's state that a reader requested.
+    """A cleaning may have deleted files of the state that a reader requested.
 
-    ``oldest`` in the error's context is the instant of the oldest state that has all files.
+    ``oldest`` in the error's context is the instant of the oldest state whose files all exist.
     """
 
 

@@ -46,9 +46,9 @@ class DataFile:
 
 
 def data_files(storage: Storage, path: str) -> list[DataFile]:
-    """Return all Parquet files of a table for a reader, also files that no commit has completed.
+    """Return all Parquet files below a table's folder, also files of incomplete commits.
 
-    The timeline must be read before this call, so that the result has all files of its commits.
+    Read the timeline before this call. Then the result has all files of the timeline's commits.
     """
     found = (DataFile.of(path, entry) for entry in storage.below(path))
     return [one for one in found if one is not None]
@@ -61,7 +61,7 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
         files: The result of :func:`data_files`.
         timeline: The table's commits, which were read before the files.
         instant: The instant. It must not be before :attr:`Timeline.complete_from`, since files of
-            an earlier state can be gone.
+            an earlier state may have been deleted.
     """
     replaced = timeline.replaced_upto(instant)
     newest: dict[tuple[str, str], DataFile] = {}
@@ -77,14 +77,14 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
 def require_written(
     files: Iterable[DataFile], timeline: Timeline, instant: str, commits: Iterable[Commit]
 ) -> None:
-    """Check that a reader's files at an instant include each file version that the commits name.
+    """Check that the files as of an instant include each version of a file that commits name.
 
     Args:
         files: The result of :func:`as_of`.
         timeline: The table's commits.
         instant: The instant of the files.
-        commits: The commits whose statistics are compared with the list. A commit after the instant
-            names the versions of files that it replaced. The list must have these former versions.
+        commits: The commits whose statistics name the versions. If a commit is after the instant,
+            the files must have the versions that it replaced; otherwise those that it wrote.
 
     Raises:
         ReadError: A file is missing.
@@ -110,7 +110,7 @@ def require_written(
 
 
 def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:
-    """Return a reader's files, with the number of rows of each file whose commit is known."""
+    """Return files with their numbers of rows; None for a file whose commit is archived."""
     known = set(timeline.instants)
     rows: dict[tuple[str, str], int] = {}
     listed = list(files)

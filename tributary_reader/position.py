@@ -24,7 +24,7 @@ class Position(Part):
         offsets: Next offset to read per partition after the commit; empty for a table that several
             source tables feed.
         topic_id: UUID of the topic; None if it is not known.
-        lacks: Number of records below ``offsets`` that were left out.
+        lacks: Number of records below ``offsets`` that runs left out.
         shape: Digest of the facts that must be the same in the next generation, so that the reader
             can continue there.
         format: Version of this document.
@@ -70,11 +70,12 @@ class Progress:
     Args:
         offsets: Next offset to read per partition.
         topic_id: UUID of the topic.
-        lacks: Number of records below ``offsets`` that were left out.
+        lacks: Number of records below ``offsets`` that runs left out.
         start_offsets: O of the handoff.
         handoff_offsets: H of the handoff.
-        is_log: Whether the table has no key.
-        shape: Digest of the columns, the key and the catalog that the lake follows.
+        is_log: Whether the table is an append table.
+        shape: Digest of the lake's columns, key and partition columns, and of the fingerprint of
+            the source's catalog.
     """
 
     offsets: Mapping[int, int]

@@ -145,7 +145,7 @@ def read_pointer(storage: Storage, url: str) -> Pointer | None:
 
 
 def table_folder(url: str) -> str:
-    """Return the table's folder from its own URL, or from the path of one of its generations."""
+    """Return a table's folder, given this folder or the path of one of the generations in it."""
     parent, _, name = url.rstrip("/").rpartition("/")
     return parent if name.startswith(_ATTEMPT) else url
 
@@ -197,16 +197,16 @@ def files_as_of(
     """Return the files that a reader opens for an instant of a generation, sorted by path.
 
     A cleaning writes its plan before it deletes a file, and the plans are read after the files are
-    listed. So if all plans keep the instant, the list has every file of the instant.
+    listed. So if no plan deletes files of the instant, the list has every file of the instant.
 
     Args:
         storage: The file access.
         timeline: The generation's commits, which were read before this call.
         instant: The instant of a commit.
-        commits: The commits by whose statistics the files are checked.
+        commits: The commits whose statistics name the files that must exist.
 
     Raises:
-        CleanedError: The state as of the instant is no longer there.
+        CleanedError: A cleaning may have deleted files of the state as of the instant.
         ReadError: A commit was rolled back while it completed, or a file is missing.
     """
     listed = data_files(storage, timeline.path)
@@ -220,7 +220,7 @@ def require_there(timeline: Timeline, instant: str) -> None:
     """Check that neither a cleaning nor a rollback can have removed a file of an instant.
 
     Raises:
-        CleanedError: The state as of the instant is no longer there.
+        CleanedError: A cleaning may have deleted files of the state as of the instant.
         ReadError: A commit was rolled back while it completed.
     """
     if undone := timeline.undone:
@@ -243,7 +243,7 @@ def _require_whole(timeline: Timeline, instant: str) -> None:
     """Check that a commit has the generation's whole copy and all events before H.
 
     Raises:
-        ReadError: As of the commit, rows of the table were missing, or older than other rows.
+        ReadError: The copy was not complete, or some events before H were not applied yet.
     """
     text = timeline.note(COMMIT_KEY, instant)
     record = {} if text is None else json.loads(text)
@@ -289,10 +289,10 @@ def published_files(path: str, storage: Storage | None = None) -> list[DataFile]
 
 
 def _instant(as_of: datetime | str | None) -> str | None:
-    """Return Hudi's instant for a reader's time; return an instant or None unchanged.
+    """Return a reader's time as Hudi's instant; return an instant or None as it is.
 
     Raises:
-        ReadError: The time has no zone, or the text is no instant.
+        ReadError: The time has no time zone, or the text is not an instant.
     """
     if isinstance(as_of, datetime) and as_of.tzinfo is not None:
         return f"{as_of.astimezone(timezone.utc):%Y%m%d%H%M%S%f}"[:17]

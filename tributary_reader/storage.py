@@ -44,7 +44,7 @@ class Storage(Protocol):
         """Yield all files below a folder for the reader; nothing if there is no such folder."""
 
     def arrow(self) -> FileSystem:
-        """Return this file system in the form that Arrow's readers need."""
+        """Return the ``pyarrow.fs.FileSystem`` with which Arrow reads these files."""
 
 
 class LocalStorage:
@@ -131,7 +131,7 @@ class ArrowStorage:
                 yield Entry(one.path[len(folder) :].lstrip("/"), int(one.size))
 
     def arrow(self) -> FileSystem:
-        """Return the file system of Arrow itself."""
+        """Return the file system that this object was created with."""
         return self._files
 
 

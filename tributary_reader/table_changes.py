@@ -69,13 +69,13 @@ def changes(
         url: The table's folder, which has the pointer ``_current.json``; or the path of one of its
             generations.
         position: The position of the changes that were read last. None reads the whole table.
-        deletes: Whether to find the rows that were removed. If False, a position stays valid after
-            a cleaning has deleted the position's files.
+        deletes: Whether to find the rows that were removed. This needs the table's files as of the
+            position. If False, a position stays valid after a cleaning has deleted these files.
         meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
-        over_resync: Whether the position can stay valid after any new copy of the table. If False,
-            this needs two conditions: runs followed the table during the copy, and the table had
-            lost no change. If True, the result can lack changes that never reached the topic. In
-            both cases, the result does not correct rows that were wrong in the lake before the
+        over_resync: Whether to continue from the position even if the table was copied again. If
+            False, this requires that runs followed the table during the copy, and that the table
+            had lost no change. If True, the result can lack changes that never reached the topic.
+            In both cases, the result does not correct rows that were wrong in the lake before the
             copy, since nothing in the lake shows which rows were wrong.
         filesystem: A file system of pyarrow that has the folder; None for the local disk.
 
@@ -208,11 +208,12 @@ class _Reader:
         )
 
     def _of_next_generation(self, former: Snapshot | None, since: Position) -> Changes:
-        """Return to a reader the changes from a former generation to the newest commit.
+        """Return the changes from a reader's position in a former generation to the newest commit.
 
-        The changed rows are those whose offset is at or after the position's offset. These are all
-        changed rows if two conditions are met: the new generation's stream does not begin after the
-        position, and the new copy differs from the former generation only by changes of the stream.
+        The changed rows are the rows of the current generation whose offset is at or after the
+        position's offset. They are all changed rows if two conditions are met. The current
+        generation applies the stream from the position's offset or from an earlier one. And its
+        copied rows differ from the former generation only by changes that are in the stream.
         """
         now = self._opened(self._pointer.current)
         next_ = _progress(now)

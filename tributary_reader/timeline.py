@@ -58,7 +58,7 @@ class Commit:
         return any(stat.get("numDeletes") for stat in self.stats)
 
     def note(self, key: str) -> str | None:
-        """Return the writer's text under a key of the Hudi commit; None if there is no text."""
+        """Return the value of a key in the commit's extra metadata; None if there is no value."""
         return (self.metadata.get("extraMetadata") or {}).get(key) or None
 
 
@@ -159,14 +159,14 @@ class Timeline:
     def complete_from(self) -> str:
         """The oldest instant whose whole state a reader can still open.
 
-        Files that were replaced before this instant may be removed.
+        Files that were replaced before this instant may have been deleted.
         """
         oldest = min(self._completed, default="")
         # Without a removal of files, the first commit of the timeline may be the first of all.
         return max([oldest, *(self._retained_from(name) for name in self._cleanings)])
 
     def _retained_from(self, name: str) -> str:
-        """Return the oldest instant that a cleaning keeps for readers; empty if not known."""
+        """Return the oldest instant whose files a cleaning keeps; empty if its plan names none."""
         earliest = self._plan(name).get("earliestInstantToRetain") or {}
         return str(earliest.get("timestamp") or "")
 
@@ -195,8 +195,8 @@ class Timeline:
     def undone(self) -> frozenset[str]:
         """The completed commits that another writer rolled back. A rollback removes their files.
 
-        A chunk's commit is left out if the rollback is complete, since the copy has then copied the
-        chunk again.
+        The result lacks a chunk's commit if its rollback is complete, since the copy has then
+        copied the chunk again.
         """
         undone: set[str] = set()
         for instant, complete in self._rollbacks.items():
@@ -245,9 +245,9 @@ class Timeline:
         )
 
     def note(self, key: str, instant: str) -> str | None:
-        """Return for a reader the newest text under a key in the commits up to an instant.
+        """Return the newest value of a key in the extra metadata of commits up to an instant.
 
-        The result is None if no commit has such a text.
+        The result is None if no such commit has the key.
         """
         for one in reversed(self.instants):
             if one <= instant and (text := self.commit(one).note(key)) is not None:
