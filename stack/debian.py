@@ -38,8 +38,8 @@ class Package:
         sha256: By architecture, the checksum of the only accepted file of the package; empty to
             accept every file.
         also: Further packages to fetch.
-        without: Prefixes of dependencies' names. These are not fetched, since the program does not
-            need them.
+        without: Beginnings of the names of the dependencies that are not fetched, since the program
+            does not need them.
     """
 
     name: str
@@ -195,7 +195,7 @@ class _Apt:
         self._config.write_text("\n".join(lines) + "\n", "utf-8")
 
     def candidate(self) -> str | None:
-        """Return the Debian package's version in the suites; None if no suite has the package."""
+        """Return the version of the package that APT would fetch; None if no suite has it."""
         answer = _run(
             ["apt-cache", f"--config-file={self._config}", "policy", self._package.name], 60
         )

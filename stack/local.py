@@ -359,7 +359,7 @@ class LocalStack:
         installations: Mapping[str, Installation],
         optional: Collection[str],
     ) -> None:
-        """Create the folders, ports, logins and the record that the stack's servers need."""
+        """Create the folders and logins of the servers, choose the ports, and write the record."""
         for name in kinds:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         for name in ("run", "logs", SECRETS):

@@ -135,7 +135,10 @@ class MysqlPrimary(MysqlServer):
     """The stack's primary of MySQL or MariaDB, whose changes are captured."""
 
     def prepare(self) -> None:
-        """Write the options of the stack's MySQL primary; if it is incomplete, create its data."""
+        """Write the option file of the stack's MySQL primary.
+
+        The data directory is created, too, unless an earlier start has completed the server.
+        """
         if self.data.unfinished:
             self.data.make()
         self.data.configure({})
@@ -150,13 +153,16 @@ class MysqlPrimary(MysqlServer):
 
 
 class MysqlReplica(MysqlServer):
-    """The stack's replica of MySQL or MariaDB, which keeps the GTID of every transaction."""
+    """The stack's replica of MySQL or MariaDB. Its transactions have the GTIDs of the primary."""
 
     joining = False
     """Whether the replica is being created and does not follow a primary yet."""
 
     def prepare(self) -> None:
-        """Write the options of the stack's MySQL replica; if it is incomplete, create its data."""
+        """Write the option file of the stack's MySQL replica.
+
+        The data directory is created, too, unless an earlier start has completed the server.
+        """
         if self.data.unfinished:
             self.data.make()
             # A read-only server could not run its first statements.

@@ -163,7 +163,7 @@ class DataDirectory:
     def options(self) -> Path:
         """The option file of the stack's MySQL or MariaDB.
 
-        This file is beside the data directory, since a server is created in an empty directory.
+        The file is beside the data directory, which must be empty when the server is created.
         """
         return self.folder.parent / f"{self.folder.name}.cnf"
 

@@ -53,9 +53,9 @@ REPLICA_SETTINGS: Mapping[str, Mapping[str, str]] = {
 def roles_sql(kind: str, host: str) -> list[str]:
     """Return statements that create the database and the roles of the stack's MySQL.
 
-    The roles get the documented rights. The statements have placeholders for the passwords, for
-    example ``{tributary_admin}``. The role ``admin`` later creates the tables in the schema
-    ``tributary``, and then grants the other roles the rights on these tables.
+    The roles get the rights that docs/mysql.md lists. The statements have placeholders for the
+    passwords, for example ``{tributary_admin}``. The role ``admin`` later creates the tables in the
+    schema ``tributary``, and then grants the other roles the rights on these tables.
 
     Args:
         kind: ``mysql`` or ``mariadb``.

@@ -108,7 +108,7 @@ class Installation:
 
     @property
     def program(self) -> str:
-        """File name of the program that runs as the stack's MySQL or MariaDB."""
+        """File name of the program that runs as the process: the server, or its loader."""
         return self.server.resolve().name if self._loader is None else self._loader.name
 
     @property
@@ -225,7 +225,7 @@ def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation 
 
 
 def _libraries(root: Path) -> Path:
-    """Return the folder of the unpacked MySQL's shared libraries; its name has the architecture."""
+    """Return the folder of an unpacked MySQL's libraries, as in ``usr/lib/x86_64-linux-gnu``."""
     return next((root / "usr" / "lib").glob("*-linux-gnu*"), root / "usr" / "lib")
 
 

