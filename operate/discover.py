@@ -169,7 +169,7 @@ def followed(
     *,
     unmatched: Callable[[str], object] | None = None,
 ) -> Callable[[], list[TableRecord]]:
-    """Return a function for the current records of the tables that a command's arguments select.
+    """Return a function that returns the current records of the tables that arguments select.
 
     Each call of this function reads the plan again. So its result has the tables that were
     onboarded since the previous call, and lacks the tables that were offboarded since then.

@@ -27,7 +27,7 @@ StepKind = Literal["topic", "sql", "rest", "state", "spark"]
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step that onboarding would take, for its dry run.
+    """One step that ``onboard --dry-run`` lists and that ``onboard`` would execute.
 
     Args:
         kind: The kind of system that would execute the step.
@@ -61,7 +61,7 @@ def onboarding_steps(
     with_bootstrap: bool,
     by_wildcard: Collection[TableId] = (),
 ) -> Plan:
-    """Examine tables, and return the steps that their onboarding would take; change nothing.
+    """Examine tables, and return the steps that their onboarding would take, without taking any.
 
     Args:
         services: The services of the command.

@@ -68,13 +68,12 @@ def after_gtid_change(
 ) -> str | None:
     """Return why a capture is lost if its source has turned GTIDs on or off.
 
-    Connect's stored position does not show the change, since the connector can repeat the old GTIDs
-    for ever. The recorded positions of the tables show the change, since none of these positions is
-    comparable with the current positions of the binlog.
+    The position that Connect stores does not reveal this, since the connector can repeat the old
+    GTIDs in it for ever. But after the switch, the position R of no table's copy can be compared
+    with the current position of the binlog.
 
     Returns:
-        The reason; None if the position of at least one table is comparable, or if no table has a
-        recorded position.
+        The reason; None if the R of at least one table can be compared, or if no table has an R.
     """
     rests = [
         log.problem(recorded=source.position(record.attempt.reads_upto))

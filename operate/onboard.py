@@ -46,7 +46,7 @@ def onboard(
     with_bootstrap: bool = True,
     by_wildcard: Collection[TableId] = (),
 ) -> list[Outcome]:
-    """Onboard the tables for the command; skip each step that was done before.
+    """Onboard tables. Steps that an earlier call has completed are skipped.
 
     Args:
         services: The services of the command.
@@ -102,7 +102,7 @@ def refusals(
 
 
 def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
-    """Return the tables whose copy an earlier ``onboard`` has begun, without paused ones."""
+    """Return the tables that an earlier command has begun to copy, except paused tables."""
     records = [record for table in tables if (record := services.store.get(table)) is not None]
     return frozenset(
         record.table
@@ -112,7 +112,7 @@ def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
 
 
 def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
-    """Let ``onboard`` capture one tier's tables, and put them on the plan.
+    """Capture the tables of one tier for ``onboard``, and put them on the plan.
 
     A table that cannot be put on the plan is removed from the capture. If no table on the plan
     needs the capture then, the parts that this call created are removed, too, except topics.
@@ -139,14 +139,14 @@ def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
 
 
 def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> None:
-    """Remove a table from the capture after ``onboard`` failed; a table on the plan stays."""
+    """Remove a table whose onboarding failed from its capture, unless it is on the plan."""
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
         tier_capture.remove_table(services, group.capture, table)
 
 
 def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
-    """Return a command's outcome for a table with further notes in its details."""
+    """Return an outcome with these notes added to the notes in its details."""
     if not notes:
         return outcome
     notes = [*outcome.details.get("notes", ()), *notes]
@@ -154,7 +154,7 @@ def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
 
 
 def register(services: Services, table: TableId) -> Outcome:
-    """Put a table on the plan, in state REGISTERED; change nothing if the plan has the table."""
+    """Put a table on the plan, in state REGISTERED, unless it is on the plan already."""
     names = services.capture(table)
     now = datetime.now(timezone.utc)
     record = services.store.get(table)
@@ -256,7 +256,7 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
 
 def copied(done: BootstrapResult, then: str) -> Outcome:
-    """Return a command's outcome of a copy; ``then`` says what happened after the copy."""
+    """Return the outcome of a copy; ``then`` ends its text, as in ``published generation 2``."""
     # A resumed copy shows no number of rows, since an earlier command copied some of them.
     copied = f"copied {done.rows:,} rows" if done.attempts else "continued its copy"
     return Outcome(

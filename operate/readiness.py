@@ -95,11 +95,11 @@ DEFAULT_MESSAGE_BYTES = 1_048_588
 
 
 def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
-    """Return why a table's events could be too large for a message; None if the sample's rows fit.
+    """Return why a table's events could be too large for a message; None if sampled rows fit.
 
     Args:
         table: The table.
-        largest: Size of the largest row in the sample, in bytes.
+        largest: Size of the largest sampled row, in bytes; None if the table has no row.
         limit: Size of the largest allowed message, in bytes.
     """
     # If the source's log has whole old rows, the event of an update has both the old and the new
@@ -141,7 +141,7 @@ def _log(
 
 
 def _replicated(table: SourceTable, settings: TableSettings) -> list[SourceColumn]:
-    """Return the columns that onboarding a table would replicate: captured, and not left out."""
+    """Return the replicated columns: not generated, and not excluded by the table's settings."""
     rules = settings.columns
     return [
         column
@@ -170,7 +170,7 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
 def _log_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...]:
     """Return onboarding's note on updates and deletes of an append table.
 
-    The note includes the numbers of updated and deleted rows from the server's statistics.
+    If the server's statistics count updated or deleted rows, the note has their numbers.
     """
     note = rules.log_note(table)
     if not (table.updated or table.deleted):
@@ -203,7 +203,7 @@ def _key_columns(table: SourceTable, key: tuple[str, ...], rules: TableRules) ->
 
 
 def _generated(table: SourceTable) -> tuple[str, ...]:
-    """Return onboarding's note on the table's generated columns, if it has any."""
+    """Return a note that the lake leaves out the generated columns; empty if there are none."""
     names = [column.name for column in table.columns if column.generated]
     if not names:
         return ()
@@ -211,7 +211,7 @@ def _generated(table: SourceTable) -> tuple[str, ...]:
 
 
 def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
-    """Return onboarding's note on the columns that runs read from the primary, if any."""
+    """Return a note on the columns that runs read from the primary by key; empty if none."""
     rules = settings.columns
     names = ", ".join(quote_name(one) for one in rules.as_ if rules.is_read_by_key(one))
     if not names:
@@ -220,7 +220,7 @@ def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
 
 
 def _hidden(settings: TableSettings) -> tuple[str, ...]:
-    """Return onboarding's notes on the hashed and on the masked columns, if any."""
+    """Return a note on the hashed columns and one on the masked columns, each if there are any."""
     effects = {
         "hash": "the lake has the HMAC-SHA-256 of each value",
         "mask": "the lake has *** for each value",
@@ -237,15 +237,15 @@ _SHOWN = 8
 
 
 def some(names: Sequence[str]) -> str:
-    """Return a note's text with the first names and the number of further names."""
+    """Return names as text; if they are many, only the first, as in ``a, b, c and 4 more``."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _null_defaults(table: SourceTable) -> tuple[str, ...]:
-    """Return onboarding's note on columns in which Apicurio's converter replaces NULL.
+    """Return a note on the nullable columns that have a default; empty if there are none.
 
-    It sends the column's default for a NULL.
+    For a NULL in such a column, Apicurio's converter sends the default.
     """
     names = [
         quote_name(column.name)

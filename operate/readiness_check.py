@@ -48,7 +48,7 @@ class Examined:
         return list(self.notes)
 
     def refuse(self, tables: Mapping[TableId, TributaryError]) -> None:
-        """Let onboarding refuse tables with these errors; an earlier error of a table stays."""
+        """Move tables to the refused ones, each with its error. A table keeps its first error."""
         for table, error in tables.items():
             self.notes.pop(table, None)
             self.refused.setdefault(table, error)
@@ -57,7 +57,7 @@ class Examined:
 def examine_all(
     services: Services, tables: Sequence[TableId], *, with_rows: bool = True
 ) -> Examined:
-    """Decide which tables can be onboarded; change nothing.
+    """Check which tables can be onboarded, without changing anything.
 
     Each table is examined alone. Then the accepted tables are examined together: their sources must
     allow a capture, and no new table may share its topic with another table.
@@ -93,7 +93,7 @@ def examine_all(
 
 
 def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId, TributaryError]:
-    """Return the tables of a group to onboard, each with an error, if no capture is possible.
+    """Return an error for each table of a group if the group's source cannot be captured.
 
     If the source can be captured, the result is empty.
     """
@@ -113,7 +113,7 @@ def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId
 
 
 def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tuple[str, ...]:
-    """Decide whether a table can be onboarded as it is; change nothing.
+    """Check that a table can be onboarded as it is, without changing anything.
 
     Args:
         services: The services of the command.
@@ -125,11 +125,11 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
         Remarks that do not prevent the replication of the table.
 
     Raises:
-        CaptureError: The table cannot be replicated, or several of the reasons below apply. The
-            remedy names the choices.
+        CaptureError: The table cannot be replicated, or several checks failed. The remedy names
+            the possible changes.
         UnsupportedTypeError: The type of a column has no rule.
-        SchemaError: The lake cannot have the table's key or a column's name, or the settings name a
-            column that the table lacks.
+        SchemaError: The key or the name of a column is not possible in the lake, or the settings
+            name a column that the table lacks.
         SourceError: There is no such table, or the source cannot be reached.
         ConfigError: The table's path in the lake overlaps with another table's path.
     """
@@ -174,7 +174,7 @@ def nulls_are_kept(services: Services, table: TableId, settings: TableSettings) 
 
 
 def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
-    """Run all checks of onboarding; then raise one error if at least one check failed.
+    """Call all checks, even after a failure; then raise one error if at least one check failed.
 
     Raises:
         TributaryError: The error of the only check that failed.
@@ -211,7 +211,7 @@ def without_table_name(table: TableId, message: str) -> str:
 
 
 def _require_rights(services: Services, source: Source, table: SourceTable) -> None:
-    """Let onboarding refuse a table if Tributary's logins lack rights that the capture needs."""
+    """Raise an error if a login of Tributary lacks a right that the table's capture needs."""
     missing = source.capture(services.capture(table.table)).missing_rights(table)
     if missing is not None:
         problem, remedy = missing
@@ -228,13 +228,13 @@ def _require_schema(
     *,
     has_key: bool,
 ) -> None:
-    """Let onboarding refuse a table with a column that cannot be replicated."""
+    """Raise an error if a table has a column that cannot be replicated."""
     columns = source.schema(table, settings).columns if has_key else source.columns(table, settings)
     refuse_shard_column(table.table, columns, services.config.shard(table.table))
 
 
 def _size(services: Services, table: SourceTable) -> Iterator[str]:
-    """Yield onboarding's note if an event could be too large, or if no sample could be read."""
+    """Yield a note if an event could be too large, or if the rows could not be sampled."""
     limit = services.config.kafka.topic.max_message_bytes
     try:
         largest = services.source(table.table.source).largest_row(table)
@@ -247,7 +247,7 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
 
 
 def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
-    """Let onboarding refuse a key that cannot find some rows.
+    """Raise an error if the key does not identify each row of the table.
 
     Yields:
         A note if the key could not be checked.
@@ -277,7 +277,7 @@ def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSe
     setting ``one_view`` needs an exact view, too.
 
     Raises:
-        CaptureError: The source cannot open an exact view. The error names the choices.
+        CaptureError: The source cannot open an exact view. The remedy names the alternatives.
     """
     if not wants_exact_view(source, settings):
         return

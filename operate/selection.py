@@ -72,7 +72,7 @@ def expand(
 
 
 class Selection:
-    """Decides which tables a command's arguments select, also among tables onboarded later.
+    """Decides whether a command's arguments select a table, which may be onboarded later.
 
     Args:
         arguments: The same as those of `expand`. If there are none, every table is selected.

@@ -221,7 +221,7 @@ def prepare(services: Services, group: Group) -> None:
 
 
 def _looks(source: Source, group: Group) -> dict[TableId, str]:
-    """Return a digest of each table's catalog, as of now; empty for MySQL and MariaDB."""
+    """Return the digest of each table's fingerprint, as of now; empty for MySQL and MariaDB."""
     if group.capture.reports_definitions:
         return {}
     found = source.capture(group.capture).fingerprints(group.tables)
@@ -231,8 +231,8 @@ def _looks(source: Source, group: Group) -> dict[TableId, str]:
 def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
     """Wait briefly until all changes up to a position are captured; return whether they are.
 
-    If so, the copy of a table need not wait for these changes again, unless the table's catalog
-    changes before the copy. If not, each copy waits for them, and shows that it waits.
+    If they are, a table's copy need not wait for these changes again, unless the table's catalog
+    entry changes before the copy. If they are not, each copy waits for them and shows the wait.
     """
 
     def behind() -> bool:
@@ -249,7 +249,7 @@ def _captured(services: Services, capture: CaptureNames, source: Source, upto: L
 def _require_known(
     services: Services, capture: CaptureNames, source: Source, tables: Sequence[TableId]
 ) -> None:
-    """Check that a binlog's connector knows the definitions of the tables to capture.
+    """Check that a MySQL or MariaDB connector knows the definitions of the tables to capture.
 
     If a captured table changes and the connector lacks the table's definition, the connector stops
     for all tables. The connector also stops if its definition of the table has more columns than
@@ -298,7 +298,7 @@ def _require_known(
 
 
 def reconnect(services: Services, capture: CaptureNames) -> bool:
-    """Restart a connector that runs but has lost its connection; return True after a restart."""
+    """Restart a running connector that lost its source connection; return True if restarted."""
     status = services.connect.status(capture.connector)
     if status is None or not status.running:
         return False
@@ -348,7 +348,7 @@ def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
 def remove_table(services: Services, capture: CaptureNames, table: TableId) -> bool:
     """Remove a table from its capture for a command; return whether the table was captured.
 
-    Other tables stay captured. A connector with a list of tables continues with a shorter list.
+    Other tables stay captured. With MySQL and MariaDB, the connector's list of tables is shortened.
     """
     sent = services.source(capture.source).capture(capture).sent_tables
     if sent is not None:
@@ -370,14 +370,14 @@ def _configure(
 ) -> None:
     """Create a capture's connector, or change its settings without a loss of changes.
 
-    An existing connector gets all wanted settings if the plan has tables of the connector and none
-    of these tables depends on its events. Otherwise:
+    An existing connector gets all wanted settings if the plan has tables of its tier and none of
+    these tables depends on the events that the connector has sent. Otherwise:
 
-    - If the connector ran with settings that lose changes, its events can have a gap. It gets all
-      wanted settings after unpublished copies are discarded. If a published table depends on the
-      events, this is an error, since nothing would show the gap later.
-    - If its settings lose no changes, only a few are changed. Without a table on the plan, the
-      connector could be that of another installation.
+    - If the connector ran with settings that lose changes, its events can have a gap. Unpublished
+      copies are discarded, and the connector gets all wanted settings. If a published table depends
+      on the events, an error is raised instead, since nothing would show the gap later.
+    - If its settings lose no changes, only a few settings are changed. If the plan has no table of
+      its tier, the connector could be that of another installation.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(not_retired(services, capture))
@@ -401,9 +401,9 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Handle tables that follow a connector although the connector does not list them.
+    """Handle tables that follow a connector although its list of captured tables lacks them.
 
-    Such tables have lost changes. Published ones are refused, and unpublished copies discarded.
+    Such tables have lost changes. Unpublished copies are discarded; a published table is an error.
     """
     lost = [
         record
@@ -417,7 +417,7 @@ def _refuse_unlisted(
 
 
 def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:
-    """Refuse wanted connector settings that would lose changes."""
+    """Raise an error if the wanted connector settings would lose changes."""
     findings = _findings(services, capture, wanted)
     if findings:
         raise CaptureError(
