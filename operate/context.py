@@ -42,7 +42,7 @@ class Services:
 
     Args:
         config: The configuration.
-        progress: Shows long work.
+        progress: Shows the progress of long work.
         spark: An open session of the caller, which :meth:`close` leaves open. If None, a session is
             started on first use.
 
@@ -74,7 +74,7 @@ class Services:
 
     @cached_property
     def interruptible(self) -> Interruptible:
-        """The display of progress, through which ``run`` interrupts its copies when it ends."""
+        """The progress display, by which a stopped ``run`` interrupts its automatic resyncs."""
         return Interruptible(self.progress)
 
     @cached_property
@@ -127,12 +127,12 @@ class Services:
         return KeptSchemas(self.registry, self.config.kafka.registry.url, self.store)
 
     def capture(self, table: TableId) -> CaptureNames:
-        """Return for a command the capture to which the settings assign a table."""
+        """Return the names of the capture to which the settings assign a table."""
         tier = self.config.table_settings(table).capture_tier
         return names(table.source, self.config.source(table.source), tier)
 
     def capture_of(self, record: TableRecord) -> CaptureNames:
-        """Return for a command the capture that a table's record names by source and tier."""
+        """Return the names of a table's capture, by the source and tier in the table's record."""
         table = record.table
         return names(table.source, self.config.source(table.source), record.tier)
 
@@ -167,10 +167,10 @@ class Services:
 
     @cached_property
     def published_settings(self) -> PublishedSettings:
-        """The settings with which all tables were copied, as of the first use of this property.
+        """The settings with which each table was last copied, as of this property's first use.
 
-        The first use must come soon after this process's start. By these settings, this process
-        detects that another process has copied a table later, with newer settings.
+        If another process then copies a table with newer settings, a run sees that the recorded
+        settings differ from these. So the first use must come soon after this process's start.
         """
         from cdc.run.published_settings import PublishedSettings
 
@@ -178,7 +178,7 @@ class Services:
 
     @property
     def spark(self) -> SparkSession:
-        """The command's Spark session, started on first use and current in the calling thread."""
+        """The Spark session: started on first use, and made current in the calling thread."""
         from cdc.runtime.spark import in_this_thread
 
         return in_this_thread(self._session)
@@ -210,7 +210,7 @@ class Services:
 
     @cached_property
     def run_context(self) -> RunContext:
-        """The context of all bootstraps and runs of this command, with one run id."""
+        """The services, settings and run id that all bootstraps and runs of this command share."""
         from cdc.run import RunContext
 
         published_settings = self.published_settings  # before the start of Spark, which takes time
@@ -253,12 +253,12 @@ class _Sources(Mapping[str, Source]):
 
 @contextmanager
 def services(config: Path | None, progress: Progress) -> Iterator[Services]:
-    """Open a command's services for a block, and close them at its end.
+    """Open a command's services for a ``with`` block, and close them after the block.
 
     Args:
         config: The file; if None, the file that ``TRIBUTARY_CONFIG`` names, or
             ``./tributary.yaml``.
-        progress: Shows long work.
+        progress: Shows the progress of long work.
     """
     opened = Services(load(config), progress)
     try:

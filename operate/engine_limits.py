@@ -18,11 +18,11 @@ _NUMBER = re.compile(r"int|bigint|float|double|decimal\(.*\)")
 
 @dataclass(frozen=True)
 class EngineLimits:
-    """Limits of engines that read a table by its name in the catalog.
+    """Limits of query engines, such as Trino, that read a table by its name in the catalog.
 
     Args:
-        notes: Limits that make an engine show a value differently from the lake.
-        problem: A limit that makes queries fail; empty if there is none.
+        notes: Remarks on values that an engine shows differently from the lake.
+        problem: Why an engine's queries fail; empty if they do not fail.
         remedy: What to do about the problem.
     """
 

@@ -61,7 +61,7 @@ class Forecast:
 
     @cached_property
     def short(self) -> list[Shortfall]:
-        """The freshness targets that, by the prediction of ``plan``, will perhaps not be kept."""
+        """The freshness targets that may be missed, by the prediction of ``plan``."""
         return shortfalls(self.needs, self.rules, PLANNED)
 
     @property
@@ -96,7 +96,7 @@ def order_of(
     Args:
         entries: The tables that have work.
         rules: The settings of the schedule.
-        now: The current time, in seconds on the clock of the entries' deadlines.
+        now: The current time in seconds, by the same clock as the entries' deadlines.
         count: Maximum number of tables to return.
     """
     schedule = Schedule(rules)
@@ -158,7 +158,7 @@ def _look(
     ends: dict[int, int] | None,
     now: datetime,
 ) -> tuple[Need, Entry]:
-    """Return the need of a table, and its entry in the schedule of runs."""
+    """Return a table's predicted need, and the table's entry in the schedule of runs."""
     settings = services.config.settings_on_plan(record.table, record.tier)
     topic = TopicFacts(id=None, earliest={}, stable=ends or {})
     entry = predictions.entry(record, settings, topic, TURN_S)

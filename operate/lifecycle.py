@@ -80,15 +80,15 @@ def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
 
 
 def resume(services: Services, table: TableId) -> Outcome:
-    """Let a paused table continue in its former state."""
+    """Put a paused table back in the state that it had before the pause."""
     return _go_on(services, table, State.PAUSED, "resumed")
 
 
 def retry(services: Services, table: TableId) -> Outcome:
-    """Let a failed table continue in its former state, and repair its connector.
+    """Put a failed table back in the state before the failure, and repair its connector.
 
     The connector is restarted if it has failed or lost its connection, and resumed if it was
-    stopped. If Kafka Connect does not answer, a failed table continues, and a note says that the
+    stopped. If Kafka Connect does not answer, only the state changes, and a note says that the
     connector was not checked.
 
     Raises:
@@ -127,10 +127,10 @@ def retry(services: Services, table: TableId) -> Outcome:
 
 
 def _go_on(services: Services, table: TableId, origin: State, action: str) -> Outcome:
-    """Put a table back in its former state for ``resume`` or ``retry``.
+    """Put a table back in the state that it had before ``origin``, which is PAUSED or FAILED.
 
     Raises:
-        StateError: The table's state is not ``origin``.
+        StateError: The table is not in the state ``origin``.
     """
     require(services, table)
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):

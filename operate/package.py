@@ -63,7 +63,7 @@ class Manifest:
             version can run the package.
         interpreter: Path of that interpreter, to which `bin/python` is a link.
         machine: System and processor that the compiled libraries are for.
-        jars: Checksum of each jar by its file name, as locked.
+        jars: Checksum of each jar by its file name, from the lock file.
         lock: Checksum of the lock file of the jars.
     """
 
@@ -135,7 +135,9 @@ def package(
 
 
 def _environment(prefix: Path) -> Any:
-    """Return a virtual environment to pack, without other files of its owner.
+    """Return a virtual environment to pack, limited to its own folders, such as ``bin``.
+
+    Other files beside these folders are left out, since they could contain passwords.
 
     Raises:
         ConfigError: The environment cannot be packed.

@@ -52,10 +52,13 @@ def one(services: Services, table: TableId, offset: int, *, partition: int = 0) 
 def replay(services: Services, table: TableId, *, first: int | None = None) -> Outcome:
     """Apply the quarantined records that can be read now, and all later changes of the topic.
 
+    A record that still cannot be applied stays in quarantine, and a note names it.
+
     Args:
         services: The services of the command.
         table: The table.
-        first: The least offset of a quarantined record to apply; None for all records.
+        first: Offset of the first quarantined record to apply. Earlier records stay in quarantine.
+            None applies all quarantined records.
     """
     from cdc.run import replay_table
 

@@ -25,7 +25,7 @@ def resync(
     *,
     still: Callable[[TableRecord], bool] = lambda _: True,
 ) -> list[Outcome]:
-    """Let ``resync`` build and publish new generations, or continue interrupted ones.
+    """Build and publish new generations of tables, or continue interrupted resyncs.
 
     Args:
         services: The services of the command.
@@ -39,7 +39,7 @@ def resync(
 def _resync(
     services: Services, tables: Sequence[TableId], *, still: Callable[[TableRecord], bool]
 ) -> list[Outcome]:
-    """Let ``resync`` copy tables whose captures are prepared, several at a time."""
+    """Resync tables whose captures are prepared, several at a time."""
     if not tables:
         return []
     from bootstrap.resync import resync_table

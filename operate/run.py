@@ -58,12 +58,15 @@ class Runs:
 
     @property
     def unchecked(self) -> list[Unchecked]:
-        """The idle tables that the command's last run could not check."""
+        """The idle tables that the last run could not check.
+
+        The check finds changes without events, such as a rewrite of a table.
+        """
         return list(self._services.run_context.unchecked)
 
     @property
     def empty(self) -> bool:
-        """Whether no table is chosen now."""
+        """Whether the command's arguments select no table now."""
         return not self._records()
 
     def once(self) -> list[RunResult]:
@@ -106,7 +109,7 @@ class Runs:
         report_expiring: Callable[[list[Expiring]], None],
         report_targets: Callable[[list[Shortfall]], None],
     ) -> None:
-        """Repeat the command's run until a signal arrives, Spark ends, or hanging tasks hold cores.
+        """Repeat the command's run until a signal arrives, Spark ends, or hung tasks occupy cores.
 
         The signals are SIGINT and SIGTERM. A signal gives the current run 20 seconds to finish, and
         then interrupts it. The next command continues from the last commit.
@@ -158,7 +161,7 @@ class Runs:
                 signal.signal(kind, handler)
 
     def _interrupt(self, copying: threading.Thread) -> None:
-        """Interrupt the command's resync at its next wait; cancel Spark's jobs until it ends."""
+        """Interrupt automatic resyncs at their next wait; cancel Spark's jobs until they end."""
         self._services.interruptible.interrupt()
         deadline = time.monotonic() + _INTERRUPT_S
         copying.join(_CANCEL_S)
@@ -190,7 +193,7 @@ class Runs:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
         Four conditions count as failures, too: a capture sends no changes, a freshness target is
-        missed or cannot be kept, hanging tasks hold cores, or Spark has ended. The state of a table
+        missed or cannot be kept, hung tasks occupy cores, or Spark has ended. The state of a table
         that was never published does not count, since the table has no readers yet.
         """
         states = {record.state for record in self._records() if not record.never_published}

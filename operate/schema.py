@@ -157,8 +157,8 @@ def _now(
     """Compare the table on the source with the lake's newest commit, for ``schema``.
 
     Returns:
-        The commit's handoff; the comparison; the effects of the DDL statements since then, or None
-        if the source's catalog shows every change; and the TRUNCATEs since the commit.
+        The handoff in this commit; the comparison; the effects of the DDL statements after the
+        commit, or None if the source's catalog shows every change; the TRUNCATEs after the commit.
     """
     from cdc.lake.shards import timeline_of
     from cdc.run.published_generation import require_folder

@@ -86,12 +86,12 @@ class TableStatus:
 
     Args:
         record: The table's record in the state store.
-        events_behind: Number of offsets between the last commit and the end of the topic. No more
-            events than that wait. None if there is no commit, or if Kafka could not be queried.
-        watermark: Event time up to which the table is complete; None if this time is not known. The
-            last commit gives a time. If the lake has the whole topic and the connector writes in
-            transactions, the newest heartbeat can give a later time: that of the heartbeat less the
-            allowed lateness.
+        events_behind: Number of offsets between the last commit and the end of the topic. It is the
+            maximum number of waiting events. None without a commit, or if Kafka did not answer.
+        watermark: Event time up to which the table is complete; None if this time is not known. It
+            comes from the last commit. If the lake has the whole topic and the connector writes in
+            transactions, it can also be the time of the newest heartbeat less the allowed lateness.
+            The later time counts.
         freshness_s: Seconds since the watermark. Without a watermark: seconds since the last commit
             if events wait in the topic, otherwise None.
         target_s: The freshness target, in seconds.
@@ -385,11 +385,11 @@ def _table(
 
 
 def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | None:
-    """Return the time from which ``freshness_s`` counts if a table has no watermark, or None.
+    """Return the time from which ``freshness_s`` counts for a table that has no watermark.
 
-    If events wait in the topic, it is the time of the last commit, which is that of the copy. The
-    copied rows show the source at an earlier time, so the true ``freshness_s`` is larger.
-    Without waiting events, the result is None.
+    If events wait in the topic, it is the time of the last commit. Without a watermark, this is a
+    commit of the copy, whose rows are older than the commit. So the true ``freshness_s`` is larger.
+    If no event waits, the result is None.
     """
     return record.last_commit.committed_at if record.last_commit is not None and behind else None
 

@@ -28,8 +28,8 @@ class Outcome:
         state: The table's state afterwards; None if it is unknown, or the table is not on the plan.
         error: The reason why the table failed or was left out; None if neither happened.
         details: Plain values for ``--output json``.
-        left_out: Whether the table was left out, since it cannot be replicated, a wildcard matched
-            it, and no argument named it. This is no failure.
+        left_out: Whether the table was left out: it cannot be replicated, and it was only matched
+            by a wildcard, not named by an argument. This is no failure.
     """
 
     table: TableId

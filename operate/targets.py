@@ -72,7 +72,8 @@ class Need:
             target allows.
         events_load: Part of a worker that the events need.
         behind: Number of offsets between the table's last commit and the end of its topic.
-        slack_s: Seconds for which the start of the next run can wait; None if no event waits.
+        slack_s: Seconds for which the next run can wait and still keep the target; None if no event
+            waits.
         seconds: Predicted duration of all work that waits now, in seconds.
     """
 
@@ -98,7 +99,7 @@ class Need:
 
 
 def need_of(table: TableId, tier: str, target_s: float, cost: Estimate, rate: float) -> Need:
-    """Return the need of a table, without the work that waits now.
+    """Return a table's predicted need. The fields for the work that waits now are not set.
 
     Args:
         table: The table.
@@ -182,8 +183,8 @@ def shortfalls(
 ) -> list[Shortfall]:
     """Return the targets that are missed or cannot be kept, grouped by their cause.
 
-    If several causes apply to a table, the table is listed under one of them. The causes have this
-    order: its own cost, the load of all workers or of its lane, no commit, old changes that wait.
+    If several causes apply to a table, the table is listed under the first of these: the cost of
+    its own runs; the load of its lane; no commit for longer than the target; a backlog of changes.
 
     Args:
         needs: The need of each table.
@@ -228,7 +229,7 @@ def short_lanes(loads: Mapping[str, float], rules: Rules, full: float) -> dict[s
         full: The part of all workers that the lanes together can have.
 
     Returns:
-        For each of these lanes, the part of all workers that the lane can have.
+        For each lane that needs more workers, the part of all workers that the lane can have.
     """
     short = dict(loads)
     while short:
@@ -349,16 +350,16 @@ def shortfalls_now(
 ) -> list[Shortfall]:
     """Return the targets that are missed now, or that, by prediction, cannot be kept.
 
-    Only INCREMENTAL tables with valid settings are checked. The state or the error of another table
-    shows why runs do not follow it.
+    Only INCREMENTAL tables with valid settings are checked. Runs do not follow the other tables;
+    their states or errors show the reason.
 
     Args:
         config: The configuration.
         kafka: The cluster, which is queried only for tables that may be late.
         predictions: The predicted costs of runs.
         records: The tables.
-        fresh_at: Returns a time up to which a table has all changes, in seconds since 1970. The
-            table can have all changes up to a later time, too.
+        fresh_at: Returns a time, in seconds since 1970, up to which the lake has all changes of a
+            table. It is a lower bound: the lake may have all changes up to a later time.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -37,7 +37,7 @@ _STYLES = {Verdict.BOOTSTRAP: "bold red", Verdict.FILL: "yellow"}
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
+    """Add the group ``schema`` to the command ``tributary``."""
     app.add_typer(schema_app)
 
 
@@ -75,8 +75,8 @@ def check(
 ) -> None:
     """Show the effect of planned statements on the lake table, without running them.
 
-    Exit code 0 if the lake would follow, 4 if the table would need a bootstrap, 2 if the
-    statements cannot be parsed.
+    The exit code is 0 if the lake would follow the change, 4 if the table would need a bootstrap,
+    and 2 if the statements cannot be parsed.
     """
     from operate.context import services
     from operate.schema import check as ask
@@ -99,7 +99,7 @@ def history(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show the past changes of a table's schema, each with its outcome."""
+    """Show a table's past schema changes, and whether the lake followed or the table stopped."""
     from operate.context import services
     from operate.schema import history as look
 
@@ -172,7 +172,7 @@ def types(
 
 
 def _finish(renderer: Renderer, changes: Sequence[Change], verdict: Verdict) -> None:
-    """Print the changes and the verdict of ``schema``; end with the verdict's exit code."""
+    """Print schema changes and their verdict; exit with code 4 if the verdict is bootstrap."""
     for change in changes:
         style = _STYLES.get(change.verdict)
         renderer.line(f"{change.verdict.value:<10} {change}", style=style)

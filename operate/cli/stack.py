@@ -39,7 +39,7 @@ StackConfigOption = Annotated[
 
 
 def register(parent: typer.Typer) -> None:
-    """Add the commands to the root."""
+    """Add the group ``stack`` to the command ``tributary``."""
     parent.add_typer(app, name="stack")
 
 
@@ -147,7 +147,7 @@ def env(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Print the addresses as shell exports; use it as eval "$(tributary stack env)"."""
+    """Print the addresses as shell exports, for eval "$(tributary stack env)"."""
     renderer = Renderer(output)
     values = _stack(folder).env()
     if config.is_file():

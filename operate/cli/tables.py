@@ -26,7 +26,7 @@ TablesArgument = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the root."""
+    """Add this module's commands to the command ``tributary``."""
     app.command()(discover)
     app.command()(onboard)
     app.command()(bootstrap)
@@ -45,7 +45,7 @@ def discover(
 ) -> None:
     """List the sources' tables: rows, size, key, identity, and whether they can be onboarded.
 
-    The command judges tables that are not on the plan, and reads only the sources' catalogs.
+    Only tables that are not on the plan are judged, and only by the sources' catalogs.
     `onboard --dry-run` also reads rows: their sizes, and whether the key finds each row. `check`
     examines the tables on the plan.
     """
@@ -163,8 +163,8 @@ def bootstrap(
 ) -> None:
     """Copy tables that have no copy or lost their stream, and hand them over to the stream.
 
-    Tables that are up to date are skipped; `resync` copies them again. A paused table continues
-    if it is named; wildcards leave it out.
+    Tables that are up to date are skipped; `resync` copies them again. A paused table is
+    resumed if an argument names it; wildcards leave it out.
     """
     from operate.context import services
     from operate.discover import selected
@@ -268,7 +268,7 @@ def path(
 
 
 def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = False) -> None:
-    """Show the outcome of each table, and end with the exit code of all outcomes.
+    """Show the outcome of each table; then exit, unless the command's exit code is 0.
 
     Args:
         renderer: The output.

@@ -1,4 +1,4 @@
-"""The demo's shop by kind of source."""
+"""The demo's shop for each kind of source."""
 
 from __future__ import annotations
 

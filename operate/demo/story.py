@@ -91,7 +91,7 @@ class Demo:
     Args:
         folder: Holds the stack, the configuration, the state and the lake.
         renderer: The output.
-        progress: Shows long work.
+        progress: Shows the progress of long work.
         shop: The shop, on its kind of source.
         config: The configuration file to write; None for a file in the folder. An existing file
             outside the folder is not replaced.

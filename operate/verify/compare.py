@@ -71,7 +71,7 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Return rows that ``verify`` has read by key, as a data frame. No values are hidden yet."""
+    """Return rows that ``verify`` has read by key as a data frame, before hashing and masking."""
     shown = schema.shown().columns
     ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
@@ -188,7 +188,7 @@ def compare_bags(
 def _shown(
     rows: DataFrame, wanted: DataFrame, schema: TableSchema
 ) -> list[tuple[int, dict[str, object]]]:
-    """Return for each wanted digest the row's surplus, and the compared row itself.
+    """Return the surplus and the row of each wanted digest.
 
     The surplus is the row's count in the source minus its count in the lake.
     """
@@ -204,7 +204,7 @@ def _shown(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Return the key of each compared row, with one digest per column. The rows must be few."""
+    """Return the key and the columns' digests of each row. The driver's memory must hold them."""
     key = [F.col(_quoted(name)) for name in schema.key]
     columns = [
         F.concat(

@@ -72,8 +72,8 @@ class LogComparison:
             S, the offsets of the first event after S, and the result.
 
         Raises:
-            LakeError: Each of `PASSES` comparisons was spoiled. A TRUNCATE may have removed
-                rows of the lake before they were compared.
+            LakeError: In each of `PASSES` comparisons, a TRUNCATE after S may have removed rows of
+                the lake before they were compared.
             TributaryError: Source, stream or lake cannot be read.
         """
         for _ in range(PASSES):
@@ -124,7 +124,7 @@ class LogComparison:
         return split, boundary, found
 
     def _truncated_beyond(self, boundary: Mapping[int, int]) -> bool:
-        """Whether a run has committed a TRUNCATE together with events beyond the boundary.
+        """Whether one commit of a run has a TRUNCATE and an event at or after the boundary offset.
 
         Such a TRUNCATE may have removed rows of the lake before they were compared.
         """
