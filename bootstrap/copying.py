@@ -82,8 +82,8 @@ class Copying:
         Raises:
             AttemptSpoiledError: A change of the table spoils the copy, the primary is another
                 server, or the copy's single view is gone.
-            PermanentError: No retry can read the table's rows.
-            CopyError: The copy failed too often in a row. The error has the last failure and the
+            PermanentError: The table's rows cannot be read, and a retry would not help.
+            CopyError: The copy failed too often in a row. The error names the last failure and the
                 replica's lag.
             ReplicaError: The replica does not show the marker in time.
         """
@@ -125,8 +125,8 @@ class Copying:
     def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
         """Copy remaining chunks under a view; return whether no chunk is left.
 
-        If the argument ``one_view`` is true, all remaining chunks are copied, and otherwise one
-        wave. After a view was lost, each wave gets a view of its own, open for a shorter time.
+        If the argument ``one_view`` is true, all remaining chunks are copied; otherwise, only the
+        next wave. After a view was lost, each wave gets a view of its own, open for a shorter time.
         The copy is exact nevertheless, since the stream is applied from O on. An append table has
         one view for all of its chunks, and so has a table with the setting ``one_view``.
 
@@ -324,7 +324,7 @@ class Copying:
             self.record = self.save(attempt)
 
     def _open_snapshot_copy(self, table: SourceTable) -> SnapshotCopy:
-        """Return the copier of the attempt's rows, for the source table's current columns."""
+        """Return the attempt's `SnapshotCopy`, with the source table's current columns."""
         require_named(table, self.settings)
         schema = self.source.schema(table, self.settings)
         return SnapshotCopy(

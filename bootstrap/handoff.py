@@ -344,7 +344,7 @@ class _Bootstrap:
             self._rows += copying.rows
 
     def _find_handoff(self) -> None:
-        """Find R, wait until all up to R is captured, and record H, the topic's end offsets."""
+        """Find R, wait until the log up to R is captured, and record H, the topic's end offsets."""
         self._require_start()
         self._capture.prove(self._source.table(self._table), self._losses)
         self._require_unspoiled(self._fingerprint())  # of the primary

@@ -78,9 +78,9 @@ def after_publication(
 ) -> tuple[TableRecord, tuple[str, ...]]:
     """Take the two steps after a copy's publication, whose errors are only warnings.
 
-    The first step forgets the quarantined records of former copies. If it fails, the next
-    publication repeats it. The second step sets the table's name in the catalog. If it fails, the
-    next run repeats it. Runs, and readers that follow the pointer, need neither step.
+    The first step deletes the quarantined records of former copies. If it fails, the next
+    publication repeats it. The second step sets the table's name in the Hive Metastore. If it
+    fails, the next run repeats it. Runs, and readers that follow the pointer, need neither step.
 
     Args:
         context: The runs' context.

@@ -28,12 +28,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Found:
-    """The parts of a capture that ``onboard`` found before its change.
+    """The parts of a capture that existed before ``onboard`` changed the capture.
 
     Args:
         connector: Whether the capture's connector existed.
         kept_log: Whether the capture's slot existed. Also True if the kind of source has no slots.
-        tables: The tables that the capture had.
+        tables: The tables that the capture contained.
     """
 
     connector: bool
@@ -42,7 +42,7 @@ class Found:
 
 
 def look(services: Services, names: CaptureNames) -> Found | None:
-    """Return the parts of a capture before ``onboard`` changes the capture.
+    """Return which parts of a capture exist before ``onboard`` changes the capture.
 
     The result is None if a table on the plan needs the capture.
 

@@ -103,7 +103,7 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
 def durability(
     topic: str, replicas: int, brokers: int, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the ways in which a topic can lose acknowledged changes, for ``check``.
+    """Yield each way in which a topic can lose acknowledged changes, and a remedy, for ``check``.
 
     Args:
         topic: The topic's name.

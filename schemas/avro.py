@@ -76,7 +76,7 @@ def envelope_name(topic: str) -> str:
 def _avro_name(name: str, *, also: str) -> str:
     """Adjust a name as in :func:`field_name`.
 
-    Characters in ``also`` stay, except at the start.
+    The characters in ``also`` stay, too, except as the name's first character.
     """
     adjusted = []
     for position, character in enumerate(name):
@@ -104,7 +104,7 @@ class DebeziumField:
             ``io.debezium.time.ZonedTimestamp``; None for a plain value.
         parameters: The ``connect.parameters`` of the type: parameters of the semantic type, and the
             name and type of the source column.
-        nullable: Whether the writer allows null.
+        nullable: Whether the writer's schema allows null.
         has_default: Whether the writer's schema has a default value.
         default: The default as JSON; None if there is no default, or if the default is null.
         element: Type of the elements of an array, or of the values of a map.
@@ -279,7 +279,7 @@ def _without_unread(kind: Any) -> Any:
 class _Reader:
     """Reads the types of one Avro schema.
 
-    It keeps named types, to which later fields refer by name.
+    It remembers each type that the schema defines with a name, since later fields can refer to it.
     """
 
     def __init__(self) -> None:
@@ -325,7 +325,7 @@ class _Reader:
     def _by_name(
         self, name: str, kind: str, namespace: str, given: dict[str, Any]
     ) -> DebeziumField:
-        """Return the Avro field of a primitive type, or of a type that was named earlier."""
+        """Return the Avro field of a primitive type, or of a type that the schema has defined."""
         if kind in _PRIMITIVES or kind == "null":
             return DebeziumField(name, kind, **given)
         for full in (kind, f"{namespace}.{kind}"):
@@ -339,7 +339,7 @@ class _Reader:
     def _record(
         self, name: str, schema: Any, namespace: str, given: dict[str, Any]
     ) -> DebeziumField:
-        """Return the field of an Avro record, and keep the record as a named type."""
+        """Return the field of an Avro record, and remember the record as a type with a name."""
         full = self.full_name(schema, namespace)
         space = full.rpartition(".")[0]
         fields = []

@@ -146,7 +146,7 @@ class RenameColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeType(Change):
-    """A schema change: a column's type, or the form of its values in the lake, differs."""
+    """A schema change: a column gets another type, or its values get another form in the lake."""
 
     name: str
     old: str

@@ -429,7 +429,7 @@ class _Diff:
             )
 
     def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether a statement rewrote the rows by more than a cast to a wider type."""
+        """Whether a statement rewrote the rows, and did more than cast them to a wider type."""
         if not (self._new_file and self._on_postgres and old.written != new.written):
             return False
         if new.moved_only(old):

@@ -84,7 +84,7 @@ class Renames:
             new: The column's new name.
             before: The catalog that the lake follows.
             now: The catalog now.
-            lake: Names of the lake's columns, including those that only the lake still has.
+            lake: Names of the lake's columns, including those that the source has dropped.
             wanted: Names of the columns that the settings replicate.
 
         Returns:

@@ -61,7 +61,7 @@ _GROWING = frozenset({"varchar", "varbinary", "enum", "set"})
 
 
 def keeps_rows(old: str, new: str) -> bool:
-    """Whether MODIFY from one type to another type of the same lake type keeps all values.
+    """Whether MODIFY from one type to another type with the same lake type keeps all values.
 
     The answer holds for every sql_mode of the session. In a mode that is not strict, the server
     cuts off the part of a value that does not fit.

@@ -56,9 +56,9 @@ class View:
             each session imports the view by this id; on MySQL and MariaDB, all sessions with this
             id open at the same time. Empty if each session opens a view of its own at its own time.
             The stream, which is applied from O on, then makes the copy exact.
-        upper_bound: A position of the source's log. On PostgreSQL, the view has no commit after
-            this position. On MySQL and MariaDB, the position is the marker's, and the sessions can
-            see later commits.
+        upper_bound: A position of the source's log. On PostgreSQL, the view contains no commit
+            after this position. On MySQL and MariaDB, this is the marker's position, and the
+            sessions can see commits after it.
         opened_at: Time at which the view was opened, UTC.
         on_replica: Whether the sessions read the replica.
         marker: The marker that every session must see inside the view.

@@ -18,7 +18,7 @@ class Chunk(Part):
     The part is a range of keys or, in a table without a key, a range of pages.
 
     Args:
-        id: The chunk's number in the plan, from 0. Commits name their chunks by this number.
+        id: The chunk's number in the copy, from 0. Commits name their chunks by this number.
         lower: The chunk's first key, as the source prints it. For a range of pages, the ``ctid`` at
             which the pages begin. None in the first chunk.
         upper: ``lower`` of the next chunk; None in the last chunk.
@@ -39,8 +39,8 @@ class CopyView(Part):
 
     Args:
         snapshot: Name by which sessions share the view; empty if each session has its own view.
-        upper_bound: A log position as text. On PostgreSQL, the view has no commit after this
-            position. On MySQL and MariaDB, the position is the marker's, and the view can have
+        upper_bound: A log position as text. On PostgreSQL, the view contains no commit after this
+            position. On MySQL and MariaDB, this is the marker's position, and the view can contain
             commits after it.
         opened_at: When the view opened, aware UTC.
         on_replica: Whether the copy reads a replica.

@@ -88,7 +88,7 @@ class Codec(Generic[Document]):
         Args:
             text: The JSON.
             name: The name of the document in errors.
-            context: Further facts for errors.
+            context: The names in the error's message as values, as for `TributaryError`.
 
         Raises:
             TributaryError: The text is not such a document, or is of another version.

@@ -1,7 +1,7 @@
 """Stores the newest look of one kind for each connector, in a table of the state store.
 
-Several processes look at the same connector. A look is stored only by a process that has read the
-look before, so no process replaces a look that it does not know.
+Several processes look at the same connector. A process stores its look only if the stored look is
+still the one that it has read. So no process replaces a look that it does not know.
 """
 
 from __future__ import annotations

@@ -107,15 +107,15 @@ class Quarantine:
         end: Mapping[int, int],
         lacking: Iterable[tuple[int, int]],
     ) -> None:
-        """Forget quarantined records of an applied range, except those left out again.
+        """Delete the quarantined records of an applied range, except those left out once more.
 
-        The lake table now has the forgotten records.
+        The lake table now contains the changes of the deleted records.
 
         Args:
             attempt: The attempt to whose lake table the range has been applied.
             start: First offset of the range, per partition.
             end: Offset after the range's last record, per partition.
-            lacking: Partition and offset of the records that were left out again.
+            lacking: Partition and offset of each record that the run left out once more.
         """
         left_out = list(lacking)
         with self._store.transaction() as connection:

@@ -21,7 +21,7 @@ class RecordedChange(Part):
         what: The change in words, as in ``column 'a' was dropped``.
         why: The reason for the verdict, in words that can follow a colon.
         verdict: The change's effect on the lake.
-        facts: The values of the class's other fields, by the fields' names.
+        facts: The values of the change's fields other than ``verdict`` and ``why``, by field name.
     """
 
     kind: str

@@ -113,8 +113,8 @@ class Store:
 
         Args:
             record: The record.
-            expected_version: Version that the store's record must have now; 0 if the store must not
-                have the record. By default the version of ``record``.
+            expected_version: Version that the stored record must have now; 0 if the store must not
+                contain the record yet. By default the version of ``record``.
             schema: Entry for the schema history. It is added in the same transaction, unless the
                 history has it already.
 

@@ -144,7 +144,7 @@ class TableRecord(Part):
         failures: Number of failures in a row.
         last_commit: The newest commit that the store has a summary of.
         beside: Whether this is a second record of the table, for the next generation that a resync
-            builds. The resync later replaces the table's first record by it.
+            builds. The resync later replaces the table's first record by this second one.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
         named: The table's entry in the Hive Metastore, as written after the last commit: metastore,
             name and path in one text. None if no metastore is configured, or if a run still has to

@@ -48,8 +48,8 @@ class TaskLook(Part):
         task: The task that sent the newest heartbeat.
         beat_at: Time of that heartbeat, by the clock of its sender.
         ends: By topic, the end offset that was read after the heartbeat.
-        doubts: By table, the newest doubt. A table has a doubt if a look could not find out whether
-            the end of a task lost changes of the table.
+        doubts: By table, the newest doubt. A doubt arises if a look cannot find out whether changes
+            of the table were lost where a task ended.
         format: Version of this document.
     """
 

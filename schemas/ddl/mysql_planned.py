@@ -170,7 +170,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
-    """Refuse a MySQL statement that is not understood, unless it is known to need a copy."""
+    """Refuse a MySQL statement that is not understood, unless a copy is known to be needed."""
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
         raise _refused(table, text, "only ALTER TABLE is understood")
@@ -187,7 +187,7 @@ def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
 
 
 def _is_grave(words: Sequence[str]) -> bool:
-    """Whether a MySQL clause, by its first words, is known to need a copy."""
+    """Whether a MySQL clause that begins with ``words`` is known to require a copy of the table."""
     first, second = words[0], words[1] if len(words) > 1 else ""
     if first == "RENAME":
         return second not in _OF_COLUMN
