@@ -29,7 +29,7 @@ twice as long."""
 LAST_DEFERRAL_S = 60.0
 """Longest of these waits."""
 DEFERRED_S = 900.0
-"""Bound of these waits together in a command that ends."""
+"""Bound of these waits together in a command that ends, for all shards of a lake table."""
 
 
 @dataclass(frozen=True)
@@ -251,12 +251,12 @@ class Workers:
         known = self._deferrals.get(lake)
         if known is None or result.commits:
             known = _Deferral(now, now, 0.0)
-        if known.until <= now:  # else another shard has just been deferred
-            known.wait_s = min(LAST_DEFERRAL_S, 2.0 * known.wait_s or FIRST_DEFERRAL_S)
-            known.until = now + known.wait_s
         self._deferrals[lake] = known
-        if self._rules.ends and known.until - known.since > DEFERRED_S:
-            return result
+        if known.until <= now:  # else another shard has just been deferred
+            wait_s = min(LAST_DEFERRAL_S, 2.0 * known.wait_s or FIRST_DEFERRAL_S)
+            if self._rules.ends and now + wait_s - known.since > DEFERRED_S:
+                return result  # each of the other shards has its last try without a further wait
+            known.wait_s, known.until = wait_s, now + wait_s
         self._waiting.setdefault(work.table, work)
         self._schedule_waiting()
         told = f"its worker is free for other tables; the next try is in {known.wait_s:.0f} s"

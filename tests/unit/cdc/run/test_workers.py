@@ -263,6 +263,23 @@ def test_waits_for_another_process_grow_and_end(monkeypatch: pytest.MonkeyPatch)
     workers.close()
 
 
+def test_the_shards_of_one_lake_table_wait_together_and_give_up_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("cdc.run.workers.time.monotonic", lambda: clock[0])
+    workers = Workers(Rules(1, ends=True), Shards())
+    waiting = [work(f"shard{n}", lake="/lake/orders") for n in range(20)]
+    while waiting:
+        one = waiting.pop(0)
+        deferred = Shards()(one, 0)
+        if workers._judged(one, deferred) != deferred:
+            waiting.append(one)
+        clock[0] = max(clock[0], workers._deferrals["/lake/orders"].until)
+    assert DEFERRED_S - 120.0 < clock[0] <= DEFERRED_S
+    workers.close()
+
+
 def test_runs_that_are_deferred_at_one_time_are_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("cdc.run.workers.time.monotonic", lambda: clock[0])
