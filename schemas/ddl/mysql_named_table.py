@@ -126,15 +126,17 @@ def _hidden_table(tokens: Sequence[Token]) -> NamedTable | None:
     clauses in comments that only the server executes.
     """
     words = _words(tokens)
-    if words[:1] == ["RENAME"] or (words[:1] == ["DROP"] and "," in words):
+    if words[:1] == ["RENAME"]:  # the rest is one token, and a string
+        return None if tokens[-1].text.upper().split()[:1] == ["USER"] else NamedTable("")
+    at = next((n + 1 for n, word in enumerate(words[:3]) if word in ("TABLE", "TABLES")), None)
+    if words[:1] == ["DROP"] and at is not None and "," in words:
         return NamedTable("")
     if " ".join(words).endswith(("DISABLE KEYS", "ENABLE KEYS")):
         return None
     if words[:1] == ["TRUNCATE"]:
         return _named(tokens[2 if words[1:2] == ["TABLE"] else 1 :])
-    if words[:1] not in (["ALTER"], ["DROP"]) or "TABLE" not in words[1:3]:
+    if words[:1] not in (["ALTER"], ["DROP"]) or at is None:
         return None
-    at = words.index("TABLE") + 1
     return _named(tokens[at + 2 if words[at : at + 2] == ["IF", "EXISTS"] else at :])
 
 
