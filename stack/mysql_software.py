@@ -121,7 +121,7 @@ class Installation:
 
     @property
     def places(self) -> dict[str, Path]:
-        """The settings with the folders of an unpacked MySQL; empty for an installed MySQL."""
+        """The server settings with an unpacked MySQL's folders; empty for an installed MySQL."""
         if self.root is None:
             return {}
         share = self.root / "usr" / "share" / "mysql"

@@ -33,7 +33,7 @@ class DataFile:
 
     @classmethod
     def of(cls, base: str, entry: Entry) -> DataFile | None:
-        """Return the data file for a listed file below a table; None if it is no data file."""
+        """Return the data file that an entry of a listing is; None if it is another file."""
         partition, _, name = entry.path.rpartition("/")
         stem, dot, suffix = name.rpartition(".")
         parts = stem.rsplit("_", 2)

@@ -65,7 +65,7 @@ _CODEC = Codec(
 
 @dataclass(frozen=True)
 class Progress:
-    """The facts about the stream that a reader needs, from the record of a commit.
+    """The facts about the stream that a reader needs, from the document in a commit's metadata.
 
     Args:
         offsets: Next offset to read per partition.
@@ -88,7 +88,7 @@ class Progress:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Progress | None:
-        """Return a reader's facts from a commit's record; None if the record has no handoff."""
+        """Return the facts from a commit's document; None if the document has no handoff."""
         handoff = record.get("handoff")
         if not handoff:
             return None

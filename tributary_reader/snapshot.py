@@ -96,7 +96,7 @@ class Snapshot:
 
         Args:
             columns: The columns; None for all.
-            where: An expression of ``pyarrow.dataset`` that the returned rows meet; None for all
+            where: A filter of ``pyarrow.dataset``, for example ``field("id") > 5``; None for all
                 rows.
             meta: Whether Hudi's own columns, ``_hoodie_*``, come first.
         """

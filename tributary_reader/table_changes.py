@@ -63,7 +63,7 @@ def changes(
     over_resync: bool = False,
     filesystem: FileSystem | None = None,
 ) -> Changes:
-    """Return to a reader the changes of a published table since a position.
+    """Return the changes of a published table since a reader's position.
 
     Args:
         url: The table's folder, which has the pointer ``_current.json``; or the path of one of its
@@ -168,7 +168,7 @@ class _Reader:
         )
 
     def _of_generation(self, now: Snapshot, since: Position, *, more: bool = False) -> Changes:
-        """Return to a reader the changes up to the newest commit of the same generation."""
+        """Return the changes from a reader's position to the newest commit of that generation."""
         timeline = now.timeline
         first, known = timeline.instants[0], set(timeline.instants)
         if since.instant > now.instant or (since.instant > first and since.instant not in known):

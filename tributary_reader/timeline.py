@@ -128,12 +128,12 @@ class Timeline:
 
     @property
     def instants(self) -> list[str]:
-        """The instants that a reader finds completed and not archived, oldest first."""
+        """The instants of the completed commits that are not archived, oldest first."""
         return sorted(self._completed)
 
     @property
     def newest(self) -> str:
-        """The newest instant that a reader finds completed.
+        """The instant of the newest completed commit.
 
         Raises:
             ReadError: The table has no completed commit.
