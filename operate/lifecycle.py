@@ -251,7 +251,7 @@ def offboard(
 def _naming_absence(
     services: Services, table: TableId, absent: SourceError | None
 ) -> Iterator[None]:
-    """If the block fails and the source does not answer, advise ``--source-gone`` in the error."""
+    """If a block fails and the source does not answer, add ``--source-gone`` to the remedy."""
     try:
         yield
     except TributaryError as error:

@@ -1,10 +1,10 @@
 """Handles a capture that has lost changes: finds its tables, and discards their copies.
 
-Such a capture must be recreated. A table depends on the old capture if the table's copy or stream
-continues from an offset among the events that the old capture has sent. The changes between the
-old and the new slot are in no topic. If a dependent table continued after the recreation, it would
-lack these changes, and nothing would show this. So a capture is recreated only when no table
-depends on the old capture.
+Such a capture must be recreated. A table depends on the old capture if its copy or its stream is to
+continue with events after those that the old capture has sent. The changes between the old and the
+new slot are in no topic. If a dependent table continued after the recreation, it would lack these
+changes, and nothing would show this. So a capture is recreated only when no table depends on the
+old capture.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def dependent(
 ) -> list[TableRecord]:
     """Return the tables and next generations that depend on a lost capture's events.
 
-    Every next generation depends on these events, and so does every table whose state is not in
-    `_CUT_OFF`.
+    Every next generation depends on these events. A table depends on them unless its state is
+    REGISTERED, NEEDS_BOOTSTRAP or RETIRED.
 
     Args:
         services: The services of the command.
@@ -69,8 +69,8 @@ def after_gtid_change(
     """Return why a capture is lost if its source has turned GTIDs on or off.
 
     The position that Connect stores does not reveal this, since the connector can repeat the old
-    GTIDs in it for ever. But after the switch, the position R of no table's copy can be compared
-    with the current position of the binlog.
+    GTIDs in it for ever. But a position R that a copy recorded before the switch cannot be
+    compared with the current position of the binlog.
 
     Returns:
         The reason; None if the R of at least one table can be compared, or if no table has an R.

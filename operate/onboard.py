@@ -82,8 +82,8 @@ def refusals(
     """Return the outcomes of tables that ``onboard`` refuses. Each is left out, or has failed.
 
     A table is left out if a wildcard matched it and no argument named it. But two kinds of tables
-    have failed even then. A table on the plan has failed, since an earlier onboarding selected it.
-    A table whose source does not answer has failed, since this error is not about the table.
+    have failed even then: a table on the plan, since an earlier onboarding selected it; and a table
+    with an error of the source or an unexpected error, since such errors are not about the table.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED

@@ -19,7 +19,7 @@ _ROW_BYTES = 16
 
 
 def kept(services: Services, tables: Sequence[TableId]) -> list[Quarantined]:
-    """Return the quarantined records that the command lists, without their bytes."""
+    """Return the quarantined records of the given tables, without the records' bytes."""
     wanted = set(tables)
     attempts = [
         str(record.attempt.id)

@@ -70,7 +70,7 @@ class Runs:
         return not self._records()
 
     def once(self) -> list[RunResult]:
-        """Apply new changes of the command's tables in one run, then look for silent captures."""
+        """Apply new changes of the command's tables in one run; then check captures and targets."""
         results = run_tables(self._services.run_context, self._records())
         self._failed |= {result.table for result in results if result.error is not None}
         self.watch()

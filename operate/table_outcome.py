@@ -110,7 +110,7 @@ def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
 
 
 def _of_any(table: TableId, text: str) -> str:
-    """Return a problem's text about a table with a placeholder for the table's name."""
+    """Return a text about a table in which a placeholder replaces the table's name."""
     return text.replace(str(table), THESE).replace(table.relation, THESE)
 
 

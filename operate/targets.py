@@ -41,7 +41,7 @@ part of the workers. ``backlog``: old changes that wait. ``runs``: no run has co
 
 @dataclass(frozen=True)
 class Limits:
-    """The loads above which freshness targets count as not kept.
+    """The greatest loads at which freshness targets can be kept.
 
     Args:
         workers: The limit for all tables, as a part of all workers, for example 0.7.
@@ -115,7 +115,7 @@ def need_of(table: TableId, tier: str, target_s: float, cost: Estimate, rate: fl
 
 @dataclass(frozen=True)
 class Late:
-    """A late table: the lake lacks changes of it that are older than its freshness target.
+    """A late table: the lake lacks changes of this table that are older than its target.
 
     Args:
         changes: Number of these changes.
@@ -189,7 +189,7 @@ def shortfalls(
     Args:
         needs: The need of each table.
         rules: The number of workers, and the shares of tiers.
-        limits: The loads above which targets count as not kept.
+        limits: The greatest loads at which targets can be kept.
         late: The tables that are late now.
     """
     left = dict(late or {})

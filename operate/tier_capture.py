@@ -141,7 +141,7 @@ def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Return the errors of a group's new tables whose topic is also the topic of another table."""
+    """Return an error for each new table of a group whose topic is also another table's topic."""
     known = {
         record.table
         for record in services.store.tables()

@@ -92,7 +92,7 @@ class Demo:
         folder: Holds the stack, the configuration, the state and the lake.
         renderer: The output.
         progress: Shows the progress of long work.
-        shop: The shop, on its kind of source.
+        shop: The shop, with the SQL for its kind of source.
         config: The configuration file to write; None for a file in the folder. An existing file
             outside the folder is not replaced.
         s3: Whether the lake is on an S3-compatible server.
@@ -134,7 +134,7 @@ class Demo:
         return self.results
 
     def _is_as_wanted(self, stack: LocalStack) -> bool:
-        """Whether the servers of an earlier demo still run, and fit this demo's source and lake."""
+        """Whether an earlier demo's servers run, with the source and the storage of this demo."""
         if not any(server.pid for server in stack.status()):
             return False
         found = stack.addresses()

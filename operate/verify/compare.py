@@ -101,8 +101,8 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
     """Compare all rows of source and lake by key, in one pass with one shuffle.
 
     Args:
-        source: The source's columns in lake types.
-        lake: The same columns of the lake (see :func:`as_table`).
+        source: The source's rows, with the columns in lake types.
+        lake: The lake's rows, with the same columns (see :func:`as_table`).
         schema: The table.
         limit: Maximum number of differing keys to return.
     """
@@ -149,8 +149,8 @@ def compare_bags(
     """Compare the rows of an append table in source and lake by how often each row occurs.
 
     Args:
-        source: The source's columns in lake types.
-        lake: The same columns of the lake (see :func:`as_table`).
+        source: The source's rows, with the columns in lake types.
+        lake: The lake's rows, with the same columns (see :func:`as_table`).
         schema: The table.
         limit: Maximum number of differing rows to return. If rows differ, both sides are read a
             second time, to return the differing rows.

@@ -19,7 +19,7 @@ _PAUSE_S = 0.01
 
 
 class Sampler:
-    """Samples suspect rows by key from the primary, in a thread that runs during a block.
+    """Samples suspect rows by key from the primary, in a thread that runs during a ``with`` block.
 
     The first sample is complete before the block begins. The last sample begins after the block has
     ended.

@@ -56,7 +56,7 @@ class Sighting:
 
     @property
     def kind(self) -> DifferenceKind:
-        """The kind of the difference between the samples and the lake, for an unequal key."""
+        """The kind of difference between source and lake. The key must not be equal."""
         if self.lake_rows > 1:
             return "duplicate"
         if self.in_lake is None:

@@ -416,7 +416,7 @@ class _TableVerifier:
             )
 
     def _lake_reached(self, target: Mapping[int, int]) -> bool:
-        """Whether the lake's newest commit has all events that ``verify`` waits for."""
+        """Whether the lake's newest commit has all events before the offsets in ``target``."""
         latest = self._context.timeline(self._attempt).latest_offsets()
         return latest is not None and reaches(latest.record.offsets, target)
 
