@@ -13,7 +13,14 @@ from cdc.config.patterns import is_wildcard
 from cdc.sources.source_facts import TableStats
 from cdc.store.table_state import State
 from operate.readiness_check import examine_all, without_table_name
-from operate.selection import Selection, can_match_many, expand, not_on_plan, sources_of
+from operate.selection import (
+    Selection,
+    can_match_many,
+    expand,
+    matches_none,
+    not_on_plan,
+    sources_of,
+)
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -167,6 +174,7 @@ def followed(
     services: Services,
     arguments: Sequence[str],
     *,
+    tiers: Sequence[str] = (),
     unmatched: Callable[[str], object] | None = None,
 ) -> Callable[[], list[TableRecord]]:
     """Return a function that returns the current records of the tables that arguments select.
@@ -177,29 +185,31 @@ def followed(
     Args:
         services: The services of the command.
         arguments: Names and wildcards; without one, all tables on the plan are selected.
-        unmatched: Called with each wildcard that matches no table yet. If None, such a wildcard is
-            an error.
+        tiers: Only tables of these tiers are selected; without one, tables of every tier.
+        unmatched: Called with each tier and wildcard that has no table yet. If None, such a tier or
+            wildcard is an error.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
-        ConfigError: A source is unknown, or a wildcard matches no table and ``unmatched`` is None.
+        ConfigError: A source is unknown; a table that is named without a wildcard is of another
+            tier; or a tier or wildcard has no table and ``unmatched`` is None.
         StateError: A table that is named without a wildcard is not on the plan.
     """
-    selection = Selection(arguments, services.config)
+    selection = Selection(arguments, services.config, tiers)
+
+    def on_plan() -> list[TableRecord]:
+        return [one for one in services.store.tables() if one.state is not State.RETIRED]
 
     def records() -> list[TableRecord]:
-        return [
-            record
-            for record in services.store.tables()
-            if record.state is not State.RETIRED and selection.selects(record.table)
-        ]
+        return [record for record in on_plan() if selection.selects(record)]
 
-    known = {record.table for record in records()}
-    if missing := sorted(selection.named - known):
+    known = {record.table: record for record in on_plan()}
+    if missing := sorted(selection.named - set(known)):
         raise not_on_plan(*missing)
-    if unmatched is None:
-        expand(arguments, services.config, known, where="on the plan")
-        return records
-    for text in selection.unmatched(known):
+    for table in sorted(selection.named):
+        selection.require_tier(known[table])
+    for text in selection.unmatched(known.values()):
+        if unmatched is None:
+            raise matches_none(text, "on the plan")
         unmatched(text)
     return records

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from cdc.config.patterns import Pattern, is_wildcard
 from cdc.config.shards import fed_by
+from cdc.config.tables import configured_tier
 from cdc.errors import ConfigError, StateError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.config import Config
+    from cdc.store.table_state import TableRecord
 
 
 def can_match_many(argument: str, config: Config) -> bool:
@@ -61,12 +63,7 @@ def expand(
         matches = _matcher(argument, config)
         matching = [table for table in candidates if matches(table)]
         if not matching:
-            raise ConfigError(
-                f"{argument!r} matches no table {where}",
-                remedy="See `tributary discover` and `tributary status` for the names; quote the"
-                " wildcard so that the shell does not expand it.",
-                field=argument,
-            )
+            raise matches_none(argument, where)
         chosen.update(dict.fromkeys(matching))
     return list(chosen)
 
@@ -77,31 +74,74 @@ class Selection:
     Args:
         arguments: The same as those of `expand`. If there are none, every table is selected.
         config: The configuration.
+        tiers: Only tables of these tiers are selected; if there are none, tables of every tier.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
         ConfigError: A source is unknown.
     """
 
-    def __init__(self, arguments: Sequence[str], config: Config) -> None:
+    def __init__(self, arguments: Sequence[str], config: Config, tiers: Sequence[str] = ()) -> None:
         many = [argument for argument in arguments if can_match_many(argument, config)]
         self.named = frozenset(config.table_id(one) for one in arguments if one not in many)
         """The tables that arguments name without a wildcard."""
         self._everything = not arguments
         self._many = {argument: _matcher(argument, config) for argument in many}
+        self._tiers = tuple(dict.fromkeys(tiers))
         self._known: dict[TableId, bool] = {}
 
-    def selects(self, table: TableId) -> bool:
-        """Whether an argument selects the table; True for each table if there are no arguments."""
+    def selects(self, record: TableRecord) -> bool:
+        """Whether an argument selects a table on the plan, and the table is of a chosen tier."""
+        return self._in_tier(record) and self._matches(record.table)
+
+    def require_tier(self, record: TableRecord) -> None:
+        """Require that a table, which an argument names, is of a chosen tier.
+
+        Raises:
+            ConfigError: The table is of another tier.
+        """
+        if not self._in_tier(record):
+            tier = configured_tier(record.tier)
+            raise ConfigError(
+                f"table {record.table} is of tier {tier}, not of {' or '.join(self._tiers)}",
+                remedy=f"Leave out --tier, or name {tier}.",
+                field="tier",
+                table=record.table,
+            )
+
+    def _in_tier(self, record: TableRecord) -> bool:
+        return not self._tiers or configured_tier(record.tier) in self._tiers
+
+    def _matches(self, table: TableId) -> bool:
         if table not in self._known:
             chosen = self._everything or table in self.named
             self._known[table] = chosen or any(match(table) for match in self._many.values())
         return self._known[table]
 
-    def unmatched(self, known: Iterable[TableId]) -> list[str]:
-        """Return the wildcards and shared lake tables among the arguments that match no table."""
-        tables = list(known)
-        return [text for text, match in self._many.items() if not any(map(match, tables))]
+    def unmatched(self, known: Iterable[TableRecord]) -> list[str]:
+        """Return the tiers, wildcards and shared lake tables that select no table on the plan."""
+        records = list(known)
+        tiers = {configured_tier(record.tier) for record in records}
+        tables = [record.table for record in records if self._in_tier(record)]
+        return [
+            *(f"tier {name}" for name in self._tiers if name not in tiers),
+            *(text for text, match in self._many.items() if not any(map(match, tables))),
+        ]
+
+
+def matches_none(argument: str, where: str) -> ConfigError:
+    """Return the error for a wildcard, shared lake table or tier that selects no table.
+
+    Args:
+        argument: The argument.
+        where: Origin of the tables that it could select.
+    """
+    return ConfigError(
+        f"{argument!r} matches no table {where}",
+        remedy="See `tributary discover` and `tributary status` for the names and tiers; quote a"
+        " wildcard so that the shell does not expand it.",
+        field=argument,
+    )
 
 
 def not_on_plan(*tables: TableId) -> StateError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc.config.patterns import Pattern, is_literal
-from cdc.config.tables import TableSettings, overlay
+from cdc.config.tables import TableSettings, TierSettings, overlay
 from cdc.config.templates import Conflict
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Rule:
 
 @dataclass
 class Matching:
-    """The settings of each table: the defaults, overridden by each section that matches.
+    """The settings of each table: the defaults, overridden by its tier and each matching section.
 
     Sections apply from the least to the most specific. If two are equally specific, the later one
     in the file wins. A section with ``from`` applies to the source tables that its ``from`` names.
@@ -50,10 +50,12 @@ class Matching:
     Args:
         base: The defaults.
         sections: The sections by their keys, in the order of the file.
+        tiers: The settings of tiers, by their names.
     """
 
     base: TableSettings
     sections: Mapping[str, TableSettings]
+    tiers: Mapping[str, TierSettings]
     _settings: list[TableSettings] = field(default_factory=list, init=False)
     _named: dict[tuple[str, str], list[_Rule]] = field(default_factory=dict, init=False)
     _open: list[_Rule] = field(default_factory=list, init=False)
@@ -86,6 +88,11 @@ class Matching:
         places = tuple(rule.place for rule in matching)
         found = self._merged.get(places)
         if found is None:
-            settings = overlay(self.base, (self._settings[place] for place in places))
+            sections = [self._settings[place] for place in places]
+            settings = overlay(self.base, sections)
+            tier = self.tiers.get(settings.tier)
+            if tier is not None and tier.freshness_target_s is not None:
+                of_tier = TableSettings(freshness_target_s=tier.freshness_target_s)
+                settings = overlay(self.base, [of_tier, *sections])
             found = self._merged[places] = Resolved(settings, tuple(settings.conflicts()))
         return found

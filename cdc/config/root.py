@@ -126,9 +126,16 @@ class Config(Section):
     def _settings_of(self, table: TableId) -> Resolved:
         """Return a table's settings and their problems; index the sections at the first call."""
         known = self._index.matching
-        if known is None or known.base is not self.defaults or known.sections is not self.tables:
-            # A copy of the configuration with other sections has the index of the original.
-            known = self._index.matching = Matching(self.defaults, self.tables)
+        # A copy of the configuration with other sections has the index of the original.
+        if known is None or any(
+            one is not other
+            for one, other in (
+                (known.base, self.defaults),
+                (known.sections, self.tables),
+                (known.tiers, self.tiers),
+            )
+        ):
+            known = self._index.matching = Matching(self.defaults, self.tables, self.tiers)
         return known.of(table)
 
     def settings_on_plan(self, table: TableId, tier: str) -> TableSettings:

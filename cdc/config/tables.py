@@ -313,6 +313,9 @@ class TableSettings(Section):
 class TierSettings(Section):
     """The section with the settings of one tier."""
 
+    freshness_target_s: Positive | None = None
+    """The freshness target of the tier's tables, in seconds. A section under tables that sets
+    freshness_target_s overrides it. Default: the value in defaults."""
     pool_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     """The part of spark.parallel_tables that the tier's tables have while these tables have work.
     Other tiers use what the tier leaves. Default: no part of its own. The tiers without a

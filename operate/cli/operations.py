@@ -17,8 +17,10 @@ from operate.render import Output, Renderer, seconds
 if TYPE_CHECKING:
     from cdc.run import RunResult
     from cdc.store.table_state import TableRecord
+    from operate.context import Services
     from operate.run import Runs
     from schemas.errors import TributaryError
+    from schemas.table import TableId
 
 SomeTablesArgument = Annotated[
     list[str] | None,
@@ -28,6 +30,10 @@ SomeTablesArgument = Annotated[
         show_default=False,
     ),
 ]
+TiersOption = Annotated[
+    list[str] | None,
+    typer.Option("--tier", help="Only tables of this tier. It can be repeated.", metavar="TIER"),
+]
 _STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
 
 
@@ -35,6 +41,17 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
     for command in (check, plan, run, status, verify, pause, resume, retry):
         app.command()(command)
+
+
+def _chosen(
+    opened: Services, tables: Sequence[str] | None, tiers: Sequence[str] | None
+) -> list[TableId]:
+    """Return the tables that the arguments select; an empty list stands for all tables."""
+    from operate.discover import followed, selected
+
+    if tiers:
+        return [record.table for record in followed(opened, tables or (), tiers=tiers)()]
+    return selected(opened, tables) if tables else []
 
 
 def check(
@@ -64,6 +81,7 @@ def check(
 
 def status(
     tables: SomeTablesArgument = None,
+    tier: TiersOption = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -81,12 +99,11 @@ def status(
     as long as earlier runs did. Each such target comes with the reason and the remedy.
     """
     from operate.context import services
-    from operate.discover import selected
     from operate.status import status as look
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        found = look(opened, selected(opened, tables) if tables else ())
+        found = look(opened, _chosen(opened, tables, tier))
     renderer.document(found.to_json())
     show_status(renderer, found, named=bool(tables))
     failed = found.failed or (check and bool(found.targets))
@@ -97,6 +114,7 @@ def status(
 
 def plan(
     tables: SomeTablesArgument = None,
+    tier: TiersOption = None,
     count: Annotated[
         int, typer.Option("--next", min=1, help="How many of the next runs to show.")
     ] = 20,
@@ -111,12 +129,11 @@ def plan(
     """
     from operate.cli.forecast import show_forecast
     from operate.context import services
-    from operate.discover import selected
     from operate.forecast import forecast
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        found = forecast(opened, selected(opened, tables) if tables else (), count=count)
+        found = forecast(opened, _chosen(opened, tables, tier), count=count)
     renderer.document(found.to_json())
     show_forecast(renderer, found)
     if not found.kept:
@@ -125,6 +142,7 @@ def plan(
 
 def run(
     tables: SomeTablesArgument = None,
+    tier: TiersOption = None,
     continuous: Annotated[
         bool, typer.Option("--continuous", help="Repeat the run until stopped (Ctrl-C).")
     ] = False,
@@ -150,7 +168,8 @@ def run(
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
         unmatched = partial(_show_unmatched, renderer) if continuous else None
-        runs = Runs(opened, followed(opened, tables or (), unmatched=unmatched))
+        chosen = followed(opened, tables or (), tiers=tier or (), unmatched=unmatched)
+        runs = Runs(opened, chosen)
         if continuous:
             runs.repeat(
                 interval,

@@ -24,6 +24,7 @@ from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal
 
 ORDERS, LINES = TableId("shop", "public", "orders"), TableId("shop", "public", "lines")
+LOG = TableId("shop", "public", "log")
 SHARD = TableId("shop", "eu", "sales")
 SHARED = {"all_sales": {"from": ["eu.sales"], "shard": "{schema}", "shard_column": "_shard"}}
 
@@ -100,6 +101,49 @@ def test_a_wildcard_without_a_table_is_refused_by_a_single_run_only(services: Se
     told: list[str] = []
     followed(services, ["public.orders", "eu.*"], unmatched=told.append)
     assert told == ["eu.*"]
+
+
+def in_tiers(folder: Path) -> Services:
+    """Services of a plan: orders and the append table log are critical, lines are not."""
+    tables = {
+        "public.orders": {"tier": "critical"},
+        "public.log": {"tier": "critical", "mode": "append"},
+    }
+    config = parse(yaml.safe_dump({**minimal(), "tables": tables}), base=folder)
+    services = Services(config, NullProgress())
+    for table in (ORDERS, LINES, LOG):
+        register(services, table)
+    return services
+
+
+def test_a_tier_selects_its_tables_append_tables_too(tmp_path: Path) -> None:
+    services = in_tiers(tmp_path)
+    try:
+        for tiers, chosen in (
+            (["critical"], [LOG, ORDERS]),
+            (["default"], [LINES]),
+            (["critical", "default"], [LINES, LOG, ORDERS]),
+            ([], [LINES, LOG, ORDERS]),
+        ):
+            assert [one.table for one in followed(services, [], tiers=tiers)()] == chosen
+        both = followed(services, ["public.o*"], tiers=["critical"])
+        assert [one.table for one in both()] == [ORDERS]
+    finally:
+        services.close()
+
+
+def test_a_tier_without_tables_and_a_table_of_another_tier_are_refused(tmp_path: Path) -> None:
+    services = in_tiers(tmp_path)
+    try:
+        with pytest.raises(ConfigError, match="'tier typo' matches no table on the plan"):
+            followed(services, [], tiers=["critical", "typo"])
+        told: list[str] = []
+        followed(services, ["public.li*"], tiers=["critical", "later"], unmatched=told.append)
+        assert told == ["tier later", "public.li*"]
+        with pytest.raises(ConfigError, match=r"shop:public\.lines is of tier default, not"):
+            followed(services, ["public.lines"], tiers=["critical"], unmatched=told.append)
+    finally:
+        services.close()
 
 
 def test_the_shards_of_a_lake_table_are_followed_as_they_come(tmp_path: Path) -> None:

@@ -443,6 +443,26 @@ def test_the_shares_of_tiers_are_at_most_the_whole() -> None:
         assert error.context["field"] == "tiers.critical.pool_share"
 
 
+def test_a_tier_sets_the_target_of_its_tables_and_a_table_overrides_it() -> None:
+    document = {
+        **minimal(),
+        "defaults": {"freshness_target_s": 900},
+        "tiers": {"critical": {"freshness_target_s": 300}, "bulk": {"pool_share": 0.1}},
+        "tables": {
+            "public.orders": {"tier": "critical"},
+            "public.lines": {"tier": "critical", "freshness_target_s": 60},
+            "public.log": {"tier": "bulk"},
+        },
+    }
+    config = read(document)
+    targets = {
+        name: config.table_settings(TableId("shop", "public", name)).freshness_target_s
+        for name in ("orders", "lines", "log", "other")
+    }
+    assert targets == {"orders": 300, "lines": 60, "log": 900, "other": 900}
+    assert config.table_settings(TableId("shop", "public", "orders")).min_commit_interval_s == 30
+
+
 def test_the_published_schema_is_the_one_of_the_code() -> None:
     published = Path(__file__).parents[4] / "schemas" / "tributary.schema.json"
     assert yaml.safe_load(published.read_text()) == Config.json_schema(), (

@@ -52,7 +52,7 @@ def test_a_table_has_the_settings_of_each_section_that_matches(
     if fed:
         sections["all.of"] = TableSettings.model_validate({"from": fed, "max_events_per_run": 7})
     base = TableSettings(freshness_target_s=60)
-    found = Matching(base, sections)
+    found = Matching(base, sections, {})
     for table in TABLES * 2:
         assert found.of(table).settings == one_by_one(table, base, sections), table
 
