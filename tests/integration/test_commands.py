@@ -207,7 +207,7 @@ def follows_a_column_until_it_is_stopped(project: Project) -> None:
     assert_line(compared, "Verdict: the lake follows in place.")
 
     log = project.folder / "continuous.log"
-    process = project.start("run", "--continuous", "--interval", "1", log=log)
+    process = project.start("run", "--continuous", "--tier", "default", "--interval", "1", log=log)
     try:
         for table in (ORDERS, PARTS):
             line = f"{name}:{table}: 1 changes in"
@@ -225,7 +225,9 @@ def follows_a_column_until_it_is_stopped(project: Project) -> None:
             process.kill()
         process.wait(30)
     assert "leaves out: n" in log.read_text()
-    shown, past = project.run_together(["status", PARTS], ["schema", "history", ORDERS])
+    shown, past = project.run_together(
+        ["status", PARTS, "--tier", "default"], ["schema", "history", ORDERS]
+    )
     assert_line(
         shown.expect(0), f"{name}:{PARTS}: the lake lacks the columns n (on_schema_change: freeze)"
     )
