@@ -84,7 +84,7 @@ def judge(
             *_generated(table),
             *_read_by_key(settings),
             *_hidden(settings),
-            *_null_defaults(table),
+            *(() if nulls_are_kept else _null_defaults(table)),
             *table.hazards,
         )
     )

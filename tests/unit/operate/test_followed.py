@@ -142,6 +142,10 @@ def test_a_tier_without_tables_and_a_table_of_another_tier_are_refused(tmp_path:
         assert told == ["tier later", "public.li*"]
         with pytest.raises(ConfigError, match=r"shop:public\.lines is of tier default, not"):
             followed(services, ["public.lines"], tiers=["critical"], unmatched=told.append)
+        for tiers in ([], ["default"]):
+            assert [one.table for one in followed(services, ["public.lines"], tiers=tiers)()] == [
+                LINES
+            ]
     finally:
         services.close()
 
