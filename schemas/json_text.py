@@ -89,7 +89,7 @@ def ambiguous(document: str) -> str:
 
 
 def in_python(document: str) -> str:
-    """Return a JSON document's text in the form that this module chooses, as `in_spark` does."""
+    """Return a JSON document in this module's one form; `in_spark` returns the same text."""
     return "".join(_python_piece(piece) for piece in _PYTHON_PIECE.findall(document))
 
 

@@ -200,7 +200,7 @@ def on_calendar(column: str) -> str:
 
 
 def _real(moment: str) -> str:
-    """Return MySQL's SQL that is ``moment`` if the date exists in a calendar, and NULL if not."""
+    """Return MySQL's SQL of ``moment``, which is NULL for a date like 30 February."""
     return f"CASE WHEN {on_calendar(COLUMN)} THEN {moment} END"
 
 

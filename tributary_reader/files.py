@@ -77,13 +77,13 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
 def require_written(
     files: Iterable[DataFile], timeline: Timeline, instant: str, commits: Iterable[Commit]
 ) -> None:
-    """Check that the files as of an instant include each version of a file that commits name.
+    """Check that no version of a file is missing among the files as of an instant.
 
     Args:
         files: The result of :func:`as_of`.
         timeline: The table's commits.
         instant: The instant of the files.
-        commits: The commits whose statistics name the versions. If a commit is after the instant,
+        commits: The commits whose statistics name the versions that must be there. If a commit is after the instant,
             the files must have the versions that it replaced; otherwise those that it wrote.
 
     Raises:

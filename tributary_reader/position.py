@@ -88,7 +88,7 @@ class Progress:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Progress | None:
-        """Return the facts from a commit's document; None if the document has no handoff."""
+        """Read a table's progress from a commit's record; None if the record has no handoff."""
         handoff = record.get("handoff")
         if not handoff:
             return None

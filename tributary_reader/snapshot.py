@@ -207,7 +207,7 @@ def files_as_of(
 
     Raises:
         CleanedError: A cleaning may have deleted files of the state as of the instant.
-        ReadError: A commit was rolled back while it completed, or a file is missing.
+        ReadError: A commit completed while another process rolled it back, or a file is missing.
     """
     listed = data_files(storage, timeline.path)
     require_there(timeline.again(), instant)
@@ -221,7 +221,7 @@ def require_there(timeline: Timeline, instant: str) -> None:
 
     Raises:
         CleanedError: A cleaning may have deleted files of the state as of the instant.
-        ReadError: A commit was rolled back while it completed.
+        ReadError: A commit completed while another process rolled it back.
     """
     if undone := timeline.undone:
         raise ReadError(

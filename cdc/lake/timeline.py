@@ -100,12 +100,12 @@ class Timeline:
     def latest(self) -> Committed | None:
         """Return the newest commit with a record; None if there is none.
 
-        A commit of chunks that was rolled back while it completed is skipped. Its chunks are copied
-        again.
+        A commit of chunks that completed while another process rolled it back is skipped. Its
+        chunks are copied again.
 
         Raises:
-            LostHistoryError: The newest commit that is not skipped, or a completed clustering or
-                overwrite, was rolled back while it completed, so rows are gone.
+            LostHistoryError: The newest commit that is not skipped, or a clustering or overwrite,
+                completed while another process rolled it back, so rows are gone.
         """
         undone = self.undone()
         return self._whole(
@@ -126,8 +126,8 @@ class Timeline:
         :mod:`cdc.lake.guard`). So the commit with the greatest instant has the greatest offsets.
 
         Raises:
-            LostHistoryError: The newest commit with offsets, or a completed clustering or
-                overwrite, was rolled back while it completed, so rows are gone. Or a chunk was
+            LostHistoryError: The newest commit with offsets, or a clustering or overwrite,
+                completed while another process rolled it back, so rows are gone. Or a chunk was
                 committed after the newest commit with offsets, so the chunk's rows are in the table
                 twice.
         """
@@ -148,8 +148,8 @@ class Timeline:
     def chunks(self, attempt: str) -> frozenset[int]:
         """Return the ids of the chunks that an attempt's commits have written.
 
-        An archived commit does not count. A commit that was rolled back while it completed does
-        not count either.
+        An archived commit does not count. A commit that completed while another process rolled it
+        back does not count either.
         """
         undone = self.undone()
         return frozenset(

@@ -26,7 +26,7 @@ def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]
     """Return Spark SQL of a struct with the key before an update; null if the key is the same.
 
     Args:
-        event: The decoded event.
+        event: Spark SQL of the decoded event.
         former: By key column, Spark SQL of the value before the change, in the order of the key.
         values: By column, Spark SQL of the value after the change.
     """

@@ -345,7 +345,7 @@ class LogHealth(Protocol):
 
 @dataclass(frozen=True)
 class NextInserted:
-    """The row that a transaction of the source inserted next after a given row.
+    """The row that the transaction which inserted a given row inserted directly after it.
 
     Args:
         known: Whether the source can answer. It cannot if the given row has changed since its

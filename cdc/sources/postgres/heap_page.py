@@ -1,4 +1,4 @@
-"""Finds the row that a transaction inserted next into the page of a given row.
+"""Finds the row that a transaction inserted directly after a given row of its own, in one page.
 
 One record of the WAL can have all rows that COPY inserts into a page. The events of these rows then
 have one position, but the rows have different places in the page.
