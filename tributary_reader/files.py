@@ -83,8 +83,8 @@ def require_written(
         files: The result of :func:`as_of`.
         timeline: The table's commits.
         instant: The instant of the files.
-        commits: The commits whose statistics name the versions that must be there. If a commit is after the instant,
-            the files must have the versions that it replaced; otherwise those that it wrote.
+        commits: The commits whose statistics name the versions that must be there: if a commit is
+            after the instant, those that it replaced; otherwise those that it wrote.
 
     Raises:
         ReadError: A file is missing.
