@@ -173,7 +173,7 @@ def run(
         if continuous:
             runs.repeat(
                 interval,
-                lambda results: _show_runs(renderer, results),
+                partial(_show_runs, renderer, shown=set()),
                 lambda outcomes: _show_resyncs(renderer, outcomes),
                 lambda silences: _show_silences(renderer, silences),
                 lambda topics: _show_expiring(renderer, topics),
@@ -309,7 +309,18 @@ def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> N
         renderer.line(f"  What to do: {one.remedy}")
 
 
-def _show_runs(renderer: Renderer, results: list[RunResult]) -> None:
+def _show_runs(
+    renderer: Renderer, results: list[RunResult], shown: set[TableId] | None = None
+) -> None:
+    """Show the results of a round's runs.
+
+    Args:
+        renderer: The output.
+        results: One result for each table that had work.
+        shown: The tables that were shown as skipped since they last ran here. They are not
+            shown again: another driver can hold a table for many rounds. None shows each of them.
+    """
+    shown = set() if shown is None else shown
     if renderer.json:
         renderer.document({"tables": [result.to_dict() for result in results]})
         return
@@ -320,8 +331,11 @@ def _show_runs(renderer: Renderer, results: list[RunResult]) -> None:
         if result in idle:
             continue
         if result.skipped:
-            renderer.line(f"{result.table}: skipped: {'; '.join(result.warnings)}")
+            if result.table not in shown:
+                renderer.line(f"{result.table}: skipped: {'; '.join(result.warnings)}")
+                shown.add(result.table)
             continue
+        shown.discard(result.table)
         if result.error is not None:
             renderer.line(f"{result.table}: {result.error.message}", style="bold red")
             renderer.line(f"  What to do: {result.error.remedy}")
