@@ -17,6 +17,7 @@ from cdc.runtime.task_watch import held_cores
 from cdc.store.table_state import State
 from operate.automatic_resync import Unattended
 from operate.exit_codes import ExitCode, exit_code
+from operate.table_outcome import abandoned
 from operate.targets import shortfalls_now
 from schemas.errors import TributaryError
 
@@ -193,15 +194,18 @@ class Runs:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
         Four conditions count as failures, too: a capture sends no changes, a freshness target is
-        missed or cannot be kept, hung tasks occupy cores, or Spark has ended. The state of a table
-        that was never published does not count, since the table has no readers yet.
+        missed or cannot be kept, hung tasks occupy cores, or Spark has ended. A published table
+        whose copy no process continues needs a bootstrap. The state of a table that was never
+        published does not count, since the table has no readers yet.
         """
-        states = {record.state for record in self._records() if not record.never_published}
+        records = [record for record in self._records() if not record.never_published]
+        states = {record.state for record in records}
         return exit_code(
             failed=bool(self._failed or self.refused() or self.silences or self.targets)
             or bool(held_cores() or has_ended())
             or State.FAILED in states,
-            needs_bootstrap=State.NEEDS_BOOTSTRAP in states,
+            needs_bootstrap=State.NEEDS_BOOTSTRAP in states
+            or any(abandoned(self._services.store, record) for record in records),
         )
 
 

@@ -22,7 +22,7 @@ from cdc.store.table_state import State, TableRecord
 from cdc.store.task_looks import KeptLooks
 from operate.resync_candidates import why_not_copied
 from operate.shards import SharedStatus, shared_tables
-from operate.table_outcome import unfinished
+from operate.table_outcome import abandoned, unfinished
 from operate.targets import of_tables, shortfalls_now
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -102,6 +102,7 @@ class TableStatus:
         runs: The table's last runs, newest first; empty if the command has no arguments.
         lost: Why the lake table can no longer continue from its stream; None if it can continue.
             The next run records this reason in the table's state.
+        abandoned: Whether the table was published, and waits for a copy that no process works on.
     """
 
     record: TableRecord
@@ -114,6 +115,7 @@ class TableStatus:
     build: TableRecord | None = None
     runs: tuple[RunEntry, ...] = ()
     lost: Finding | None = None
+    abandoned: bool = False
 
     @property
     def late(self) -> bool:
@@ -183,8 +185,10 @@ class Status:
 
     @property
     def needs_bootstrap(self) -> bool:
-        """Whether ``status`` shows a table in state NEEDS_BOOTSTRAP."""
-        return any(table.record.state is State.NEEDS_BOOTSTRAP for table in self.tables)
+        """Whether a table is in state NEEDS_BOOTSTRAP, or its copy was interrupted for good."""
+        return any(
+            table.record.state is State.NEEDS_BOOTSTRAP or table.abandoned for table in self.tables
+        )
 
     @property
     def failed(self) -> bool:
@@ -381,6 +385,7 @@ def _table(
     return TableStatus(
         *(record, behind, watermark, freshness, target, quarantined, tuple(notes), build),
         lost=lost,
+        abandoned=abandoned(services.store, record),
     )
 
 

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from cdc.store.lease import Lease
+from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
 from operate.exit_codes import ExitCode, exit_code, requires_bootstrap
 from schemas.errors import TributaryError
@@ -169,3 +171,14 @@ def unfinished(record: TableRecord) -> str | None:
     if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
         return None
     return f"Run `tributary bootstrap {record.table}`, unless another process copies it now."
+
+
+def abandoned(store: Store, record: TableRecord) -> bool:
+    """Return whether a published table waits for a copy that no process works on.
+
+    A command that was killed leaves such a table behind: readers see the former commits, runs do
+    not follow the table, and nothing changes until the command is repeated.
+    """
+    if unfinished(record) is None or record.never_published:
+        return False
+    return Lease(store, record.table, "").held_by_other() is None

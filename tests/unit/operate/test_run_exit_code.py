@@ -15,6 +15,7 @@ from cdc.config import parse
 from cdc.run import run_continuously
 from cdc.runtime import task_watch
 from cdc.runtime.progress import NullProgress
+from cdc.store.lease import Lease
 from cdc.store.table_state import State, TableRecord
 from operate import run
 from operate.context import Services
@@ -54,6 +55,28 @@ def test_a_table_that_was_never_taken_is_no_failure_of_a_run(
         runs = Runs(services, services.store.tables)
         assert runs.exit_code() is code
         assert [one.table for one in runs.waiting()] == [TABLE]
+    finally:
+        services.close()
+
+
+@pytest.mark.parametrize("state", [State.BOOTSTRAPPING, State.CATCHING_UP])
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_table_with_readers_whose_copy_nobody_continues_needs_a_bootstrap(
+    tmp_path: Path, state: State, generation: int
+) -> None:
+    services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
+    try:
+        register(services, TABLE)
+        record = services.store.get(TABLE)
+        assert record is not None
+        services.store.put(replace(record, state=state, generation=generation))
+        runs = Runs(services, services.store.tables)
+        copying = Lease(services.store, TABLE, "another process")
+        copying.acquire()
+        assert runs.exit_code() is ExitCode.OK
+        copying.release()
+        published = generation > 1
+        assert runs.exit_code() is (ExitCode.NEEDS_BOOTSTRAP if published else ExitCode.OK)
     finally:
         services.close()
 

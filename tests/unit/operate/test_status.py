@@ -11,10 +11,11 @@ import yaml
 
 from cdc.config import parse
 from cdc.runtime.progress import NullProgress
+from cdc.store.lease import Lease
 from cdc.store.table_state import CommitSummary, State
 from operate import status as module
 from operate.context import Services
-from operate.status import TableStatus
+from operate.status import Status, TableStatus
 from tests.records import table_record
 from tests.unit.cdc.configuration import minimal
 
@@ -55,6 +56,20 @@ def test_a_table_whose_first_events_nobody_applies_becomes_late(services: Servic
 def test_a_table_without_a_watermark_that_lacks_nothing_is_not_late(services: Services) -> None:
     idle = shown(services, NOW - HOUR, end=7)
     assert (idle.freshness_s, idle.late) == (None, False)
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_copy_that_nobody_continues_needs_a_bootstrap_if_the_table_has_readers(
+    services: Services, generation: int
+) -> None:
+    record = table_record(state=State.CATCHING_UP, generation=generation)
+    look = module._SharedFacts(NOW, {}, None, {}, {}, {}, {}, {})
+    copying = Lease(services.store, record.table, "another process")
+    copying.acquire()
+    assert not Status((module._table(services, look, record, None),), ()).needs_bootstrap
+    copying.release()
+    now = Status((module._table(services, look, record, None),), ())
+    assert now.needs_bootstrap is (generation == 2)
 
 
 def test_a_watermark_counts_whatever_the_time_of_the_commit(services: Services) -> None:
