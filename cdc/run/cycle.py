@@ -135,7 +135,7 @@ def _round(
 
 def _runnable(context: RunContext, records: Iterable[TableRecord]) -> list[TableRecord]:
     """Return the tables that a run may work on now, by their state and their settings."""
-    now, made = datetime.now(timezone.utc), context.published_settings
+    now, made = context.store.now(), context.published_settings
     return [one for one in records if plan.runnable(one, now) and made.refusal(one) is None]
 
 
@@ -182,7 +182,7 @@ def _find_work(
     topics = topic_facts(context, [record.topic for record in wanted])
     if look_at_idle:
         topics = with_settings(context, topics)
-    behind = {record.table for record in plan.due(wanted, topics, now)}
+    behind = {record.table for record in plan.due(wanted, topics)}
     settings = {one.table: _settings(context, one) for one in wanted if one.table in behind}
     working = {
         record.table

@@ -23,7 +23,12 @@ EVENTS_PER_TASK = 50_000
 
 
 def runnable(record: TableRecord, now: datetime) -> bool:
-    """Whether a run may work on the table: it is INCREMENTAL, or FAILED with a due retry."""
+    """Whether a run may work on the table: it is INCREMENTAL, or FAILED with a due retry.
+
+    Args:
+        record: The table.
+        now: The time by the state store's clock.
+    """
     if record.state is State.INCREMENTAL:
         return True
     return (
@@ -35,7 +40,7 @@ def runnable(record: TableRecord, now: datetime) -> bool:
 
 
 def due(
-    records: Iterable[TableRecord], topics: Mapping[str, TopicFacts | KafkaError], now: datetime
+    records: Iterable[TableRecord], topics: Mapping[str, TopicFacts | KafkaError]
 ) -> list[TableRecord]:
     """Return the tables that have work, in the given order.
 
@@ -46,14 +51,11 @@ def due(
     check of idle tables handles new leaders.
 
     Args:
-        records: The tables.
+        records: The tables, each of them `runnable`.
         topics: By topic name, the current facts of the topic, or the error of reading them.
-        now: The current time.
     """
     found = []
     for record in records:
-        if not runnable(record, now):
-            continue
         topic = topics[record.topic]
         if isinstance(topic, KafkaError):
             found.append(record)

@@ -453,7 +453,8 @@ class _TableRun:
             shared = isinstance(error, LostLogError)
             scope = self._context.capture(self._record).resource if shared else self._table
             self._losses.note(str(scope), error.message)
-        self._save(lambda record: stopped(record, error, at=_now()), self._stopped)
+        at = self._context.store.now()  # another machine can retry the table
+        self._save(lambda record: stopped(record, error, at=at), self._stopped)
         self.result = replace(self.result, state=self._record.state, error=ErrorRecord.of(error))
 
     def _save(

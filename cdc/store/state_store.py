@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,12 @@ class Store:
             remedy="Use a SQLite, PostgreSQL, MySQL or MariaDB URL for state.url.",
             field="state.url",
         )
+
+    def now(self) -> datetime:
+        """Return the time by the state store's clock, aware UTC."""
+        with self.transaction() as connection:
+            seconds = float(connection.execute(sa.select(self.clock)).scalar_one())
+        return datetime.fromtimestamp(seconds, timezone.utc)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:

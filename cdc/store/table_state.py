@@ -140,7 +140,8 @@ class TableRecord(Part):
         reason: Why the table is PAUSED or NEEDS_BOOTSTRAP.
         error: The error that stopped the table.
         remedy: What a person can do next.
-        retry_at: When a run retries a FAILED table; ``None`` if no run does.
+        retry_at: When a run retries a FAILED table, by the state store's clock; ``None`` if no run
+            does.
         failures: Number of failures in a row.
         last_commit: The newest commit that the store has a summary of.
         beside: Whether this is a second record of the table, for the next generation that a resync

@@ -170,6 +170,7 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     settings = SimpleNamespace(settings_on_plan=lambda *_: None, lake=None, pool_shares={})
     settings.spark = SimpleNamespace(parallel_tables=1)
     context = SimpleNamespace(config=settings, published_settings=PublishedSettings())
+    context.store = SimpleNamespace(now=lambda: NOW)
     cycle.run_tables(cast("Any", context), records, look_at_idle=True)
     assert named == [record]
 

@@ -40,7 +40,7 @@ def found(*records: TableRecord, **topics: dict[int, int]) -> list[str]:
         f"shop.public.{name}": TopicFacts("T1" if offsets else None, {0: 0}, offsets)
         for name, offsets in topics.items()
     }
-    return [record.table.name for record in due(records, facts, NOW)]
+    return [record.table.name for record in due(records, facts)]
 
 
 def test_only_tables_with_other_offsets_than_their_last_commit_are_due() -> None:
@@ -62,7 +62,7 @@ def test_any_doubt_about_the_topic_is_work(now: dict[int, int]) -> None:
 
 def test_a_recreated_topic_is_work_even_at_the_same_offset() -> None:
     table = record("t", offsets={0: 5})
-    assert due([table], {table.topic: TopicFacts("T2", {0: 0}, {0: 5})}, NOW) == [table]
+    assert due([table], {table.topic: TopicFacts("T2", {0: 0}, {0: 5})}) == [table]
 
 
 def test_another_leader_alone_is_no_work() -> None:
@@ -71,13 +71,13 @@ def test_another_leader_alone_is_no_work() -> None:
     assert known.last_commit is not None
     table = replace(known, last_commit=replace(known.last_commit, epochs={0: 3}))
     for epoch in (3, 4, 2):
-        assert due([table], {table.topic: TopicFacts("T1", {0: 0}, {0: 5}, {0: epoch})}, NOW) == []
+        assert due([table], {table.topic: TopicFacts("T1", {0: 0}, {0: 5}, {0: epoch})}) == []
 
 
 def test_a_compacted_topic_is_work_even_at_the_same_offset() -> None:
     table = record("t", offsets={0: 5})
     compacted = TopicFacts("T1", {0: 0}, {0: 5}, policy="compact,delete")
-    assert due([table], {table.topic: compacted}, NOW) == [table]
+    assert due([table], {table.topic: compacted}) == [table]
 
 
 @pytest.mark.parametrize("state", [s for s in State if s not in (State.INCREMENTAL, State.FAILED)])

@@ -1,0 +1,48 @@
+"""The machines of several processes can have different clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone, tzinfo
+from pathlib import Path
+
+import pytest
+
+from cdc.run import RunContext, cycle, run_table
+from cdc.run import table as run_module
+from cdc.run.plan import FIRST_RETRY
+from cdc.store.table_state import State
+from operate.context import Services
+from tests.unit.bootstrap.test_killed import TABLE, Command
+
+AHEAD = timedelta(hours=2)
+
+
+class FastClock(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> FastClock:
+        return super().now(tz) + AHEAD
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    monkeypatch.setattr(Services, "spark", None)
+    monkeypatch.setattr(RunContext, "spark", None)
+    command = Command(tmp_path, "failed")
+    yield command
+    command.services.close()
+
+
+def test_a_failed_table_waits_by_the_clock_of_the_state_store(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "check_serving", command.fails)
+    context, record = command.context(), command.put(State.INCREMENTAL)
+    for module in (run_module, cycle):
+        monkeypatch.setattr(module, "datetime", FastClock)
+    assert run_table(context, record).error is not None
+    failed = command.services.store.get(TABLE)
+    assert failed is not None
+    assert failed.retry_at is not None
+    assert timedelta() < failed.retry_at - datetime.now(timezone.utc) <= FIRST_RETRY
+    assert cycle._runnable(context, [failed]) == []
