@@ -6,6 +6,7 @@ types. NaN equals NaN, 0.0 differs from -0.0, and NULL equals only NULL.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -265,6 +266,8 @@ def _python(value: Any, lake_type: str) -> object:
     """Return a key's value from Spark in the hashable form in which `cdc.sources` returns it."""
     if isinstance(value, bytearray):
         return bytes(value)
+    if isinstance(value, float) and math.isnan(value):
+        return math.nan  # one object, so that keys with it are equal
     if isinstance(value, datetime) and lake_type == "timestamp":
         return value.astimezone(timezone.utc)  # Spark gives instants in this process's zone
     return value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import struct
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -124,13 +126,18 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
 
 
 def _lake_value(lake_type: str, value: Any) -> Any:
-    """Convert PostgreSQL's days and microseconds since 1970 to a date or a timestamp."""
+    """Convert what PostgreSQL's driver returns to a number, a date or a timestamp of the lake."""
     if lake_type == "date":
         return _EPOCH.date() + timedelta(days=value)
     if lake_type == "timestamp":
         return _EPOCH + timedelta(microseconds=value)
     if lake_type == "timestamp_ntz":
         return (_EPOCH + timedelta(microseconds=value)).replace(tzinfo=None)
+    if lake_type in ("float", "double") and math.isnan(value):
+        return math.nan  # one object, so that keys with it are equal
+    if lake_type == "float":
+        # The server prints fewer digits than the number has as a double.
+        return struct.unpack("f", struct.pack("f", value))[0]
     return value
 
 
