@@ -98,6 +98,16 @@ KINDS = [
         (A + "REORGANIZE PARTITION p INTO (PARTITION p VALUES IN (1, 4))",),
         "PARTITION BY LIST (id) (PARTITION p VALUES IN (1, 2, 4))",
     ),
+    Kind(
+        "computed",
+        EVOLVE,
+        (A + "MODIFY v bigint NOT NULL",),
+        before=(
+            A + "ADD is_it int AS (t = 'it''s') STORED, ADD or_not int AS (t <> 'it\\'s') VIRTUAL,"
+            " ADD joined varchar(99) AS (concat(t, ', ', t)) STORED,"
+            " ADD path varchar(50) AS (concat(t, '\\\\')) STORED",
+        ),
+    ),
     Kind("left_its_name", BOOTSTRAP, ("RENAME TABLE T TO elsewhere",)),
 ]
 
@@ -137,6 +147,8 @@ def test_the_answer_before_is_what_the_run_does_then(shop: Shop) -> None:
             if one.name not in ("left_its_name", "renamed")
         ),
     )
+    # Sessions of others compute a column as its table was opened, perhaps by a session of ours.
+    assert shop.scalar("SELECT path FROM computed WHERE id = 4") == "it's\\"
     results = {result.table.name: result for result in shop.run()}
     for one in KINDS:
         record, result = shop.record(one.name), results[one.name]

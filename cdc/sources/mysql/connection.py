@@ -179,7 +179,9 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
             f"SET SESSION {limit}, lock_wait_timeout = {lock_s},"
             f" innodb_lock_wait_timeout = {lock_s}, time_zone = '+00:00',"
             # A value that does not fit must fail. Double quotes enclose texts here, not names.
-            " sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION'"
+            # Never NO_BACKSLASH_ESCAPES: MySQL parses a table's expressions in the mode of the
+            # session that opens it, and other sessions then use what it has parsed.
+            " sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
         )
 
     def explain(

@@ -129,7 +129,7 @@ def grant(rights: str, place: str, account: Account) -> str:
 
 def account_sql(account: Account) -> str:
     """Return an account of MySQL or MariaDB in the form that statements need."""
-    name, host = (part.replace("'", "''") for part in account)
+    name, host = (part.replace("\\", r"\\").replace("'", "''") for part in account)
     return f"'{name}'@'{host}'"
 
 

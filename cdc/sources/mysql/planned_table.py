@@ -51,8 +51,6 @@ WHERE NON_UNIQUE = 0 AND TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY INDEX_NA
 _COLLATION = """
 SELECT TABLE_COLLATION FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 """
-# The parser writes backslashes in texts as the servers read them without NO_BACKSLASH_ESCAPES.
-_MODE = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 _PLACE = f"{OWN}.planned"
 _OURS = frozenset(
     {ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.OPTION_PREVENTS_STATEMENT}
@@ -111,11 +109,10 @@ def after_statements(
 
 @contextmanager
 def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
-    """Yield MySQL's or MariaDB's lookups, with a ``sql_mode`` that allows backslash escapes."""
+    """Yield MySQL's or MariaDB's lookups."""
     names = (table.schema, table.name)
     _require_row_format(session, table)
     collation = str(session.value(_COLLATION, names))
-    session.rows(_MODE)
 
     def define(definition: str) -> Row:
         try:

@@ -217,7 +217,8 @@ def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, 
     limit = "max_statement_time" if connections.config.kind == "mariadb" else "max_execution_time"
     settings = {
         # Spark quotes names as standard SQL does. Dates that no calendar has are valid values here.
-        "sql_mode": "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ALLOW_INVALID_DATES'",
+        # `Connections` says why backslashes must be escapes.
+        "sql_mode": "'ANSI_QUOTES,ALLOW_INVALID_DATES'",
         "time_zone": "'+00:00'",
         limit: "0",
         "lock_wait_timeout": str(LOCK_TIMEOUT_S),
