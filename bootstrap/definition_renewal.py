@@ -7,8 +7,8 @@ read the former definition again. After ALTER DOMAIN, the server does not descri
 A new session of the connector begins with a description of each table, so a restart renews the
 definitions.
 
-For each type name, the connector also uses the first type that it has found until it restarts, even
-if the name now belongs to another type (`cdc.capture.type_looks`).
+The connector also remembers the first type that it has found for each type name. Until it restarts,
+it uses this type, even if the name belongs to another type by then (`cdc.capture.type_looks`).
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def is_former(
     nullable: Collection[str],
     key: Collection[str],
 ) -> bool:
-    """Return whether a former definition of the copied table could have written an event.
+    """Return whether the connector could have used a former table definition for an event.
 
     Args:
         key_schema: The schema of the event's key; None if the event has no key.
@@ -160,7 +160,7 @@ def _newest_is_former(
     nullable: Collection[str],
     key: Collection[str],
 ) -> bool:
-    """Whether a former definition of the table could have written the topic's newest event."""
+    """Whether the connector could have used a former table definition for the newest event."""
     newest = capture.kafka.latest_record(capture.topic)
     if newest is None:
         return False

@@ -24,7 +24,7 @@ class CopyError(BootstrapError):
 
 
 class HandoffTimeoutError(BootstrapError):
-    """A wait of the handoff that reached its bound.
+    """A wait of the handoff that took too long.
 
-    The error has evidence of the cause.
+    The message has the state of connector, log and topic, from which the cause can be found.
     """

@@ -263,7 +263,7 @@ class _Bootstrap:
         return attempt
 
     def _resume(self) -> None:
-        """Return a failed or paused table to its former state, so that its copy continues."""
+        """Put a failed or paused table back in its former state, so that its copy continues."""
         to = self._record.resume_to
         if self._record.state not in RESUMABLE or to is None:
             raise BootstrapError(
@@ -298,7 +298,7 @@ class _Bootstrap:
         crash("bootstrap.after_x0")
 
     def _record_start(self) -> None:
-        """Prove the capture, then record O, the first offset that the stream applies.
+        """Prove that changes are captured, then record O, the first offset that is applied.
 
         O is the last stable offset; for append tables of PostgreSQL, it is the high watermark (see
         `Origin.now`). An open Kafka transaction could hold the last stable offset below changes
@@ -399,7 +399,7 @@ class _Bootstrap:
         crash("bootstrap.after_catching_up")
 
     def _catch_up(self) -> None:
-        """Apply the changes from O to H. Before H, the lake can have an older image of a row."""
+        """Apply the changes from O to H. Until H, the lake can have rows older than the copy."""
         handoff = self._attempt.handoff_offsets or {}
         try:
             self._capture.wait_until_readable(handoff, timeout_s=self._limits.readable_s)
@@ -428,13 +428,13 @@ class _Bootstrap:
         return capture.fingerprint(self._table, on_replica=False)
 
     def _require_unspoiled(self, now: Fingerprint) -> None:
-        """Check that no change of the table spoils the copy, and store the current facts."""
+        """Check that no change of the table spoils the copy; store the catalog's current facts."""
         attempt = unspoiled(self._source, self._settings, self._record, self._attempt, now)
         if attempt is not self._attempt:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that settings are the same, no loss was counted, and topics begin at or below O."""
+        """Check that no setting changed, no loss was counted, and topics begin at or below O."""
         require_same_settings(self._record, self._attempt, self._made_by.settings_digest)
         self._context.looks.follow(self._capture.names, self._source)
         try:

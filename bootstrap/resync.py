@@ -76,7 +76,10 @@ def resync_table(
 
 
 def _forget_given_up(context: RunContext, record: TableRecord) -> None:
-    """Delete the record of a next generation in NEEDS_BOOTSTRAP; the table itself is copied."""
+    """Delete the record of a next generation that was given up.
+
+    Such a generation is in state NEEDS_BOOTSTRAP. The caller then copies the table itself again.
+    """
     build = context.store.get(record.table, beside=True)
     if build is not None and build.state is State.NEEDS_BOOTSTRAP:
         with context.leases.hold(build.resource):

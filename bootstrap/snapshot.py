@@ -66,7 +66,7 @@ class SnapshotCopy:
         table: The source table.
         schema: The table's lake schema.
         lake: The attempt's own lake table.
-        lake_config: The settings with the secret key that hashes values.
+        lake_config: The settings of the lake, with the secret key of the hashes.
         guard: Called right before each commit completes; raises FencedError to refuse the commit.
         taken_at: Start of the attempt, which is the source time of all copied rows.
         parallel: Number of chunks that are read at the same time; None for Spark's number of cores.
@@ -158,7 +158,7 @@ class SnapshotCopy:
     def _meta_columns(self) -> list[Column]:
         """Return the meta columns of a copied row.
 
-        By the offset in them, the copied row is older than every change of its key.
+        Their offset is below every event's offset, so each event counts as newer than the row.
         """
         values = {
             OP: F.lit("r"),
@@ -235,7 +235,7 @@ class RowCounter:
             self.look()
 
     def look(self) -> None:
-        """Count the rows that were read so far, and add the new ones to the task's progress."""
+        """Count the rows that were read so far; add those since the last call to the progress."""
         context = self._spark.sparkContext
         tracker, jvm_store = context.statusTracker(), context._jsc.sc().statusStore()
         found = 0

@@ -82,8 +82,13 @@ def _spoiling(
 def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) -> None:
     """Check that the copied rows were written with the current settings.
 
+    Args:
+        record: The table's record.
+        attempt: The attempt that copied the rows.
+        digest: The digest of the current settings.
+
     Raises:
-        AttemptSpoiledError: The settings or the key of hashes were changed meanwhile.
+        AttemptSpoiledError: The settings, or the secret key of the hashes, changed after that.
     """
     if attempt.settings_digest not in (None, digest):
         raise AttemptSpoiledError(

@@ -34,13 +34,13 @@ class Step(str, Enum):
 
 @dataclass(frozen=True)
 class LakeFacts:
-    """The facts in the timeline of a copy's path, by which the next step is chosen.
+    """What the Hudi timeline of a copy contains, as far as the next step depends on it.
 
-    Only these facts prove what was copied.
+    Only the timeline proves what was copied.
 
     Args:
-        chunks: Ids of the attempt's chunks that commits of the active timeline name. After the
-            handoff, Hudi moves these commits to the archived timeline.
+        chunks: Ids of the attempt's chunks, from the metadata of commits in the active timeline.
+            After the handoff, Hudi moves these commits to the archived timeline.
         handed_off: Whether the handoff of this attempt is committed.
         position: Next offset to read per partition, from the newest commit with offsets.
     """

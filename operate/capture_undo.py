@@ -1,4 +1,4 @@
-"""Removes the parts of a capture that an onboarding created and that no table needs.
+"""Removes the slot and the other parts of a capture that an onboarding created and no table needs.
 
 A slot without a reader would retain the source's WAL for ever. A part that existed before the
 onboarding is not removed: another installation could use the same names, and the slot of that

@@ -154,6 +154,10 @@ def _state_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str
     """Return the problem that ``check`` reports of a state store's connection, and the remedy.
 
     The problem is None if TLS fully protects the connection.
+
+    Args:
+        kind: The scheme of the URL without a driver, for example ``postgresql``.
+        given: The parameters of the URL.
     """
     if kind == "postgresql":
         remedy = "Add sslmode=verify-full and sslrootcert=/path/of/ca.pem to the URL's parameters."

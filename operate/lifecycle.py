@@ -273,7 +273,10 @@ def _is_absent(services: Services, table: TableId) -> bool:
 def _left_there(
     services: Services, names: CaptureNames, table: TableId, absent: SourceError, *, last: bool
 ) -> list[str]:
-    """Return notes on the parts that ``offboard`` leaves on an absent source; each has a remedy."""
+    """Return notes on what ``offboard`` could not remove, since the source does not answer.
+
+    Each note says what to do if the source comes back.
+    """
     on_source = services.source(names.source).capture(names)
     notes = []
     if statements := on_source.removal(table, last=last):

@@ -68,9 +68,9 @@ def after_gtid_change(
 ) -> str | None:
     """Return why a capture is lost if its source has turned GTIDs on or off.
 
-    The position that Connect stores does not reveal this, since the connector can repeat the old
-    GTIDs in it for ever. But a position R that a copy recorded before the switch cannot be
-    compared with the current position of the binlog.
+    The position that Connect stores does not show the switch, since the connector can write its old
+    GTIDs into this position for ever. But a position R that a copy recorded before the switch
+    cannot be compared with the current position of the binlog.
 
     Returns:
         The reason; None if the R of at least one table can be compared, or if no table has an R.

@@ -162,7 +162,7 @@ class Runs:
                 signal.signal(kind, handler)
 
     def _interrupt(self, copying: threading.Thread) -> None:
-        """Interrupt automatic resyncs at their next wait; cancel Spark's jobs until they end."""
+        """Interrupt automatic resyncs at their next wait; cancel Spark's jobs until resyncs end."""
         self._services.interruptible.interrupt()
         deadline = time.monotonic() + _INTERRUPT_S
         copying.join(_CANCEL_S)

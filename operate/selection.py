@@ -48,7 +48,7 @@ def expand(
         config: The configuration, which has the default source and the shared lake tables.
         known: The tables that a wildcard can match. A table that is named without a wildcard need
             not be among them.
-        where: Origin of the known tables, for the text of the error.
+        where: Where the known tables are, for the error's message, such as ``on the plan``.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
@@ -134,7 +134,7 @@ def matches_none(argument: str, where: str) -> ConfigError:
 
     Args:
         argument: The argument.
-        where: Origin of the tables that it could select.
+        where: Where tables could match, for the message, such as ``on the plan``.
     """
     return ConfigError(
         f"{argument!r} matches no table {where}",
@@ -169,7 +169,7 @@ def _matcher(argument: str, config: Config) -> Callable[[TableId], bool]:
 
 
 def _feeds(table: TableId, shared: str, config: Config) -> bool:
-    """Whether a table is a shard of a lake table; False if the table's settings are invalid."""
+    """Whether a table is a shard of ``shared``; False if the table's settings are invalid."""
     try:
         return fed_by(table, config.tables) == shared
     except ConfigError:

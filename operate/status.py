@@ -185,7 +185,7 @@ class Status:
 
     @property
     def needs_bootstrap(self) -> bool:
-        """Whether a table is in state NEEDS_BOOTSTRAP, or its copy was interrupted for good."""
+        """Whether a table is in state NEEDS_BOOTSTRAP, or no process continues its copy."""
         return any(
             table.record.state is State.NEEDS_BOOTSTRAP or table.abandoned for table in self.tables
         )
@@ -392,9 +392,9 @@ def _table(
 def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | None:
     """Return the time from which ``freshness_s`` counts for a table that has no watermark.
 
-    If events wait in the topic, it is the time of the last commit. Without a watermark, this is a
-    commit of the copy, whose rows are older than the commit. So the true ``freshness_s`` is larger.
-    If no event waits, the result is None.
+    The result is the time of the last commit if events wait in the topic, otherwise None. If a
+    table has no watermark, its last commit belongs to the copy, and the copied rows are older than
+    this commit. So the true ``freshness_s`` is larger.
     """
     return record.last_commit.committed_at if record.last_commit is not None and behind else None
 

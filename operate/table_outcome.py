@@ -112,7 +112,7 @@ def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
 
 
 def _of_any(table: TableId, text: str) -> str:
-    """Return a text about a table in which a placeholder replaces the table's name."""
+    """Return ``text``, with the placeholder `THESE` in place of the table's name."""
     return text.replace(str(table), THESE).replace(table.relation, THESE)
 
 
@@ -167,7 +167,7 @@ def for_each(
 
 
 def unfinished(record: TableRecord) -> str | None:
-    """Return what an operator has to do if a table's copy is not complete; otherwise None."""
+    """Return the next step for a table that is onboarded or being copied; None for others."""
     if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
         return None
     return f"Run `tributary bootstrap {record.table}`, unless another process copies it now."

@@ -376,8 +376,8 @@ def _configure(
     - If the connector ran with settings that lose changes, its events can have a gap. Unpublished
       copies are discarded, and the connector gets all wanted settings. If a published table depends
       on the events, an error is raised instead, since nothing would show the gap later.
-    - If its settings lose no changes, only a few settings are changed. If the plan has no table of
-      its tier, the connector could be that of another installation.
+    - If its settings lose no changes, only a few settings are changed. The same applies if the
+      plan has no table of its tier, since the connector could be that of another installation.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(not_retired(services, capture))

@@ -43,8 +43,8 @@ class WarmUp:
 
     Args:
         archive: The archive of classes.
-        made: Whether this command made it; otherwise it was there.
-        bytes: Its size.
+        made: Whether this command made the archive; False if the archive existed before.
+        bytes: Size of the archive.
     """
 
     archive: Path
@@ -53,7 +53,7 @@ class WarmUp:
 
 
 def warm_up(progress: Progress) -> WarmUp:
-    """Make the archive of classes for this Java and these jars, unless it is there.
+    """Make the archive of classes for this Java and these jars, unless it exists.
 
     Raises:
         ArtifactError: The jars cannot be fetched.
@@ -67,7 +67,7 @@ def warm_up(progress: Progress) -> WarmUp:
 
 
 def training_config(archive: Path, folder: Path) -> Config:
-    """Return the configuration of a session that records its classes; no server in it is real.
+    """Return the configuration of a session that records its classes; its servers do not exist.
 
     Args:
         archive: The archive that the session's JVM writes when it ends.

@@ -145,7 +145,7 @@ class DebeziumSchema:
     """The writer's Avro schema of a Debezium key, or of a change event's envelope.
 
     Args:
-        avro_json: The schema's text in the registry, for Spark's ``from_avro``.
+        avro_json: The schema as JSON, exactly as registered, for Spark's ``from_avro``.
         name: Full name of the record.
         key: Columns of a key; empty for an envelope.
         before: Columns of the row before the change; empty for a key.
@@ -190,7 +190,7 @@ class DebeziumSchema:
 
     @cached_property
     def marked_writer_json(self) -> str:
-        """The Avro schema, as JSON text, of a record of two fields: event and :data:`END_MARK`."""
+        """The Avro schema, as JSON, for an event's bytes with :data:`END_MARK` appended."""
         return _marked(json.loads(self.avro_json))
 
     @cached_property
@@ -261,7 +261,11 @@ class DebeziumSchema:
 
 
 def _marked(event: Any) -> str:
-    """Return the Avro schema, as JSON text, of a record of an event and :data:`END_MARK`."""
+    """Return the Avro schema, as JSON, of a record with the fields ``event`` and ``mark``.
+
+    Args:
+        event: The event's Avro schema, parsed from JSON.
+    """
     mark = {"type": "fixed", "name": "tributary_mark", "size": len(END_MARK)}
     fields = [{"name": "event", "type": event}, {"name": "mark", "type": mark}]
     return json.dumps({"type": "record", "name": "tributary_event", "fields": fields})
@@ -291,7 +295,7 @@ class _Reader:
         return f"{space}.{name}" if space and "." not in name else name
 
     def read(self, name: str, schema: Any, namespace: str = "", **given: Any) -> DebeziumField:
-        """Parse the Avro type of field ``name``; ``given`` holds attributes of `DebeziumField`."""
+        """Parse a field from its name, its Avro type and given attributes of `DebeziumField`."""
         if isinstance(schema, list):
             branches = [branch for branch in schema if branch != "null"]
             if len(branches) != 1:
@@ -325,7 +329,14 @@ class _Reader:
     def _by_name(
         self, name: str, kind: str, namespace: str, given: dict[str, Any]
     ) -> DebeziumField:
-        """Return the Avro field of a primitive type, or of a type that the schema has defined."""
+        """Return the Avro field of a primitive type, or of a type that the schema has defined.
+
+        Args:
+            name: The field's name.
+            kind: The type's name.
+            namespace: The namespace of a type's name that has none.
+            given: Further attributes of the field.
+        """
         if kind in _PRIMITIVES or kind == "null":
             return DebeziumField(name, kind, **given)
         for full in (kind, f"{namespace}.{kind}"):

@@ -34,9 +34,10 @@ class CatalogColumn:
         default: The column's default, or the expression of a generated column, as the server prints
             it; None if the column has neither.
         generated: Whether the column is generated.
-        written: A text that identifies the last write of the column's definition.
+        written: For PostgreSQL, the id of the transaction that last wrote the column's row. For
+            MySQL and MariaDB, the column's type, character set and collation.
         parts: The parts of the column's type: the labels of an enum or the fields of a composite.
-        parts_written: For each label, a text that identifies the last write of the label.
+        parts_written: For each label, the id of the transaction that last wrote the label.
         granted: Privileges on the column; None if none was ever granted.
         options: The rest of the column's definition.
         default_made: Identifies the default among all defaults that the table's columns have had;
@@ -44,9 +45,9 @@ class CatalogColumn:
         stored: Whether the catalog stores the column's value for rows that are older than the
             column. A rewrite of the table moves this value into the rows.
         domain: If the column's type is a domain, the rest of the domain's definition.
-        domain_written: A text that identifies the last write of the domain's definition.
-        as_added: False if the column could have become NOT NULL after it was added, as far as the
-            catalog shows. Later changes of the table can change this fact.
+        domain_written: The id of the transaction that last wrote the domain's definition.
+        as_added: False if, by the catalog, the column can have become NOT NULL after it was added.
+            Later changes of the table can change this answer.
         numbered: Whether the server numbers new rows by the column (AUTO_INCREMENT); None if the
             catalog has no such fact.
     """
@@ -89,7 +90,7 @@ class CatalogColumn:
         return kept and since.stored and not self.stored
 
     def is_as(self, since: CatalogColumn) -> bool:
-        """Whether the column has the same facts as before, apart from the times of writes.
+        """Whether the column's facts equal those of ``since``, except for ids of transactions.
 
         Args:
             since: The column at the earlier read of the catalog.
@@ -102,10 +103,10 @@ class IdentityIndex:
     """An index that PostgreSQL accepts as a replica identity in place of the primary key.
 
     Args:
-        written: A text that identifies the last write of the index's row in the catalog.
-        flags: The flags of the index in the catalog, as one text.
-        chosen: Whether that last write could have made the index the replica identity: its
-            transaction also wrote the table's row, and did not create the index.
+        written: The id of the transaction that last wrote the index's row in the catalog.
+        flags: The flags of the index in the catalog, such as ``indisvalid``, joined by spaces.
+        chosen: Whether that transaction could have made the index the replica identity: it also
+            wrote the table's row, and did not create the index.
     """
 
     written: str
@@ -129,7 +130,7 @@ class Partition:
         persistence: The persistence in the catalog: ``p`` if the WAL contains the changes.
         replica_identity: As for `Catalog`.
         identity_key: Columns of the index that is the replica identity; None without such an index.
-        attached: A text that identifies the write that attached the partition.
+        attached: The ids of the transactions that attached the partition and the levels above it.
         indexes: As for `Catalog`.
         access_method: The table access method if it writes no row changes to the WAL; else empty.
     """
@@ -177,7 +178,7 @@ class PublicationState:
 
     Args:
         owner: Number of the owning role.
-        written: A text that identifies the last write of the publication's row in the catalog.
+        written: The id of the transaction that last wrote the publication's row in the catalog.
         settings: The rest of that row.
     """
 
@@ -214,13 +215,13 @@ class Catalog:
         files: By partition name, the file of the partition's rows. A plain table has one file.
         partitions: The table's partitions by name.
         owner: The owning role.
-        named: A text that identifies the last change of the table's name, schema or owner.
+        named: The id of the transaction that last changed the table's name, schema or owner.
         indexes: By object id, the indexes that PostgreSQL accepts as a replica identity in place of
             the primary key.
-        row_written: A text that identifies the last write of the table's row in the catalog; empty
-            if the server does not show this write.
+        row_written: The id of the transaction that last wrote the table's row in the catalog; empty
+            if the catalog has no such id.
         children: By name, the tables that inherit from the table and are not its partitions, each
-            with a text that identifies the start of the inheritance.
+            with the id of the transaction that began the inheritance.
         publication: The publication of the table's capture; None if there is no such publication,
             or if the kind of server has no publications.
         number: The table's number in the catalog; None if the server does not number tables.

@@ -68,7 +68,7 @@ def spoiling(
 
 
 def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """Return the schema changes that spoil a copy from MySQL or MariaDB, as texts.
+    """Return the schema changes that spoil a copy from MySQL or MariaDB, one line each.
 
     Every change of the catalog spoils the copy, with one exception: partitions were added, and all
     former partitions are still there. If the copy does not read a row of a new partition, the row

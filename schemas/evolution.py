@@ -416,7 +416,7 @@ class _Diff:
         return column.parts[min(young)] if young else None
 
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-        """Yield a change if a dropped column could have had this column's name in some events."""
+        """Yield a change if another column, now dropped, may have had the name of ``new``."""
         later = range(self._before.attributes + 1, self._now.attributes + 1)
         gone = any(number not in self._now.columns for number in later)
         if gone and old.name == new.name and old.written != new.written:
@@ -493,6 +493,6 @@ def _key_text(catalog: Catalog) -> str:
 
 
 def _element(array: str | None) -> str:
-    """Return the element of an array literal in the catalog, cut after 60 characters."""
+    """Return the element of an array literal such as ``{5}``, cut after 60 characters."""
     text = (array or "")[1:-1]
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,8 +1,8 @@
 r"""Gives a JSON document of MySQL the same text, whether the server or the connector printed it.
 
 Server and connector print a document's members in the same order, and differ only in the details
-below. For each detail, this module chooses one form (:func:`in_spark`, and :func:`in_python` for
-rows that are read by key):
+below. This module converts what either of them printed to one normal form (:func:`in_spark`, and
+:func:`in_python` for rows that are read by key):
 
 - spaces between tokens: none;
 - numbers: equal values get the same text, since the connector's text does not show whether a number
@@ -10,8 +10,8 @@ rows that are read by key):
   is ``1``). An integer of more than 30 digits is the nearest double. A double that is not an
   integer has the fewest digits that identify it, as ``0.1``, ``1e-7`` or ``1.5e300``. A decimal has
   its digits without zeros at the end. ``-0.0`` stays;
-- dates with a time, and times: no zeros at the end of their microseconds. A JSON string of exactly
-  that form, ``2024-02-29 01:02:03.500000``, loses these zeros, too;
+- dates with a time, and times: no zeros at the end of their microseconds. A JSON string that
+  looks like such a value, ``2024-02-29 01:02:03.500000``, loses these zeros, too;
 - binary values: base64 alone, without the server's ``base64:type15:`` and line breaks;
 - control characters: ``\u001f``, with its hexadecimal digits in lower case.
 
@@ -65,12 +65,12 @@ _AMBIGUOUS = "|".join(
 
 
 def in_spark(document: str) -> str:
-    """Return Spark SQL that converts a JSON document's text to the form that this module chooses.
+    """Return Spark SQL that converts a JSON document to the normal form of this module.
 
     The document can be any JSON value. NULL remains NULL.
 
     Args:
-        document: Spark SQL of the text as the server or the connector prints it.
+        document: A Spark SQL expression of the document as the server or the connector prints it.
     """
     piece = f"""CASE WHEN t LIKE '"%' THEN {_string("t")}
         WHEN t RLIKE {_literal(_INTEGER)} OR t = '-0.0' THEN t
@@ -81,20 +81,23 @@ def in_spark(document: str) -> str:
 
 
 def ambiguous(document: str) -> str:
-    """Return Spark SQL that is true where a connector's JSON text is ambiguous.
+    """Return Spark SQL that evaluates to true if other JSON documents have the same printed text.
 
     The test also matches inside string values, so it is true for more documents than necessary.
+
+    Args:
+        document: A Spark SQL expression of the document as the connector prints it.
     """
     return f"{document} RLIKE {_literal(_AMBIGUOUS)}"
 
 
 def in_python(document: str) -> str:
-    """Return a JSON document in this module's one form; `in_spark` returns the same text."""
+    """Convert a JSON document to the normal form of this module, as the SQL of `in_spark` does."""
     return "".join(_python_piece(piece) for piece in _PYTHON_PIECE.findall(document))
 
 
 def _string(t: str) -> str:
-    """Return Spark SQL that gives a JSON string or binary value the form of this module."""
+    """Return Spark SQL that converts the JSON string or binary value ``t`` to the normal form."""
     bare = f"regexp_replace({t}, {_literal(_BINARY)}, '\"')"
     letters = f"regexp_extract_all({t}, {_literal(_ESCAPE)}, 0)"
     letter = f"CASE WHEN e LIKE {_literal(_LIKE_CONTROL)} THEN lower(e) ELSE e END"
@@ -107,9 +110,10 @@ def _string(t: str) -> str:
 
 
 def _number(t: str) -> str:
-    """Return Spark SQL that gives a JSON number the form of this module.
+    """Return Spark SQL that converts a JSON number to the normal form.
 
-    The number is not an integer that `_INTEGER` matches.
+    Args:
+        t: A Spark SQL expression of the number, which `_INTEGER` does not match.
     """
     digits = f"regexp_replace({t}, {_literal(_ZEROS)}, '$1')"
     whole = (
@@ -136,14 +140,21 @@ def _number(t: str) -> str:
 
 
 def _significant(number: str) -> str:
-    """Return Spark SQL of a JSON number's digits, from its first nonzero digit to its last."""
+    """Return Spark SQL of the digits from a JSON number's first nonzero digit to its last.
+
+    Args:
+        number: A Spark SQL expression of the number.
+    """
     return f"regexp_replace({number}, '[eE].*$|[-.]|^[-0.]+|[.]?0+(?=$|[eE])', '')"
 
 
 def _is_double(s: str) -> str:
-    """Return Spark SQL that is true if a JSON number with a point is exactly a double.
+    """Return Spark SQL that evaluates to true if a JSON number with a point equals a double.
 
     With k digits after the point, such a number is m / 2^k with m < 2^53.
+
+    Args:
+        s: A Spark SQL expression of the number.
     """
     power = (
         f"aggregate(sequence(1, length({s}) - instr({s}, '.')), CAST(1 AS DECIMAL(38,0)),"
@@ -205,5 +216,5 @@ def _shown(x: float) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a text or pattern for MySQL's JSON as a string literal of Spark SQL."""
+    """Return a string or pattern for MySQL's JSON as a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -119,11 +119,11 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
 def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
     """Whether an index was the table's replica identity for a while, so that events are lost.
 
-    If the index existed at the earlier read of the catalog, and its catalog row was written again
-    with the same flags, the index was the replica identity. The creation of an index writes the row
-    as well, with CONCURRENTLY several times. So a new index counts only under two conditions: the
-    transaction that last wrote its row also wrote the table's row, and another transaction created
-    the index.
+    An index from before the earlier read of the catalog was the replica identity if its catalog row
+    was written again with the same flags. For a new index, this is not enough, since its creation
+    writes the row as well, with CONCURRENTLY several times. A new index was the replica identity if
+    the transaction that last wrote its row also wrote the table's row, and another transaction
+    created the index.
     """
     if old is None:
         return new.chosen

@@ -19,7 +19,7 @@ _forms: tuple[str, ...] = ()
 
 
 def keep_secret(secret: str) -> None:
-    """Remember a secret for ``redact``, which removes it also in URL, JSON or Python form.
+    """Remember a secret, so that ``redact`` removes it, also as encoded in URLs, JSON or Python.
 
     A secret shorter than ``SHORTEST`` is not removed, since texts would become unreadable.
     """

@@ -57,7 +57,7 @@ class RegisteredSchema:
     Args:
         id: The schema id that records carry.
         version: The version's number in the subject.
-        text: The Avro schema.
+        text: The Avro schema as JSON.
     """
 
     id: int

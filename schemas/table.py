@@ -117,7 +117,7 @@ def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
 
 
 def _quoted(text: str, position: int) -> tuple[str, int]:
-    """Read the quoted part of a table's name from ``position``; return it and the next position.
+    """Read the quoted name that begins at ``position``; return it and the position after it.
 
     The quotes are removed. The name is empty if the quotes are not closed.
     """
@@ -172,8 +172,8 @@ class Column:
         plain: If the lake hides the column's values, the Spark SQL type of the original values.
         decimal: Whether the settings choose a decimal type for the column's values.
         secret: Whether output for people must not show the column's values.
-        doubtful: A regular expression for the texts in events that can stand for several values of
-            the source (see `schemas.type_rule.TypeRule`).
+        doubtful: A regular expression. If it matches an event's string, this string can stand for
+            several values of the source (see `schemas.type_rule.TypeRule`).
     """
 
     name: str

@@ -35,8 +35,8 @@ class TypeRule:
             value; None if `lake_type` alone defines this conversion.
         one_to_one: Whether different values in the source are always different in the lake. A key
             column needs such a rule.
-        doubtful: A regular expression for the texts in events that can stand for several values of
-            the source; empty if each text stands for one value.
+        doubtful: A regular expression. If it matches an event's string, this string can stand for
+            several values of the source. Empty if each string stands for one value.
     """
 
     lake_type: str

@@ -70,7 +70,7 @@ class MysqlType:
     def parse(cls, column_type: str, charset: str = "") -> MysqlType:
         """Parse a MySQL or MariaDB type from ``information_schema.COLUMNS``.
 
-        Every text is accepted as a type.
+        Every string is accepted as a type.
 
         Args:
             column_type: ``COLUMN_TYPE``.
@@ -130,7 +130,7 @@ def _integer(kind: MysqlType) -> TypeRule:
 
 
 def _decimal(kind: MysqlType) -> TypeRule:
-    """Return MySQL's or MariaDB's rule of a decimal: text if it has too many digits for Spark."""
+    """Return MySQL's or MariaDB's rule of a decimal: a string if Spark cannot hold its digits."""
     precision, scale = (*kind.sizes, 10, 0)[:2] if len(kind.sizes) != 1 else (kind.sizes[0], 0)
     if precision > MAX_DIGITS:
         return _unconverted("string", _PRINTED)
@@ -170,7 +170,12 @@ def _floats(printed: str) -> list[float]:
 
 
 def _unconverted(lake: str, read_sql: str = COLUMN) -> TypeRule:
-    """Return a MySQL or MariaDB type's rule that converts nothing in Spark."""
+    """Return a rule by which the lake stores values as MySQL or MariaDB returns them.
+
+    Args:
+        lake: The Spark SQL type of the lake column.
+        read_sql: The expression in MySQL's SQL that the snapshot selects.
+    """
     return TypeRule(lake, read_sql, lake, COLUMN)
 
 
@@ -189,7 +194,7 @@ FORMER_FORMAT = "/* mariadb-5.3 */"
 
 
 def on_calendar(column: str) -> str:
-    """Return SQL that is true if the column's date exists in a calendar, and otherwise false.
+    """Return SQL that MySQL evaluates to true if a calendar has the column's date, else to false.
 
     With ALLOW_INVALID_DATES, the servers accept any day up to 31. The SQL converts the date to a
     number of days and back. 2024-02-31 becomes 2024-03-02, which has another day of the month.
@@ -200,7 +205,11 @@ def on_calendar(column: str) -> str:
 
 
 def _real(moment: str) -> str:
-    """Return MySQL's SQL of ``moment``, which is NULL for a date like 30 February."""
+    """Return SQL that MySQL evaluates to ``moment``, or to NULL for a date like 30 February.
+
+    Args:
+        moment: MySQL's SQL expression of the column's value.
+    """
     return f"CASE WHEN {on_calendar(COLUMN)} THEN {moment} END"
 
 

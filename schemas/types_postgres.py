@@ -170,9 +170,9 @@ def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _numeric(typmod: int, place: _Place) -> TypeRule | None:
-    """Return PostgreSQL's rule of ``numeric``: a decimal if its digits fit, otherwise text.
+    """Return PostgreSQL's rule of ``numeric``: a decimal if its digits fit, otherwise a string.
 
-    The text is the same as in the connector's events. A type with a negative scale has no rule.
+    The string is the same as in the connector's events. A type with a negative scale has no rule.
     """
     if typmod < 0:
         return _NUMERIC_TEXT
@@ -250,7 +250,7 @@ def _timestamptz(place: _Place) -> TypeRule:
 
 
 def _micros(place: _Place) -> str:
-    """Return PostgreSQL's SQL that gives a timestamp as microseconds since 1970.
+    """Return SQL that PostgreSQL evaluates to a timestamp's microseconds since 1970.
 
     The SQL fails for a timestamp outside the years 1 to 9999.
     """
@@ -289,7 +289,7 @@ def _interval(place: _Place, *, infinite: bool) -> TypeRule:
 
 
 def _array(element: PostgresType, place: _Place) -> TypeRule | None:
-    """Return PostgreSQL's rule of arrays of one dimension, read as JSON arrays of text."""
+    """Return PostgreSQL's rule of arrays of one dimension, read as JSON arrays of strings."""
     if element.name not in _ARRAY_ITEMS:
         return None
     inner = _rule(element, place)
@@ -317,18 +317,23 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _failure(place: _Place, why: str, as_type: str) -> str:
-    """Return PostgreSQL's SQL that is NULL for a NULL; other values raise an error with ``why``.
+    """Return SQL that PostgreSQL evaluates to NULL for a NULL, and to an error for other values.
 
-    The SQL casts a text that contains ``why``, and the cast fails. PostgreSQL has no other way to
+    The SQL casts a string that contains ``why``, and the cast fails. PostgreSQL has no other way to
     raise an error without an installed function, and Tributary installs none in the source. The
-    text also contains the column, so the planner cannot evaluate the cast before it reads rows.
+    string also contains the value, so the planner cannot evaluate the cast before it reads rows.
+
+    Args:
+        place: The column with the value.
+        why: What is wrong with the value, as the end of the error's message.
+        as_type: The PostgreSQL type of the SQL's result.
     """
     shown = "'***' || left({column}::text, 0)" if place.hidden else "{column}::text"
     return f"('{place.name} holds ' || {shown} || ', {why}')::{as_type}"
 
 
 def _plain(name: str) -> str:
-    """Return a name for a PostgreSQL literal and a template; ``_`` replaces quotes and braces."""
+    """Replace quotes and braces by ``_`` in a name, for a PostgreSQL literal in a template."""
     return re.sub(r"[\x00-\x1f'\\{}?]", "_", name)
 
 

@@ -29,7 +29,7 @@ def family(kind: str) -> str:
 
 
 def prints_alike(old: str, new: str) -> bool:
-    """Whether two source types with the same lake type have the same text for each value.
+    """Whether PostgreSQL prints each value the same in two types that have the same lake type.
 
     PostgreSQL casts some types to others without a rewrite of the rows, and then prints the same
     row differently. An ``inet`` and a ``cidr`` differ in the network mask that they show. An
@@ -65,6 +65,10 @@ def keeps_rows(old: str, new: str) -> bool:
 
     The answer holds for every sql_mode of the session. In a mode that is not strict, the server
     cuts off the part of a value that does not fit.
+
+    Args:
+        old: The column's type before, as MySQL or MariaDB prints it.
+        new: The column's type afterwards.
     """
     before, after = family(old), family(new)
     if (before, after) in _WHOLE:
@@ -138,7 +142,13 @@ def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
 
 
 def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
-    """Whether rows keep their values if a type becomes wider at the source and in the lake."""
+    """Whether rows keep their values if a type becomes wider at the source and in the lake.
+
+    Args:
+        was: The source type before, as the source prints it.
+        now: The source type now.
+        source_kind: The kind of the source.
+    """
     kinds = family(was), family(now)
     return "oid" not in kinds if source_kind == "postgres" else kinds in WIDER_IN_PLACE
 
@@ -180,7 +190,7 @@ session.
 
 
 def widens(old: str, new: str) -> bool:
-    """Whether ``new`` holds all values of ``old``, and Hudi can change a column to ``new``."""
+    """Whether lake type ``new`` holds all values of ``old``, and Hudi can change ``old`` to it."""
     if new in _WIDER.get(old, ()):
         return True
     wider = _DECIMAL.fullmatch(new)

@@ -121,7 +121,7 @@ class Installation:
 
     @property
     def places(self) -> dict[str, Path]:
-        """The server settings with an unpacked MySQL's folders; empty for an installed MySQL."""
+        """The server settings that name an unpacked MySQL's folders; empty for an installed one."""
         if self.root is None:
             return {}
         share = self.root / "usr" / "share" / "mysql"

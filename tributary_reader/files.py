@@ -33,7 +33,7 @@ class DataFile:
 
     @classmethod
     def of(cls, base: str, entry: Entry) -> DataFile | None:
-        """Return the data file that an entry of a listing is; None if it is another file."""
+        """Return an entry of a listing as a data file; None if the entry is no data file."""
         partition, _, name = entry.path.rpartition("/")
         stem, dot, suffix = name.rpartition(".")
         parts = stem.rsplit("_", 2)
@@ -77,14 +77,14 @@ def as_of(files: Iterable[DataFile], timeline: Timeline, instant: str) -> list[D
 def require_written(
     files: Iterable[DataFile], timeline: Timeline, instant: str, commits: Iterable[Commit]
 ) -> None:
-    """Check that no version of a file is missing among the files as of an instant.
+    """Check that no data file of the given commits is missing among the files as of an instant.
 
     Args:
         files: The result of :func:`as_of`.
         timeline: The table's commits.
         instant: The instant of the files.
-        commits: The commits whose statistics name the versions that must be there: if a commit is
-            after the instant, those that it replaced; otherwise those that it wrote.
+        commits: The commits to check. For a commit up to the instant, each file that it wrote must
+            exist; for a later commit, the former version of each file. A newer version counts, too.
 
     Raises:
         ReadError: A file is missing.
@@ -110,7 +110,7 @@ def require_written(
 
 
 def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:
-    """Return files with their numbers of rows; None for a file whose commit is archived."""
+    """Return the files with ``rows`` set; it stays None if the file's commit is archived."""
     known = set(timeline.instants)
     rows: dict[tuple[str, str], int] = {}
     listed = list(files)

@@ -25,9 +25,9 @@ class Position(Part):
             source tables feed.
         topic_id: UUID of the topic; None if it is not known.
         lacks: Number of records below ``offsets`` that runs left out.
-        shape: Digest of the facts that must be the same in the next generation, so that the reader
-            can continue there.
-        format: Version of this document.
+        shape: The ``shape`` of :class:`Progress`. A reader can continue in the next generation only
+            if that generation has the same shape.
+        format: Version of the position's format.
     """
 
     attempt: str
@@ -47,7 +47,7 @@ class Position(Part):
         """Return the reader's position that :meth:`to_text` wrote.
 
         Raises:
-            ReadError: The text is no position, or is a position of another version.
+            ReadError: The text is no position, or its format has another version.
         """
         try:
             document = base64.urlsafe_b64decode(text.encode())
@@ -65,7 +65,7 @@ _CODEC = Codec(
 
 @dataclass(frozen=True)
 class Progress:
-    """The facts about the stream that a reader needs, from the document in a commit's metadata.
+    """The progress of a table's stream as of a commit, from the commit's metadata.
 
     Args:
         offsets: Next offset to read per partition.
@@ -88,7 +88,11 @@ class Progress:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Progress | None:
-        """Read a table's progress from a commit's record; None if the record has no handoff."""
+        """Return the progress that a commit has recorded; None if it has recorded no handoff.
+
+        Args:
+            record: The parsed JSON that Tributary writes into a commit's extra metadata.
+        """
         handoff = record.get("handoff")
         if not handoff:
             return None

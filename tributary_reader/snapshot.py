@@ -179,8 +179,8 @@ def snapshot(storage: Storage, path: str, instant: str | None = None) -> Snapsho
     """Return a reader's snapshot of a generation at an instant, or at its newest commit.
 
     Raises:
-        ReadError: There is no such table, or a completed commit was rolled back. Or the state as of
-            the instant no longer exists, or is a copy that was not complete yet.
+        ReadError: There is no such table; another process has rolled back a completed commit; the
+            files of the instant are deleted; or the copy was not complete at the instant.
     """
     timeline = Timeline(storage, path)
     wanted = min(timeline.newest, instant or timeline.newest)
@@ -203,11 +203,11 @@ def files_as_of(
         storage: The file access.
         timeline: The generation's commits, which were read before this call.
         instant: The instant of a commit.
-        commits: The commits whose statistics name the files that must exist.
+        commits: The commits to check with :func:`tributary_reader.files.require_written`.
 
     Raises:
         CleanedError: A cleaning may have deleted files of the state as of the instant.
-        ReadError: A commit completed while another process rolled it back, or a file is missing.
+        ReadError: Another process has rolled back a completed commit, or a file is missing.
     """
     listed = data_files(storage, timeline.path)
     require_there(timeline.again(), instant)
@@ -221,7 +221,7 @@ def require_there(timeline: Timeline, instant: str) -> None:
 
     Raises:
         CleanedError: A cleaning may have deleted files of the state as of the instant.
-        ReadError: A commit completed while another process rolled it back.
+        ReadError: Another process has rolled back a completed commit.
     """
     if undone := timeline.undone:
         raise ReadError(
@@ -289,7 +289,7 @@ def published_files(path: str, storage: Storage | None = None) -> list[DataFile]
 
 
 def _instant(as_of: datetime | str | None) -> str | None:
-    """Return a reader's time as Hudi's instant; return an instant or None as it is.
+    """Convert a reader's time to Hudi's instant; an instant or None is returned unchanged.
 
     Raises:
         ReadError: The time has no time zone, or the text is not an instant.

@@ -38,7 +38,7 @@ class Storage(Protocol):
         """Return the content of a file for the reader; None if there is no such file."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder for the reader; empty if there is no such folder."""
+        """Return the names of a folder's entries for the reader; empty without such a folder."""
 
     def below(self, folder: str) -> Iterator[Entry]:
         """Yield all files below a folder for the reader; nothing if there is no such folder."""
@@ -65,7 +65,7 @@ class LocalStorage:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in the reader's local folder; empty if there is no such folder."""
+        """Return the names of a local folder's entries; empty if there is no such folder."""
         try:
             return [one.name for one in Path(folder).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
@@ -116,7 +116,7 @@ class ArrowStorage:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder through Arrow; empty if there is no such folder."""
+        """Return the names of a folder's entries through Arrow; empty without such a folder."""
         selector = pyarrow_module("fs").FileSelector(folder, allow_not_found=True)
         return [one.base_name for one in self._files.get_file_info(selector)]
 

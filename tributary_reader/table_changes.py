@@ -73,9 +73,9 @@ def changes(
             position. If False, a position stays valid after a cleaning has deleted these files.
         meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
         over_resync: Whether to continue from the position even if the table was copied again. If
-            False, this requires that runs followed the table during the copy, and that the table
-            had lost no change. If True, the result can lack changes that never reached the topic.
-            In both cases, the result does not correct rows that were wrong in the lake before the
+            False, the reader can continue only if runs followed the table during the copy, and no
+            change was lost. If True, the result can lack changes that never reached the topic. In
+            both cases, the result does not correct rows that were wrong in the lake before the
             copy, since nothing in the lake shows which rows were wrong.
         filesystem: A file system of pyarrow that has the folder; None for the local disk.
 
@@ -138,7 +138,7 @@ class _Reader:
         return snapshot(self._storage, self._storage.resolve(published.path))
 
     def _former(self, since: Position) -> Snapshot | None:
-        """Return the newest state of the former generation that a reader's position names.
+        """Return the newest snapshot of the former generation to which a position belongs.
 
         The result is None if the folder of this generation has been removed.
         """
@@ -168,7 +168,7 @@ class _Reader:
         )
 
     def _of_generation(self, now: Snapshot, since: Position, *, more: bool = False) -> Changes:
-        """Return the changes from a reader's position to the newest commit of that generation."""
+        """Return the changes from a reader's position to the newest commit of its generation."""
         timeline = now.timeline
         first, known = timeline.instants[0], set(timeline.instants)
         if since.instant > now.instant or (since.instant > first and since.instant not in known):

@@ -171,7 +171,10 @@ class Timeline:
         return str(earliest.get("timestamp") or "")
 
     def _plan(self, name: str) -> Mapping[str, Any]:
-        """Return Hudi's plan of a cleaning or rollback; empty if it is archived or not written.
+        """Return Hudi's plan of a cleaning or rollback; empty if archived or not written yet.
+
+        Args:
+            name: The plan's file name in the timeline.
 
         Raises:
             ReadError: The plan cannot be read, for example since it is being written.

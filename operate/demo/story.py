@@ -271,7 +271,7 @@ class Demo:
     def _look(
         self, opened: Services, at_source: Sessions, witness: Witness, where: str
     ) -> tuple[str, str]:
-        """Return the demo's witness row as text, at the source and in the lake."""
+        """Return as text the demo's row for the SQL condition ``where``, at source and in lake."""
         table = _table(opened, witness.table)
         record = require(opened, table)
         source = opened.source(table.source)

@@ -241,6 +241,10 @@ def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
     """Return a compared column's two inputs for the hash: whether the value is NULL, and the value.
 
     The first input is needed, since the hash skips a NULL.
+
+    Args:
+        name: The column's name.
+        lake_type: The column's Spark SQL type.
     """
     value = F.col(_quoted(name))
     folded = lake_type.lower()
@@ -263,7 +267,7 @@ def _key(row: Any, schema: TableSchema) -> Key:
 
 
 def _python(value: Any, lake_type: str) -> object:
-    """Return a key's value from Spark in the hashable form in which `cdc.sources` returns it."""
+    """Convert a key's value from Spark to the hashable value that `cdc.sources` returns."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, float) and math.isnan(value):

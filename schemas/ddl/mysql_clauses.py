@@ -13,8 +13,8 @@ class Definition:
 
     Args:
         name: The column's name.
-        sql: Name, type, NULL and default in SQL. A server creates a temporary table from this text,
-            to show how its catalog prints the column.
+        sql: The column as in CREATE TABLE: name, type, NULL or NOT NULL, and default. A server
+            creates a temporary table with it, to show how its catalog prints the column.
         expression: The expression of a generated column.
         stored: Whether the generated column is stored, and not virtual.
         not_null: Whether the column forbids NULL since it is AUTO_INCREMENT or the primary key.
@@ -35,7 +35,7 @@ class Definition:
 class Add:
     """MySQL's clause ADD COLUMN.
 
-    ``place`` is the preceding column; empty for FIRST, None for the last place.
+    ``place`` is the column that AFTER names; empty for FIRST; None without either.
     """
 
     column: Definition
@@ -96,8 +96,8 @@ class Statement:
 
     Args:
         text: The statement as given.
-        clauses: The effects of the statement on the catalog. Also empty if the table needs a copy
-            after the statement, since the catalogs are then not compared.
+        clauses: The effects of the statement on the catalog. Empty also if the table needs a copy
+            after the statement, since nothing then compares the catalog with these effects.
     """
 
     text: str

@@ -1,6 +1,7 @@
-"""Finds the table of a DDL statement that the connectors of MySQL and MariaDB do not report.
+"""Finds the table that a DDL statement changes, if the connectors do not report this statement.
 
-The binlog has such a statement, but the topic in which a connector reports DDL statements lacks it.
+These are the connectors of MySQL and MariaDB. The binlog has such a statement, but the topic in
+which a connector reports DDL statements lacks it.
 """
 
 from __future__ import annotations
