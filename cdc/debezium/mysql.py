@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from cdc.config import MysqlSourceConfig
@@ -63,28 +63,21 @@ _SETTINGS: Mapping[str, str] = {
     # A year below 100 stays as it is; the adjuster would make it one of 1970 to 2069.
     "enable.time.adjuster": "false",
     "topic.naming.strategy": "io.debezium.schema.DefaultTopicNamingStrategy",
+    # With keep-alive, a thread of the connector opens a lost connection again, and requests the
+    # binlog after the GTIDs that the connector's client has read. The client can count a running
+    # transaction as read, once it has read a statement such as XA START, or MariaDB's SAVEPOINT.
+    # Then the server leaves out the rest of the transaction, and no error shows the loss. Otherwise
+    # the client reads the transaction again, and the stored position has its GTID too early.
+    # Without keep-alive, a connector whose connection was lost fails, or it stays RUNNING and reads
+    # nothing, until a run restarts the connector.
+    "connect.keep.alive": "false",
 }
-
-_KEEP_ALIVE: Mapping[str, tuple[str, str]] = {
-    "mysql": ("true", "a lost connection would never be opened again"),
-    "mariadb": (
-        "false",
-        "a connection that is opened again inside a transaction can leave out its other rows",
-    ),
-}
-"""By kind of server, the setting ``connect.keep.alive`` of the connector, and the reason for it.
-
-With keep-alive, a thread of the connector opens a lost connection again, and requests the binlog
-after the GTIDs that the connector's client has read. On MariaDB, the client counts a running
-transaction as read once the client has read one statement of the transaction, such as a SAVEPOINT.
-Then the server leaves out the rest of the transaction, and no error shows the loss. Without
-keep-alive, a connector whose connection was lost stays RUNNING and reads nothing, until a run
-restarts the connector.
-"""
 
 _RULES = AuditRules(
     reasons={
         **COMMON_REASONS,
+        "connect.keep.alive": "a connection that is opened again inside a transaction can leave out"
+        " its other rows",
         "snapshot.locking.mode": "the connector would lock the primary when it starts",
         "inconsistent.schema.handling.mode": "changes of unknown tables would be left out",
         f"{_HISTORY}.store.only.captured.tables.ddl": "no table could be added later",
@@ -181,8 +174,7 @@ class Mysql:
     @property
     def rules(self) -> AuditRules:
         """The rules by which `audit` judges Debezium's connector of MySQL or MariaDB."""
-        _, reason = _KEEP_ALIVE[self.kind]
-        return replace(_RULES, reasons={**_RULES.reasons, "connect.keep.alive": reason})
+        return _RULES
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
         """Return the MySQL or MariaDB connector's settings that the handoff's proof needs."""
@@ -190,7 +182,6 @@ class Mysql:
             **_SETTINGS,
             "connector.class": self.connector_class,
             "topic.prefix": capture.topic_prefix,
-            "connect.keep.alive": _KEEP_ALIVE[self.kind][0],
             "provide.transaction.metadata": str(capture.reports_transactions).lower(),
             f"{_HISTORY}.kafka.topic": capture.schema_history_topic,
         }
@@ -231,8 +222,8 @@ class Mysql:
         The keep-alive interval is a compromise. The connector writes a heartbeat row only when the
         server sends something, and an idle server sends a message only after 0.8 of the interval.
         With the default interval of a minute, each wait for a heartbeat could take almost a minute.
-        With a very short interval, rows could be sent twice: if the server sends nothing for a
-        whole interval, MySQL's connector connects again, and reads the current transaction again.
+        With a very short interval, a connector that waits for a lock could count as disconnected
+        (`lost_after_s`).
         """
         largest = kafka.topic.max_message_bytes or LARGEST_REQUEST
         settings = {
@@ -282,13 +273,11 @@ class Mysql:
             " Restart the connector if it was paused while the server restarted."
         )
 
-    def lost_after_s(self, interval_ms: int) -> float | None:
-        """Return the time without a record after which MariaDB's connector counts as disconnected.
+    def lost_after_s(self, interval_ms: int) -> float:
+        """Return the time without a record after which a connector counts as disconnected.
 
-        The time is in seconds. It is None for MySQL, whose connector connects again by itself.
+        The time is in seconds. The connectors of MySQL and MariaDB have the same.
         """
-        if self.kind == "mysql":
-            return None
         return _LOST_AFTER * _keep_alive_ms(interval_ms) / 1000
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:

@@ -144,9 +144,9 @@ def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
 def is_tagged(source: str, schema: DebeziumSchema) -> str:
     """Return Spark SQL that is true for an event whose GTID has a tag (uuid:tag:3).
 
-    After MySQL's connector has lost its connection, it repeats transactions whose GTID has a tag.
-    The repeated events come after the events of later transactions, so an older row would replace a
-    newer row.
+    With keep-alive, MySQL's connector repeats transactions whose GTID has a tag, after it has lost
+    its connection. The repeated events come after the events of later transactions, so an older row
+    would replace a newer row.
     """
     return f"coalesce({source}.gtid LIKE '%:%:%', FALSE)" if _has_gtid(schema) else "FALSE"
 

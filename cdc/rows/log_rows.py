@@ -40,9 +40,9 @@ def inserted(
     """Return the Spark rows that a batch of an append table inserts, each with a place as key.
 
     For PostgreSQL, the place is a partition and an offset of the topic. For changes from a binlog,
-    the place is in the binlog. Offsets would not identify these rows: a connector that lost its
-    connection within a transaction reads the transaction again, and sends the transaction's first
-    rows twice. :func:`reached` proves that places in the binlog identify the rows.
+    the place is in the binlog. Offsets would not identify these rows: a connector that restarts
+    within an XA transaction reads the transaction again, and sends the transaction's first rows
+    twice. :func:`reached` proves that places in the binlog identify the rows.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
@@ -69,10 +69,11 @@ class ReachedPlace:
     An event of ``transaction`` whose place is not after ``furthest`` was sent before. The event's
     number does not show this, since an event can be sent again with another number:
 
-    - A connector that lost its connection within a transaction reads the transaction again. Places
-      and numbers of the transaction's events both start again.
-    - A restarted connector continues within the transaction. Places continue, but numbers start
-      again.
+    - A connector that restarts within an XA transaction reads the transaction again, and so does a
+      client with keep-alive in any transaction. Places and numbers of the transaction's events both
+      start again.
+    - In other transactions, a restarted connector continues within the transaction. Places
+      continue, but numbers start again.
 
     Args:
         transaction: Number of the last event's transaction, from :func:`cdc.rows.decode.decode`.

@@ -179,14 +179,6 @@ def test_heartbeats_count_without_a_gap_over_a_restart(captured: MysqlCaptured) 
     assert (beat.timeline, beat.beats) == (None, found[-1])
 
 
-@pytest.mark.parametrize("database", [MYSQL], indirect=True)
-def test_a_lost_connection_of_mysql_is_opened_again(captured: MysqlCaptured) -> None:
-    captured.database.lose_connection()
-    captured.database.query("INSERT INTO item VALUES (1, 'a')")
-    captured.wait_until_captured(captured.position())
-    assert ids(captured, "item") == [1]
-
-
 def test_what_mariadb_logged_before_it_was_rolled_back_arrives(captured: MysqlCaptured) -> None:
     """Where a temporary table came or went, its log has the rows, and ROLLBACK behind them."""
     between = {
@@ -267,32 +259,42 @@ def test_compressed_columns_stop_the_connector_wherever_they_are(
 
 
 @pytest.mark.parametrize("database", [MYSQL], indirect=True)
-def test_transactions_with_a_tag_in_their_gtid_are_sent_again(captured: MysqlCaptured) -> None:
-    """Behind later ones, once the connection is lost: why their events are refused."""
-    name = captured.names.connector
+def test_transactions_with_a_tag_in_their_gtid_are_sent_again_with_keep_alive(
+    captured: MysqlCaptured,
+) -> None:
+    """Behind later ones: why their events are refused. A restarted connector sends each once."""
+    connect, name = captured.connect, captured.names.connector
 
     def insert(number: int, given: str = "AUTOMATIC") -> None:
         row = f"INSERT INTO {captured.name}.item VALUES ({number}, '{given}')"
         captured.database.root(f"SET gtid_next = '{given}'", row)
 
+    def start_again(keep_alive: str, number: int) -> None:
+        connect.stop(name)
+        insert(number, "AUTOMATIC:shop")
+        effective = connect.connector(name)
+        assert effective is not None
+        connect.put_connector(name, {**effective, "connect.keep.alive": keep_alive})
+        connect.resume(name)
+        connect.wait_running(name)
+
     insert(1, "AUTOMATIC:shop")
     insert(2)
     captured.wait_until_captured(captured.position())
-    captured.connect.stop(name)
-    insert(3, "AUTOMATIC:shop")
+    start_again("false", 3)
     insert(4)
-    captured.connect.resume(name)
-    captured.connect.wait_running(name)
-    insert(5, "AUTOMATIC:shop")
     captured.wait_until_captured(captured.position())
-    captured.database.lose_connection()
+    start_again("true", 5)
     insert(6)
     captured.wait_until_captured(captured.position())
-    assert ids(captured, "item") == [1, 2, 3, 4, 5, 3, 5, 6]
+    captured.database.lose_connection()
+    insert(7)
+    captured.wait_until_captured(captured.position())
+    assert ids(captured, "item") == [1, 2, 3, 4, 5, 6, 5, 7]
     assert ":shop:" in str(captured.stored())
     events = captured.read(captured.topic("item"))
     found = [event.value["source"]["gtid"] for event in events if event.value is not None]
-    assert [":shop:" in one for one in found] == [True, False, True, False, True, True, True, False]
+    assert [":shop:" in one for one in found] == [True, False] * 4
 
 
 def test_a_purged_binlog_stops_the_connector(captured: MysqlCaptured) -> None:

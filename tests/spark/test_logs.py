@@ -138,7 +138,7 @@ def test_a_transaction_of_a_binlog_that_is_read_again_adds_no_row(spark: SparkSe
 
 
 def test_a_connector_that_goes_on_amid_a_transaction_counts_anew(spark: SparkSession) -> None:
-    """It was restarted, then lost its connection and read the transaction from its start."""
+    """It was restarted, then its client opened the connection again, and read from the start."""
     events = Binlog()
     events.register(1, {"kind": STRING, "n": "int"})
     for readings in ((1, 2, 3), (4, 5)):

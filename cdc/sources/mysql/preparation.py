@@ -240,8 +240,8 @@ def _xa_of_one_phase(session: Session) -> str | None:
     The connector recognizes the start of a transaction by BEGIN, and XA transactions have XA START
     instead. So with each row of an XA transaction, the connector stores the end of the row's event,
     and not the event's number in the transaction. After a restart the connector continues from that
-    end, and can leave out rows of the transaction. With GTIDs, it reads the whole transaction
-    again.
+    end, and can leave out rows of the transaction. With GTIDs, a restarted connector reads the
+    whole transaction again, since the stored GTIDs do not contain the transaction yet.
     """
     if has_gtids(session, session.kind):
         return None

@@ -129,11 +129,12 @@ def test_what_is_dated_ahead_does_not_speak_for_the_time_until_then(
     assert told(context) == "", "clocks differ by a little"
 
 
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
 def test_a_connector_that_reads_has_a_connection_although_no_heartbeat_comes(
-    context: RunContext, kafka: Kafka
+    context: RunContext, kafka: Kafka, kind: str
 ) -> None:
     """As while it reads a backlog, or the changes of tables that nobody captures."""
-    names = replace(CAPTURE, kind="mariadb")
+    names = replace(CAPTURE, kind=kind)
     heartbeats = names.heartbeat_topic
 
     def lost(ages_s: dict[str, float], names: CaptureNames = names) -> bool:
@@ -147,4 +148,4 @@ def test_a_connector_that_reads_has_a_connection_although_no_heartbeat_comes(
     assert not lost({heartbeats: after_s + 1, names.look_topic: after_s - 5})
     assert not lost({heartbeats: after_s - 5})
     assert not lost({}), "it has just been created"
-    assert not lost({heartbeats: 9999.0}, replace(names, kind="mysql"))
+    assert not lost({heartbeats: 9999.0}, replace(names, kind="postgres"))
