@@ -85,7 +85,7 @@ class Described:
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
         """Return the columns; ``generated`` is False for all, since the binlog has all values."""
-        depends_on = session_bound(self.columns)
+        depends_on = session_bound(self.columns, of_mariadb=self.of_mariadb)
         return tuple(
             SourceColumn(
                 name=row["name"],

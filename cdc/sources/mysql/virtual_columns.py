@@ -12,13 +12,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-_TOKEN = re.compile(
-    r"`(?P<name>(?:[^`]|``)*)`"
-    r"|'(?P<text>(?:[^'\\]|''|\\.)*)'"
-    r"|(?P<word>[^\W\d][\w$]*)"
-    r"|(?P<sign>\S)",
-    re.DOTALL,
-)
+from cdc.sources.mysql.expressions import column_of, opens, tokens_of
+from cdc.sources.mysql.texts_as_dates import reads_text_as_date
+
 _CLOCK = "the time of the reading"
 _ZONE = "the session's time zone"
 _LANGUAGE = "the session's lc_time_names"
@@ -50,18 +46,22 @@ _FIXED_FORMAT = re.compile(r"(?:[^%]|%[^abMWZz])*")
 """Matches a format of `date_format` without names of days and months, and without a time zone."""
 
 
-def session_bound(columns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def session_bound(
+    columns: Sequence[Mapping[str, Any]], *, of_mariadb: bool = False
+) -> dict[str, str]:
     """Return the virtual columns whose values depend on the session, each with the reason.
 
     Args:
         columns: Rows of ``information_schema.COLUMNS`` as `table_facts` reads them.
+        of_mariadb: Whether the server is MariaDB, which ignores the offset of a text that it reads
+            as a date.
     """
     kinds = {str(row["name"]).lower(): _kind(str(row["shown"])) for row in columns}
     virtual = {
         str(row["name"]): tokens
         for row in columns
         if row["expression"] and "stored" not in str(row.get("extra") or "").lower()
-        for tokens in (_tokens(str(row["expression"])),)
+        for tokens in (tokens_of(str(row["expression"])),)
     }
     found: dict[str, str] = {}
     while True:
@@ -70,7 +70,10 @@ def session_bound(columns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             name: why
             for name, tokens in virtual.items()
             if name not in found
-            for why in (_dependence(tokens, kinds, {one.lower() for one in found}),)
+            for why in (
+                _dependence(tokens, kinds, {one.lower() for one in found})
+                or _of_type(tokens, kinds, kinds[name.lower()], of_mariadb=of_mariadb),
+            )
             if why is not None
         }
         if not more:
@@ -78,19 +81,27 @@ def session_bound(columns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         found |= more
 
 
+def _of_type(
+    tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], kind: str, *, of_mariadb: bool
+) -> str | None:
+    """Return what a value depends on if it is computed as a time of the session's time zone.
+
+    Args:
+        tokens: The column's expression.
+        kinds: The type of each column, by its name in lower case.
+        kind: The column's own type.
+        of_mariadb: Whether the server is MariaDB.
+    """
+    if kind == "timestamp":
+        return f"{_ZONE} (its type timestamp)"
+    if not of_mariadb and reads_text_as_date(tokens, kinds, kind):
+        return f"{_ZONE} (a text is read as a date, and can have an offset)"
+    return None
+
+
 def _kind(shown: str) -> str:
     """Return the name of a column's type, without length and attributes."""
     return re.split(r"\W", shown.lower(), maxsplit=1)[0]
-
-
-def _tokens(expression: str) -> list[re.Match[str]]:
-    """Return the tokens of an expression as the catalog prints it.
-
-    MySQL's catalog writes a backslash before each quote, also where a string literal begins.
-    """
-    if expression.partition("'")[0].endswith("\\"):
-        expression = re.sub(r"\\(.)", r"\1", expression, flags=re.DOTALL)
-    return list(_TOKEN.finditer(expression))
 
 
 def _dependence(
@@ -103,7 +114,7 @@ def _dependence(
     used = [
         name
         for place in range(len(tokens))
-        if (name := _column(tokens[place : place + 2], kinds)) is not None
+        if (name := column_of(tokens[place : place + 2], kinds)) is not None
     ]
     reasons = [
         *(f"column {name}, which is virtual, too" for name in used if name in bound),
@@ -113,33 +124,13 @@ def _dependence(
     return next(iter(reasons), None)
 
 
-def _column(tokens: Sequence[re.Match[str]], kinds: Mapping[str, str]) -> str | None:
-    """Return the column, in lower case, that the first token names; None if it names no column.
-
-    Args:
-        tokens: One token, or a token and the token after it.
-        kinds: The type of each column, by its name in lower case.
-    """
-    token = tokens[0]
-    if token["name"] is not None:
-        name = token["name"].replace("``", "`").lower()
-    else:
-        name = "" if _opens(tokens[1:]) else (token["word"] or "").lower()
-    return name if name in kinds else None
-
-
-def _opens(tokens: Sequence[re.Match[str]]) -> bool:
-    """Whether the first token is an opening parenthesis."""
-    return bool(tokens) and tokens[0]["sign"] == "("
-
-
 def _of_functions(tokens: Sequence[re.Match[str]], uses_time: bool) -> Iterator[str]:
     """Yield what the functions and variables of an expression depend on besides their arguments."""
     for place, token in enumerate(tokens):
         if token["sign"] == "@":
             yield f"{_SESSION} (a variable)"
         word = (token["word"] or "").lower()
-        calls = _opens(tokens[place + 1 : place + 2])
+        calls = opens(tokens[place + 1 : place + 2])
         why = _WORDS.get(word) or (_FUNCTIONS.get(word) if calls else None)
         if why is None and uses_time and word in _OF_DATES:
             why = _CLOCK

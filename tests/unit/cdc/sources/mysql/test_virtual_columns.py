@@ -88,6 +88,65 @@ def test_what_depends_on_the_row_only_is_taken(expression: str) -> None:
     assert depends(expression) is None
 
 
+@pytest.mark.parametrize(
+    ("shown", "expression"),
+    [
+        ("datetime", "`Text`"),
+        ("date", "`Text`"),
+        ("time", "if(1,`Text`,`born`)"),
+        ("datetime", r"_utf8mb4\'2024-02-29 23:30:00+02:00\'"),
+        ("datetime(6)", "cast(`Text` as datetime(6))"),
+        ("date", r"cast(json_unquote(json_extract(`doc`,_utf8mb4\'$.at\')) as date)"),
+        ("varchar(99)", "cast(cast(`Text` as datetime) as char charset utf8mb4)"),
+        ("int", "hour(`Text`)"),
+        ("int", "extract(hour from concat(`Text`,'+02:00'))"),
+        ("varchar(99)", "(`Text` + interval 1 hour)"),
+        ("int", r"(to_days(`Text`) - to_days(_utf8mb4\'2020-01-01\'))"),
+        ("int", r"(dayofmonth(`Text`) > 5)"),
+    ],
+)
+def test_a_text_that_mysql_reads_as_a_date_depends_on_the_time_zone(
+    shown: str, expression: str
+) -> None:
+    rows = [*PLAIN, row("doc", "json"), row("v", shown, expression)]
+    assert session_bound(rows) == {
+        "v": "the session's time zone (a text is read as a date, and can have an offset)"
+    }
+    assert session_bound(rows, of_mariadb=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("shown", "expression"),
+    [
+        ("datetime", r"str_to_date(`Text`,_utf8mb4\'%Y-%m-%d %H:%i:%s\')"),
+        ("date", "cast(str_to_date(`Text`,'%Y-%m-%d') as date)"),
+        ("datetime", r"cast(json_extract(`doc`,_utf8mb4\'$.at\') as datetime)"),
+        ("datetime", r"json_value(`doc`, _utf8mb4\'$.at\' returning datetime)"),
+        ("int", r"(`born` > _utf8mb4\'2024-02-29 23:30:00+02:00\')"),
+        ("int", r"(`Text` > DATE\'2024-02-29\')"),
+        ("date", r"if((`Text` = _utf8mb4\'x\'),`born`,NULL)"),
+        ("date", "(`born` + interval length(`Text`) day)"),
+        ("varchar(99)", "concat(`Text`,year(`born`),cast(`born` as datetime))"),
+        ("datetime", "cast(`id` as datetime)"),
+        ("date", r"cast(concat(`id`,_utf8mb4\'-01-01\') as date)"),
+    ],
+)
+def test_a_text_that_becomes_no_date_by_its_offset_is_taken(shown: str, expression: str) -> None:
+    assert session_bound([*PLAIN, row("doc", "json"), row("v", shown, expression)]) == {}
+
+
+def test_a_virtual_timestamp_depends_on_the_time_zone_of_its_reader() -> None:
+    """The server computes a time of the session's zone, and converts it to UTC."""
+    rows = [
+        *PLAIN,
+        row("due", "timestamp(6)", "`born` + interval 1 day"),
+        row("seen", "timestamp", "json_value(`Text`,'$.at')"),
+        row("kept", "timestamp", "`born`", "STORED GENERATED"),
+    ]
+    why = "the session's time zone (its type timestamp)"
+    assert session_bound(rows) == {"due": why, "seen": why}
+
+
 def test_what_is_computed_from_such_a_column_is_one() -> None:
     rows = [
         *PLAIN,

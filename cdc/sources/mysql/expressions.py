@@ -1,0 +1,44 @@
+"""Splits the expressions of generated columns, as MySQL and MariaDB print them, into tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+_TOKEN = re.compile(
+    r"`(?P<name>(?:[^`]|``)*)`"
+    r"|'(?P<text>(?:[^'\\]|''|\\.)*)'"
+    r"|(?P<word>[^\W\d][\w$]*)"
+    r"|(?P<sign>\S)",
+    re.DOTALL,
+)
+
+
+def tokens_of(expression: str) -> list[re.Match[str]]:
+    """Return the tokens of an expression as the catalog prints it.
+
+    MySQL's catalog writes a backslash before each quote, also where a string literal begins.
+    """
+    if expression.partition("'")[0].endswith("\\"):
+        expression = re.sub(r"\\(.)", r"\1", expression, flags=re.DOTALL)
+    return list(_TOKEN.finditer(expression))
+
+
+def column_of(tokens: Sequence[re.Match[str]], kinds: Mapping[str, str]) -> str | None:
+    """Return the column, in lower case, that the first token names; None if it names no column.
+
+    Args:
+        tokens: One token, or a token and the token after it.
+        kinds: The type of each column, by its name in lower case.
+    """
+    token = tokens[0]
+    if token["name"] is not None:
+        name = token["name"].replace("``", "`").lower()
+    else:
+        name = "" if opens(tokens[1:]) else (token["word"] or "").lower()
+    return name if name in kinds else None
+
+
+def opens(tokens: Sequence[re.Match[str]]) -> bool:
+    """Whether the first token is an opening parenthesis."""
+    return bool(tokens) and tokens[0]["sign"] == "("
