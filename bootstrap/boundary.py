@@ -215,7 +215,7 @@ def _first_event(capture: Capture, partition: int, low: int, high: int) -> Kafka
 
 
 def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> LogPosition:
-    """Return R of a handoff: the least position that reaches ``reads_upto`` and the marker.
+    """Return R of a handoff: the lowest position that includes ``reads_upto`` and the marker.
 
     Raises:
         AttemptSpoiledError: One of the two positions has GTIDs and the other one has none, since

@@ -296,7 +296,7 @@ class Capture:
                 )
 
     def evidence(self) -> str:
-        """Return the state of connector, log and topic, for the error of a handoff's wait."""
+        """Describe the state of connector, log and topic, for the error of a handoff's wait."""
         return "; ".join(
             _attempted(look)
             for look in (self._connector_facts, self._log_facts, self._offsets_text)
@@ -324,7 +324,7 @@ class Capture:
 
 
 def _attempted(look: Callable[[], str]) -> str:
-    """Return the text of ``look`` for a handoff's error, or the text of the error it raises."""
+    """Return the result of ``look`` for a handoff's error; if it raises, its error's message."""
     try:
         return look()
     except TributaryError as error:

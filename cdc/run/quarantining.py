@@ -72,11 +72,11 @@ class LeftOut:
         self._kept = self._quarantine.offsets(previous.attempt)
 
     def outside(self, piece: Range) -> set[Place]:
-        """Return the places of the quarantined records outside of a range."""
+        """Return partition and offset of each quarantined record outside of a range."""
         return self._kept - self.within(piece)
 
     def within(self, piece: Range) -> set[Place]:
-        """Return the places of the quarantined records in a range.
+        """Return partition and offset of each quarantined record in a range.
 
         A run that died before its commit could have quarantined some of these records.
         """

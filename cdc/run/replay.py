@@ -164,8 +164,8 @@ class _QuarantineReplay:
     def _shape(self, latest: Committed) -> tuple[LakeShape, Committed]:
         """Return the lake table, and its newest commit.
 
-        A replay refuses to follow a schema change, which is left to a run. If the catalog differs
-        without a schema change, a commit records the new catalog.
+        A replay raises an error at a schema change, since only runs follow schema changes. If the
+        catalog has changed without a schema change, a new commit records the current catalog.
         """
         source = self._context.sources[self._table.source]
         capture = source.capture(self._context.capture(self._record))

@@ -107,7 +107,7 @@ class Entry:
 
     @property
     def long(self) -> bool:
-        """Whether the run is long by prediction, or may be long since the table is failing."""
+        """Whether the run is long by prediction, or may be long because the last run failed."""
         return self.failing or self.seconds > LONG_S
 
 

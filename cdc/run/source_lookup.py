@@ -120,9 +120,9 @@ class Asked:
 
 
 def _aware(value: Any, kind: str) -> Any:
-    """Return a key's value for the query of the source; a timestamp becomes aware UTC.
+    """Return a key's value for the query of the source: a timestamp as an aware datetime in UTC.
 
-    Spark returns a timestamp in local time, without a time zone.
+    Spark returns a timestamp as a datetime in local time, without a time zone.
     """
     if kind == "timestamp" and isinstance(value, datetime):
         return value.astimezone(timezone.utc)

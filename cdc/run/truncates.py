@@ -45,7 +45,7 @@ class Truncates:
         self._applied = applied
 
     def has(self, transaction: int) -> bool:
-        """Whether the topic has, after the applied offsets, a TRUNCATE event of a transaction.
+        """Whether the topic has a TRUNCATE event of this transaction after the applied offsets.
 
         Raises:
             CaptureError: The connector does not capture the transaction in time.
@@ -61,7 +61,7 @@ class Truncates:
     def _is_truncate(
         self, transaction: int, start: Mapping[int, int], end: Mapping[int, int]
     ) -> bool:
-        """Whether a range of a run's topic has a TRUNCATE event of a transaction."""
+        """Whether a range of a run's topic has a TRUNCATE event of the given transaction."""
         kafka, topic = self._context.kafka, self._record.topic
         reader = TransactionReader(kafka, self._context.registry)
         return any(
@@ -71,7 +71,7 @@ class Truncates:
         )
 
     def _captured(self) -> dict[int, int]:
-        """Wait until a run's topic has all commits that the source has now.
+        """Wait until a run's topic has all changes that the source has committed so far.
 
         Return the topic's end offsets by partition.
         """

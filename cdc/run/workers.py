@@ -65,7 +65,7 @@ class Work:
 
 @dataclass
 class _Deferral:
-    """A lake table that another process holds, while the table's shards wait without a worker.
+    """A lake table whose lease another process holds, so that its shards wait without a worker.
 
     Args:
         since: When the first run of a shard was deferred, in seconds on the monotonic clock.
@@ -126,7 +126,7 @@ class Workers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End as `close` does."""
+        """Close the workers; see `close`."""
         self.close()
 
     def begin_round(self) -> frozenset[TableId]:
@@ -179,7 +179,7 @@ class Workers:
             return found
 
     def finish(self) -> list[RunResult]:
-        """Wait until no table runs or waits, and return the results as `results` does."""
+        """Wait until no table runs or waits, and return the results that `results` returns then."""
         with self._changed:
             while (self._schedule.running or self._waiting) and not self._broken:
                 self._changed.wait(_LOOK_S)

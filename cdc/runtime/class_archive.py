@@ -61,11 +61,14 @@ def class_path(jars: Sequence[Path], given: str = "") -> str:
 
 
 def archive_prefix(java: JavaInstallation, jars: Sequence[Path]) -> Path:
-    """Return the path of the archive for a Java and a class path, without size and suffix.
+    """Return the path of an archive without the end of its file name: its size and suffix.
+
+    Each Java and each class path has a path of its own.
 
     Args:
         java: The Java that runs Spark.
-        jars: The jars that each session needs. Those of an object store may follow.
+        jars: The jars that each session needs. The class path can have an object store's jars
+            after these.
     """
     digest = hashlib.sha256(f"{java.home} {java.version}".encode())
     parts = [java.home / "release", java.home / "lib" / "server" / "libjvm.so"]
@@ -81,7 +84,8 @@ def archive_prefix(java: JavaInstallation, jars: Sequence[Path]) -> Path:
 def find_archive(prefix: Path) -> Path | None:
     """Return the complete archive of a prefix, or None if there is none.
 
-    The file's name has its size, since an archive that was cut would end the JVM.
+    An archive is complete if it has the size that its file name contains. The JVM would end at a
+    truncated archive.
 
     Args:
         prefix: The result of `archive_prefix`.
@@ -94,7 +98,7 @@ def find_archive(prefix: Path) -> Path | None:
 
 
 def _sized(prefix: Path, size: int) -> Path:
-    """Return the path of an archive of a size in bytes."""
+    """Return the path of an archive file of ``size`` bytes; the file name contains the size."""
     return prefix.with_name(f"{prefix.name}-{size}{_SUFFIX}")
 
 
@@ -105,7 +109,8 @@ def archive_options(archive: Path | None, given: str = "") -> str:
 
     Args:
         archive: The archive, or None.
-        given: The user's options. A JVM that records an archive cannot start from another one.
+        given: The user's options. If they let the JVM record an archive, the result is empty,
+            since this JVM cannot start from another archive.
     """
     if archive is None or _RECORDING in given:
         return ""

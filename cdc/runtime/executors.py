@@ -56,7 +56,7 @@ class Executor:
     versions: Mapping[str, str]
 
     def differences(self, driver: Mapping[str, str]) -> list[str]:
-        """Return a text for each version that differs between this Spark executor and the driver.
+        """Return a phrase for each version in which this Spark executor differs from the driver.
 
         For example: ``Java 11 instead of 17``.
         """
@@ -95,7 +95,7 @@ def require_same_versions(spark: SparkSession, timeout_s: float) -> list[Executo
 
 
 def wrong_versions(driver: Mapping[str, str], executors: Iterable[Executor]) -> list[str]:
-    """Return a text for each set of wrong versions, with the hosts of the executors that have it.
+    """Return a message for each set of wrong versions, with the hosts of its executors.
 
     For example: ``host1, host2: Java 11 instead of 17``.
     """
@@ -148,7 +148,11 @@ def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
 
 
 def _called(call: Sequence[str]) -> str:
-    """Return the SQL of a Java call that Spark makes in each task, and not once on the driver."""
+    """Return Spark SQL that calls a static Java method in each task, and not once on the driver.
+
+    Args:
+        call: The class, the method and its arguments; see `_CALLS`.
+    """
     return f"java_method({', '.join(repr(word) for word in call)})"
 
 

@@ -83,7 +83,7 @@ class Artifact:
         """Read a lock file's line ``sha256  organisation:name:revision[:classifier][@extension]``.
 
         Raises:
-            ArtifactError: The line is not of that form.
+            ArtifactError: The line has a different syntax.
         """
         checksum, _, text = line.partition("  ")
         text, _, extension = text.partition("@")

@@ -11,7 +11,7 @@ from cdc.errors import StoppedError
 
 
 class Task(Protocol):
-    """One piece of long-running work whose progress is shown."""
+    """A long-running operation whose progress is shown."""
 
     def advance(self, count: int = 1) -> None:
         """Add ``count`` finished units to the shown progress.

@@ -364,9 +364,9 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def java_reason(error: Py4JError | PySparkException) -> str:
-    """Return the text of an error's innermost Java exception.
+    """Return class and message of the innermost Java exception that caused an error.
 
-    For a failed Spark job, the text has the exception of the failed task.
+    If a Spark job failed, the result also has the exception of the failed task.
     """
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if cause is None:

@@ -61,10 +61,10 @@ Stage = tuple[int, int]
 
 
 class StageProgress:
-    """Detects Spark stages whose counts have not changed for too long.
+    """Detects Spark stages without progress: for too long, none of their `_COUNTS` has changed.
 
     Args:
-        timeout_s: How long a stage may have the same counts, in seconds.
+        timeout_s: How long the counts of a stage may stay unchanged, in seconds.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -75,7 +75,7 @@ class StageProgress:
         """Return the Spark stages whose counts have not changed for ``timeout_s``.
 
         Args:
-            stages: The counts of each stage to watch.
+            stages: The `_COUNTS` of each stage to watch.
             at: The current time in seconds, on a clock that never goes back.
         """
         before = self._seen
@@ -109,7 +109,7 @@ class CancelledStages:
         self._stages.setdefault(stage, at)
 
     def held(self, running: Callable[[Stage], int], at: float) -> int:
-        """Return how many tasks of cancelled Spark stages still run after ``settle_s``.
+        """Return how many tasks still run ``settle_s`` or longer after their stage was cancelled.
 
         Each of these tasks holds a core.
 
@@ -204,7 +204,7 @@ def _cancel_stuck_stages(
 
 
 def _stages(status: Any) -> dict[Stage, tuple[int, ...]]:
-    """Return the counts of all Spark stages that run or wait for a core."""
+    """Return the `_COUNTS` of each Spark stage that runs or waits for a core."""
     active = status.activeStages()
     stages = [active.apply(number) for number in range(active.size())]
     return {

@@ -16,7 +16,7 @@ class Clock:
     """The clock of waits, which only moves forward."""
 
     def now(self) -> float:
-        """Return seconds since some moment, for waits."""
+        """Return the seconds since an arbitrary fixed moment, for waits."""
         return time.monotonic()
 
     def sleep(self, seconds: float, stop: threading.Event | None) -> None:

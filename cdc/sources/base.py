@@ -111,7 +111,7 @@ class TableReader(TypeReader, Protocol):
 
     @property
     def partition_files(self) -> PartitionFiles | None:
-        """The files of partitions, which show DDL on partitions; None if the log has such DDL."""
+        """The files of partitions, to detect DDL on partitions; None if the log has such DDL."""
 
 
 class SourceLog(Protocol):
@@ -125,7 +125,7 @@ class SourceLog(Protocol):
         """Return the identity of the source's primary or, with ``on_replica``, of its replica."""
 
     def position(self, text: str) -> LogPosition:
-        """Parse a position of this source.
+        """Parse a position in this source's log.
 
         Raises:
             StateError: The text is not a position.
@@ -135,7 +135,7 @@ class SourceLog(Protocol):
         """Return the end of the last commit before an event, as a position in the source's log.
 
         Args:
-            last: The event's `cdc.rows.columns.POSITION`.
+            last: The event's value of column `cdc.rows.columns.POSITION`.
 
         Returns:
             The position as text; None if the event does not contain it.
@@ -158,7 +158,7 @@ class SourceLog(Protocol):
         """
 
     def nudge(self) -> None:
-        """Write a marker if Connect stores a transaction's position only at the next one."""
+        """Write a marker if Connect stores a position only when a later transaction arrives."""
 
     def cascades_unseen(self) -> bool:
         """Whether a foreign key's action can change rows of the source without an event."""
@@ -172,7 +172,7 @@ class RowLookup(Protocol):
         """Key of the source in ``tributary.yaml``."""
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return a column's value in source rows from before the column was added.
+        """For a new column, return its value in older source rows (text) and its type rule.
 
         Args:
             table: The table.
@@ -208,15 +208,15 @@ class RowLookup(Protocol):
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until queries of the source see the changes of transactions.
+        """Wait until queries of the source see the changes of the given transactions.
 
         Args:
-            transactions: The ids of the awaited transactions, in the form that events have.
+            transactions: The ids of the transactions, as the source's events contain them.
             timeout_s: Bound of the wait, in seconds.
             progress: Shows the wait.
 
         Returns:
-            The ids, in the same form, of the transactions that are still open after the wait.
+            The ids, also as events contain them, of all transactions open after the wait.
 
         Raises:
             SourceError: The wait reached its bound; the error names the sessions that block.
@@ -364,11 +364,11 @@ class SnapshotReader(Protocol):
         """Return Spark's query for ranges of a table; if ``view`` is None, of current rows."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """Return the source's error for a failed read of Spark, from the text of Spark's exception.
+        """Return the source's error for a failed read by Spark, from Spark's error message.
 
         The error is `SnapshotLostError` for a lost view, `ReplicaError` for a session on the wrong
         server, and `SourceError` with the column's name for a value that the lake's type cannot
-        represent. The result is None for the text of any other failure.
+        represent. The result is None for the message of any other failure.
         """
 
 
@@ -447,7 +447,7 @@ class SourceCapture(Protocol):
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
         """Compare the source's log with an earlier mark.
 
-        The result is None if the log cannot be compared, or need not be compared to find a loss.
+        The result is None if the log cannot be compared, or shows a loss without a comparison.
 
         Args:
             earlier: The mark that an earlier call returned; None without an earlier call.

@@ -9,16 +9,16 @@ from cdc.sources.source_facts import NextInserted, SourceTable
 
 
 class MissedChanges(Protocol):
-    """Queries the source's tables, and not the events, for what a transaction has changed."""
+    """Queries the source's tables for changes that a connector may have left out."""
 
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the row that a transaction inserted next after a given row.
+        """Return the row that a given row's transaction inserted directly after the given row.
 
         Args:
             table: The table.
             key: The key of the given row: values from the row's event, by column name.
-            transaction: The id of the transaction, from the row's event. If None, the id that the
-                row has in the source's table, for example in PostgreSQL's ``xmin``.
+            transaction: The transaction's id in the given row's event. If None, the id is read
+                from the given row in the source's table, for example from PostgreSQL's ``xmin``.
         """

@@ -16,7 +16,7 @@ class TypedColumn(NamedTuple):
         table_name: Name of the column's table.
         column: The column's name.
         oid: The type's object id.
-        array: Whether the column has an array of the type.
+        array: Whether the column's type is an array of this type.
     """
 
     table_schema: str

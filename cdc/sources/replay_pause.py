@@ -64,7 +64,8 @@ def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str]
     If a replay cannot be resumed now, the next command tries again.
 
     Args:
-        store: Has a note of each source on whose replica a process was about to pause replay.
+        store: The state store. It lists each source on whose replica a process meant to pause
+            replay and has not yet noted the end of the pause.
         leases: A process holds the lease of a source's replica while it has paused replay there.
         open_source: Opens a source by its name.
     """

@@ -73,8 +73,8 @@ class SourceColumn:
         default_sql: The default as the catalog prints it.
         old_values: The values of the column in rows from before the column was added. The catalog
             stores such a value when a column is added with a default, and keeps it when the default
-            is dropped. Each value is the text of an array with one element. Partitions with the
-            same value share one entry; None represents partitions without a stored value.
+            is dropped. Each value is printed as an array of one element, such as ``{5}``. The
+            entries are the different values of the partitions; None is for partitions without one.
         number: The column's number in the catalog, which no later column of the table gets; None if
             the server does not number columns.
         refused_by_domain: Whether the column's type is a domain that refuses NULL. A row can still
@@ -179,8 +179,8 @@ class SourceTable:
     def identity_in_log(self) -> frozenset[str] | None:
         """The columns of old rows that the source's log has; None if it has whole old rows.
 
-        The columns are those of all partitions; None also if the log has whole old rows of only
-        some partitions.
+        For a partitioned table, the columns of all partitions are returned. The result is None if
+        the log has whole old rows of at least one partition.
         """
         logged = self.leaves or (self,)
         if any(one.replica_identity in (None, "full") for one in logged):
@@ -214,10 +214,10 @@ class Look:
 
     Args:
         table: The table in the catalog.
-        fingerprint: The facts of the catalog.
-        statements: The effects of the DDL statements that the log has since the look at the catalog
-            that the lake follows. None until they are read, and for PostgreSQL, whose catalog shows
-            every change without them.
+        fingerprint: The table's fingerprint.
+        statements: The lake follows an earlier look. These are the effects of the DDL statements
+            that were logged after that look. None until they are read, and for PostgreSQL, whose
+            catalog shows every change without them.
     """
 
     table: SourceTable
@@ -340,17 +340,17 @@ class LogHealth(Protocol):
         """
 
     def facts(self) -> dict[str, Any]:
-        """Return facts about the source's log for ``status`` and messages, by name."""
+        """Return values such as the log's size, by name, for ``status`` and messages."""
 
 
 @dataclass(frozen=True)
 class NextInserted:
-    """The row that the transaction which inserted a given row inserted directly after it.
+    """The row that a given row's transaction inserted directly after the given row.
 
     Args:
         known: Whether the source can answer. It cannot if the given row has changed since its
             insert, or if the type of the row's key cannot be compared.
-        key: The key of the next row as text; None if there is no next row.
+        key: The key values, as text, of the row that was inserted; None if there is no such row.
     """
 
     known: bool
@@ -384,7 +384,7 @@ class KeyRange:
     Args:
         lower: Values of the key columns as the source prints them, in key order; None for no lower
             bound.
-        upper: The upper bound in the same form; None for no upper bound.
+        upper: Such values for the upper bound; None for no upper bound.
     """
 
     lower: tuple[str, ...] | None = None
@@ -409,7 +409,8 @@ class Boundaries:
     """Keys of a source table's rows that cut it into ranges of about equally many rows.
 
     Args:
-        points: Strictly rising keys as text; ``n`` points make ``n + 1`` ranges.
+        points: Keys in strictly ascending order, their values as text; ``n`` keys make ``n + 1``
+            ranges.
         size: The table's estimated size.
     """
 
@@ -427,7 +428,7 @@ class SnapshotQuery:
     Args:
         url: JDBC URL without a password.
         table: A parenthesised subquery; its columns have generated names.
-        predicates: One per key range, in the order given.
+        predicates: One SQL condition per key range, in the order of the given ranges.
         select: Spark SQL expressions, one per column of the schema.
         properties: JDBC and Spark options; holds the password, so it is not in the repr.
     """
@@ -444,9 +445,9 @@ class Check:
     """One line of ``check`` about a source.
 
     Args:
-        name: The checked object.
+        name: What was checked, for example ``gtid_mode``.
         status: The result.
-        detail: The observation.
+        detail: What the check found.
         remedy: What to do; empty if ``ok``. The remedy of a note is optional.
     """
 

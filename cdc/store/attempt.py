@@ -88,8 +88,8 @@ class Attempt(Part):
             MariaDB, the id of a marker.
         chunks: The planned chunks; empty before they are planned.
         view: The first view of the copy; None before it opens.
-        fingerprint: The catalog's facts at the last check that found the copy unspoiled. The first
-            run after the copy compares the current catalog with these facts.
+        fingerprint: The table's fingerprint at the last check that found the copy valid. The first
+            run after the copy compares the current catalog with it. Later runs replace it.
         settings_digest: Digest of the settings that determine the table's rows.
         policies_digest: Digest of the settings by which runs handle later events and old files, for
             example ``on_truncate`` and ``readers_keep``.

@@ -98,6 +98,6 @@ def _of_connector(connector: str) -> sa.ColumnElement[bool]:
 
 
 def _restarted(times: int, next_at: float, *, now: bool = False) -> Restarted:
-    """Return a connector's stored restarts; no next one is planned after ``LIMIT`` restarts."""
+    """Return a connector's stored restarts; after ``LIMIT`` restarts, no further one is planned."""
     due = None if times >= LIMIT else datetime.fromtimestamp(next_at, timezone.utc)
     return Restarted(times, due, now)

@@ -56,9 +56,9 @@ class Codec(Generic[Document]):
     """Writes and reads one kind of stored document.
 
     Args:
-        kind: The type of the document, with a field ``format`` whose default is the format's
-            version.
-        error: The error for a text that is not such a document.
+        kind: The document's dataclass. The default of its field ``format`` is the version of the
+            document's format.
+        error: Makes the error for JSON that is not such a document.
         remedy: The remedy of this error.
     """
 
@@ -88,10 +88,11 @@ class Codec(Generic[Document]):
         Args:
             text: The JSON.
             name: The name of the document in errors.
-            context: The names in the error's message as values, as for `TributaryError`.
+            context: The names in the error's message, by kind, such as ``table``; see
+                `TributaryError`.
 
         Raises:
-            TributaryError: The text is not such a document, or is of another version.
+            TributaryError: The text is not such a document, or has another format version.
         """
         try:
             return self._adapter.validate_json(text)
@@ -103,7 +104,7 @@ class Codec(Generic[Document]):
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
         """Return the problem if a stored document's format version is not the codec's; else None.
 
-        Every other problem of such a text is a consequence of the wrong version.
+        Every other problem of such a document is a consequence of the wrong version.
         """
         document = None if problem["type"] == "json_invalid" else json.loads(text)
         if not isinstance(document, dict) or "format" not in document:
@@ -128,6 +129,6 @@ def _reason(problem: ErrorDetails) -> str:
 
 
 def _path(place: tuple[int | str, ...]) -> str:
-    """Return a path in a stored document, as in ``handoff.columns[0].name``."""
+    """Return the path of a value in a stored document, such as ``handoff.columns[0].name``."""
     path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in place)
     return path.removeprefix(".")

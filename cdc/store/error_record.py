@@ -29,5 +29,5 @@ class ErrorRecord(Part):
 
     @classmethod
     def of(cls, error: TributaryError) -> ErrorRecord:
-        """Return an error as the state store keeps it."""
+        """Return the stored form of an error."""
         return cls(**error.to_dict())

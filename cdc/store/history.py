@@ -54,7 +54,7 @@ class RunEntry(Part):
     format: Literal[1] = 1
 
     def to_json(self) -> dict[str, Any]:
-        """Return the run history's entry as commands print it."""
+        """Return the JSON object that commands print for an entry of the run history."""
         return {
             "run_id": self.run_id,
             "source": self.table.source,
@@ -156,7 +156,7 @@ class SchemaEntry(Part):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the schema history's entry as commands print it."""
+        """Return the JSON object that commands print for an entry of the schema history."""
         return {
             "source": self.table.source,
             "schema": self.table.schema,

@@ -43,7 +43,7 @@ class KeptSchemas:
         self._lock = threading.Lock()
 
     def schema(self, schema_id: int) -> str:
-        """Return the Avro schema of an id as JSON text; from the store if the registry is away.
+        """Return an id's Avro schema (JSON), from the store if the registry does not answer.
 
         Raises:
             UnknownSchemaError: The registry has no schema of the id, or another schema than before.

@@ -31,7 +31,7 @@ class LogMarks:
         """Return a capture's stored mark; None if no process has stored one.
 
         Args:
-            scope: The capture.
+            scope: The capture's name, `CaptureNames.resource`.
 
         Raises:
             StateError: The state store cannot be used.
@@ -48,7 +48,7 @@ class LogMarks:
         comparison would count that loss again.
 
         Args:
-            scope: The capture.
+            scope: The capture's name, `CaptureNames.resource`.
             earlier: The mark that was read; None if there was none.
             now: The new mark.
 

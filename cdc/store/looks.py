@@ -51,7 +51,7 @@ class StoredLooks(Generic[Document]):
         """Return the newest look for a connector; None if no look is stored.
 
         Raises:
-            StateError: The state store cannot be used, or holds another document.
+            StateError: The state store cannot be used, or the stored document is not such a look.
         """
         asked = sa.select(self._table).where(self._table.c.connector == connector)
         with self._store.transaction() as connection:

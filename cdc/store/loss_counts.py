@@ -54,7 +54,7 @@ class Losses:
         """Count a loss in the state store.
 
         Args:
-            scope: The capture or table that has lost changes.
+            scope: Name of the capture (`CaptureNames.resource`) or table that has lost changes.
             what: What was lost, as a sentence without a period.
 
         Raises:
@@ -66,10 +66,10 @@ class Losses:
             self._count(scope, what)
 
     def seen(self, *scopes: object) -> Mapping[str, Loss]:
-        """Return the stored losses by capture and table; a scope without a loss is left out.
+        """Return the stored losses by name; a capture or table without a loss is left out.
 
         Args:
-            scopes: The captures and tables.
+            scopes: Names of captures (`CaptureNames.resource`), and tables.
 
         Raises:
             StateError: The state store cannot be used.
@@ -99,7 +99,7 @@ def count_loss(
     Args:
         connection: The transaction's connection.
         clock: The database's clock.
-        scope: The capture or table that has lost changes.
+        scope: Name of the capture (`CaptureNames.resource`) or table that has lost changes.
         what: What was lost, as a sentence without a period.
 
     Raises:

@@ -132,7 +132,7 @@ class Quarantine:
                 connection.execute(sa.delete(quarantine).where(where))
 
     def offsets(self, attempt: str) -> set[tuple[int, int]]:
-        """Return partition and offset of the quarantined records of an attempt's lake table."""
+        """Return partition and offset of each quarantined record that an attempt's table lacks."""
         columns = (quarantine.c.partition_no, quarantine.c.record_offset)
         with self._store.transaction() as connection:
             rows = connection.execute(sa.select(*columns).where(_of_attempt(attempt))).all()
@@ -171,7 +171,7 @@ class Quarantine:
         return None if row is None else _record(row._mapping)
 
     def forget(self, table: TableId, *, but: str | None = None) -> None:
-        """Forget quarantined records of all attempts of a table, except the attempt ``but``."""
+        """Delete the quarantined records of a table; keep those of the attempt ``but``."""
         where = (
             (quarantine.c.source == table.source)
             & (quarantine.c.schema_name == table.schema)

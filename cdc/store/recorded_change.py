@@ -32,12 +32,12 @@ class RecordedChange(Part):
 
     @classmethod
     def of(cls, change: Change) -> RecordedChange:
-        """Return a change as the state store keeps it."""
+        """Return the stored form of a schema change."""
         own = {one.name: getattr(change, one.name) for one in fields(change)}
         facts = {name: value for name, value in own.items() if name not in _COMMON}
         return cls(type(change).__name__, change.what, change.why, change.verdict, facts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored change as commands print it, like ``Change.to_json``."""
+        """Return the JSON object that commands print for the change; see ``Change.to_json``."""
         common = {"change": self.kind, "what": self.what, "verdict": self.verdict.value}
         return {**common, "why": self.why, **self.facts}

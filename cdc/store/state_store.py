@@ -75,7 +75,7 @@ class Store:
         return self._records(beside=False)
 
     def topics(self, source: str, tier: str) -> list[str]:
-        """Return the topics of all recorded tables of a source and tier."""
+        """Return the topic of each recorded table that belongs to the source and the tier."""
         return [
             record.topic
             for record in self.tables()
@@ -259,7 +259,7 @@ class Store:
             ]
 
     def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
-        """Store a registry's schema, unless a schema of this registry and id is already stored."""
+        """Store a registry's Avro schema (JSON), unless one of this registry and id is stored."""
         row = {"registry": registry, "schema_id": schema_id, "document": document}
         try:
             with self.transaction() as connection:
@@ -268,7 +268,7 @@ class Store:
             return
 
     def kept_schema(self, registry: str, schema_id: int) -> str | None:
-        """Return the kept schema of a registry's schema id; None if none is kept."""
+        """Return the stored Avro schema (JSON) of a registry's schema id; None without one."""
         where = (schema_rows.c.registry == registry) & (schema_rows.c.schema_id == schema_id)
         with self.transaction() as connection:
             return connection.execute(sa.select(schema_rows.c.document).where(where)).scalar()

@@ -76,7 +76,7 @@ refuses the other states.
 
 @dataclass(frozen=True)
 class CommitSummary(Part):
-    """The facts of a table's last commit, as the state store caches them.
+    """What the state store caches about a table's last commit.
 
     The lake's timeline is authoritative.
 
@@ -148,8 +148,8 @@ class TableRecord(Part):
             builds. The resync later replaces the table's first record by this second one.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
         named: The table's entry in the Hive Metastore, as written after the last commit: metastore,
-            name and path in one text. None if no metastore is configured, or if a run still has to
-            write or check the entry.
+            name and path in one string. None if no metastore is configured, or if a run still has
+            to write or check the entry.
         version: Number of times that the stored record was changed; 0 if it is not stored yet. The
             store has this number beside the document, not in it.
         format: Version of this document.
@@ -202,7 +202,7 @@ class Cause:
     """The reason for which a table's record moves to another state.
 
     Args:
-        reason: The reason as text. The states PAUSED and NEEDS_BOOTSTRAP require it.
+        reason: The reason in words. The states PAUSED and NEEDS_BOOTSTRAP require it.
         error: The error. The state FAILED requires it.
         remedy: The next step for a person. If ``error`` is given, the error's remedy is used.
         retry_at: Time at which a run retries a FAILED table.

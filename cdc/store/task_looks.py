@@ -150,7 +150,7 @@ class KeptLooks(StoredLooks[TaskLook]):
                 cover. A doubt about this offset or a later one stays.
 
         Raises:
-            StateError: The state store cannot be used, or holds another document.
+            StateError: The state store cannot be used, or the stored document is not a look.
         """
         for _ in range(_TRIES):
             kept = self.of(connector)

@@ -30,15 +30,16 @@ class NamedType(Part):
 
     Args:
         oid: The type's object id, which no later type gets.
-        form: A text. The connector reads the values of two types alike if their texts are equal and
-            not empty. Empty if the connector reads no other type like this one.
+        form: How the connector reads the type's values, for example ``text`` or ``row``. It reads
+            the values of two types in the same way if their forms are equal. Empty if it reads no
+            other type in the same way.
     """
 
     oid: int
     form: str = ""
 
     def is_alike(self, other: NamedType) -> bool:
-        """Return whether the connector reads the values of both types alike."""
+        """Return whether the connector reads the values of both types in the same way."""
         return self.oid == other.oid or (self.form != "" and self.form == other.form)
 
 
@@ -72,7 +73,7 @@ class TypeLook(Part):
         run: The task that sent the connector's newest heartbeat; empty if there is none.
         former: The types to which names belonged before, as found while that task sent the newest
             heartbeat: by name, then by schema, the oldest first.
-        older: What ``former`` was while the preceding task sent the newest heartbeat.
+        older: The last value of ``former`` for the task that sent heartbeats before that task.
         suspects: Object ids of the types that the connector can mistake for another type in tables
             of at least one schema.
         mistaken: By table and column, the name of the column's type, if the connector can mistake
@@ -93,7 +94,7 @@ class TypeLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> TypeDoubt | None:
-        """Return the columns with possibly wrong values since a table's copy; None without one."""
+        """Return which columns can have wrong values since the table's copy; None if none can."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         return None if found is None or first is None or found.offset < first else found
 

@@ -112,5 +112,5 @@ class NoBinlog:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Return the same names as `BinlogHealth.facts`, each with the value None."""
+        """Return the names that `BinlogHealth.facts` returns, each with the value None."""
         return dict.fromkeys(("retained_bytes", "purged"))

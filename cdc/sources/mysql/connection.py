@@ -209,7 +209,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
 
 
 def quoted(name: str) -> str:
-    """Return a name as MySQL quotes it; the name may have any characters."""
+    """Return a name in backticks, as MySQL quotes it; the name may have any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 

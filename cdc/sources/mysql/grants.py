@@ -123,12 +123,18 @@ def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
 
 
 def grant(rights: str, place: str, account: Account) -> str:
-    """Return one GRANT statement of MySQL or MariaDB, without a semicolon."""
+    """Return one GRANT statement of MySQL or MariaDB, without a semicolon.
+
+    Args:
+        rights: The rights as SQL, for example ``SELECT, INSERT``.
+        place: What the rights are granted on, as SQL, for example ``shop.*``.
+        account: The account that gets the rights.
+    """
     return f"GRANT {rights} ON {place} TO {account_sql(account)}"
 
 
 def account_sql(account: Account) -> str:
-    """Return an account of MySQL or MariaDB in the form that statements need."""
+    """Return an account as statements of MySQL or MariaDB name it: ``'user'@'host'``."""
     name, host = (part.replace("\\", r"\\").replace("'", "''") for part in account)
     return f"'{name}'@'{host}'"
 

@@ -45,12 +45,12 @@ class Stored:
 
     @property
     def shown(self) -> str:
-        """The ids of the partitions in InnoDB as text."""
+        """InnoDB's id of each partition, as one string such as ``p0:7,p1:8``."""
         return _text(self.ids)
 
     @property
     def shown_versions(self) -> str | None:
-        """The counts of `versions` as text; None if InnoDB does not count them."""
+        """The counts of `versions` as one string, ``p0:1,p1:0``; None if `versions` is None."""
         return None if self.versions is None else _text(self.versions)
 
 
@@ -117,12 +117,17 @@ def read_cascades(session: Session, kind: str, table: TableId) -> list[tuple[str
 
 
 def _rule(bits: int, rules: Sequence[tuple[int, str]]) -> str:
-    """Return the action of a foreign key that InnoDB's bits represent."""
+    """Return a foreign key's action, such as CASCADE, from the bits in which InnoDB stores it."""
     return next((name for bit, name in rules if bits & bit), "NO ACTION")
 
 
 def _rows(session: Session, place: str, values: Sequence[object]) -> list[dict[str, Any]]:
     """Return rows of one of InnoDB's catalog tables.
+
+    Args:
+        session: A session.
+        place: SQL: the catalog table's name and a WHERE clause.
+        values: The values for the ``%s`` of the clause, in order.
 
     Raises:
         SourceError: The login lacks PROCESS.

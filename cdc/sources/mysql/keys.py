@@ -1,4 +1,4 @@
-"""Keys as text: SQL that prints a key, and literals that compare like the key's values.
+"""SQL that returns a key's values as text, and literals that compare like these values.
 
 Whatever the boundaries are, the ranges between them have each row exactly once: each range ends at
 the literal with which the next range begins. The server must guarantee only that ``<`` and ``>=``
@@ -81,7 +81,12 @@ def _mysql_type(kind: object, table: SourceTable, name: str) -> MysqlType:
 
 
 def printed(kind: MysqlType, column: str) -> str:
-    """Return MySQL's or MariaDB's SQL that prints a key column in the form for :func:`literal`."""
+    """Return SQL that MySQL or MariaDB evaluates to a key's value as text for :func:`literal`.
+
+    Args:
+        kind: The key column's type.
+        column: The key column as SQL.
+    """
     if kind.name in _BYTES:
         return f"HEX({column})"
     if kind.name in _BY_NUMBER:
@@ -103,7 +108,7 @@ def literal(kind: MysqlType, text: str) -> str:
 
     Args:
         kind: The column's type.
-        text: The value, as the SQL of :func:`printed` prints it.
+        text: The value, as the server returns it for the SQL of :func:`printed`.
 
     Raises:
         SourceError: The text is not a value of the type.
@@ -123,7 +128,7 @@ def literal(kind: MysqlType, text: str) -> str:
 
 
 def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[MysqlType]) -> str:
-    """Return the MySQL or MariaDB condition of a range over the key's columns.
+    """Return the SQL condition that a row's key is in a range, for MySQL or MariaDB.
 
     The condition compares one column at a time and not whole rows, since the servers use the index
     for comparisons of columns. A further condition bounds the first column alone. With this
@@ -146,10 +151,10 @@ def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[Mysql
 
 
 def _after_key(parts: Sequence[tuple[str, str]], strictly: str, at_end: str) -> str:
-    """Return the MySQL or MariaDB comparison of a key with a bound, column by column.
+    """Return SQL that compares a MySQL or MariaDB key with a bound, column by column.
 
     Args:
-        parts: Each key column as SQL, with the bound's value of this column.
+        parts: Each key column and the bound's value for this column, both as SQL.
         strictly: The operator for each column except the last: ``<`` or ``>``.
         at_end: The operator for the last column.
     """
@@ -174,7 +179,7 @@ def zero_date(where: str) -> tuple[str, str]:
     """Return the problem of a MySQL or MariaDB key with a date such as 2024-02-31, and the remedy.
 
     Args:
-        where: The place of the date for the message, for example the key column.
+        where: Words for the message, for example ``in key column 'day'``.
     """
     return (
         f"a row has a date that no calendar has {where} (a zero or partial one, or one as"

@@ -53,6 +53,10 @@ class Gate:
         """Count the MySQL or MariaDB sessions that have given a signal; each signal is a lock.
 
         A login needs no right to see its own sessions.
+
+        Args:
+            session: A session of the login whose sessions are counted.
+            sign: The name of the signal in the lock's name.
         """
         held = f"IS_USED_LOCK(CONCAT('{self.name}.{sign}.', ID)) = ID"
         query = f"SELECT count(*) FROM information_schema.PROCESSLIST WHERE {held}"  # noqa: S608 - ours

@@ -30,7 +30,7 @@ def fetch_by_key(
     keys: Sequence[Sequence[object]],
     columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Return the MySQL or MariaDB rows with the given keys, as dictionaries of key and ``columns``.
+    """Return the MySQL or MariaDB rows with the given keys: their key columns and ``columns``.
 
     A column's collation can treat ``a`` and ``A`` as one key. The lake does not. So a row is left
     out if the text of its key differs from each given key.
@@ -77,9 +77,9 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column
 ) -> tuple[str | None, TypeRule]:
-    """Return the value of a new MySQL or MariaDB column in rows from before it, and its type rule.
+    """For a new MySQL or MariaDB column, return its value in older rows (text) and its type rule.
 
-    Such rows have the default with which the column was added. The server does not show that
+    Older rows have the default with which the column was added. The server does not show that
     default. So the value is the column's current default as text, and is wrong if the default was
     changed later. The value is None if the default is NULL, or if the table has no row.
 
@@ -143,7 +143,7 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
 
 
 def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> str:
-    """Return a key value of the lake as a MySQL or MariaDB constant that equals the source's value.
+    """Return a key value of the lake as a MySQL or MariaDB literal that equals the source's value.
 
     Raises:
         SchemaError: The value is NULL.

@@ -64,8 +64,8 @@ class Lookups:
 
     Args:
         define: Takes the SQL that defines one column. Returns the row that the catalog would have
-            of it, with ``shown``, ``nullable``, ``value``, ``charset`` and ``collation``.
-        defaults: The default of each column, by name, in the form that ``define`` returns.
+            of the column, with ``shown``, ``nullable``, ``value``, ``charset`` and ``collation``.
+        defaults: The default of each column, by name, as ``define`` returns it in ``value``.
         indexes: The columns of each unique index, by the index's name; empty for an index on a
             column's prefix or on an expression.
     """
@@ -158,7 +158,7 @@ def _require_row_format(session: Session, table: TableId) -> None:
 
 
 def _as_catalog(row: Row) -> Row:
-    """Return a row of SHOW FULL COLUMNS in the form of ``information_schema.COLUMNS``."""
+    """Convert a row of SHOW FULL COLUMNS to the row that ``information_schema.COLUMNS`` has."""
     collation = row["Collation"]
     return {
         "name": row["Field"],
@@ -275,7 +275,7 @@ class _Draft:
         return row
 
     def _defaulted(self, row: Row, default: str | None) -> Row:
-        """Return a MySQL or MariaDB column's row with a new default; None drops the default."""
+        """Return a MySQL or MariaDB column's row with a new default (SQL); None for no default."""
         if default is None:
             self._defaults[row["name"]] = None
             return {**row, "value": None}
@@ -354,7 +354,7 @@ class _Draft:
 
 
 def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
-    """Add a MySQL or MariaDB column with its new place to ``placed``.
+    """Add to ``placed`` a MySQL or MariaDB column, and the column ``place`` that precedes it.
 
     An empty ``place`` means FIRST. If ``place`` is None, nothing is added.
     """

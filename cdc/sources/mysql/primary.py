@@ -42,7 +42,7 @@ _NAMED = (
 
 
 def position(text: str, kind: str) -> LogPosition:
-    """Parse a position of this kind of server: a GTID set or, for MySQL, a place in the binlog."""
+    """Parse a position in the log: a GTID set or, for MySQL, also a binlog file and offset."""
     return read_position(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 
 
@@ -78,7 +78,7 @@ def executed_position(session: Session, kind: str) -> LogPosition:
 
 
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
-    """Return a binlog position up to which the catalog has the effect of each statement on a table.
+    """Return a binlog position; each statement on the table before it has changed the catalog.
 
     The binlog can contain a statement whose change of the catalog is not committed yet. A GTID set
     does not include such a statement, but a file and an offset can be after it. The statement holds
@@ -215,7 +215,7 @@ def own_id(session: Session, kind: str) -> str:
 
 
 def identity_test(kind: str, server: str) -> str:
-    """Return a condition that is true only on the MySQL or MariaDB server with this id.
+    """Return an SQL condition that is true only on the MySQL or MariaDB server with this id.
 
     The id is one that :func:`identity` has returned.
     """
@@ -224,7 +224,7 @@ def identity_test(kind: str, server: str) -> str:
 
 
 def _identity_sql(kind: str) -> str:
-    """Return the SQL of the id by which :func:`identity` distinguishes MySQL or MariaDB servers."""
+    """Return SQL that a MySQL or MariaDB server evaluates to its id; see :func:`identity`."""
     return _OWN_ID[kind] if kind == "mysql" else _NAMED
 
 

@@ -52,9 +52,9 @@ def snapshot_query(
     """Return the query with which Spark reads ranges of a MySQL or MariaDB table.
 
     Each range is one partition in Spark. Columns get generated names, since Spark does not escape
-    quotes in names; ``select`` restores their own names. The columns are in a subquery. The servers
-    merge it into Spark's query, so predicates use the key's index. An append table is read by its
-    primary key, if it has one.
+    quotes in names; ``select`` restores the source's names. The columns are in a subquery. The
+    servers merge it into Spark's query, so predicates use the key's index. An append table is read
+    by its primary key, if it has one.
 
     Raises:
         SourceError: The key's type does not allow ranges, or the JDBC driver cannot connect with
@@ -131,7 +131,7 @@ def session_init(view: View | None, kind: str) -> str:
 
 
 def is_from_server(text: str) -> bool:
-    """Whether a failed Spark job's text reports an error of a MySQL or MariaDB read."""
+    """Whether a failed Spark job's message reports that a read of MySQL or MariaDB failed."""
     known = "org.mariadb.jdbc" in text or _ZERO_DATE in text
     return known or bool(_FROM_SERVER.search(text))
 
@@ -141,7 +141,7 @@ def explain_failure(table: TableId, text: str, *, together: bool = False) -> Sou
 
     Args:
         table: The table.
-        text: The text of the exception.
+        text: The exception's message.
         together: Whether all sessions opened their views together, so that no new session can get
             such a view.
     """

@@ -23,8 +23,8 @@ class Position:
     """The position and state of a MySQL or MariaDB replica.
 
     Args:
-        executed: The primary's transactions that the replica has executed; without GTIDs, a place
-            in the primary's binlog.
+        executed: The primary's transactions that the replica has executed; without GTIDs, the
+            file and the offset in the primary's binlog at which these transactions end.
         lag_seconds: Age in seconds of the transaction that the replica executes now; None if it is
             not known.
         stopped: Whether the replica's applier is stopped.
@@ -134,7 +134,7 @@ class _Primary:
 
 
 def _require_other_server(connections: Connections) -> _Primary:
-    """Return the MySQL or MariaDB primary's facts; refuse the primary as its own replica.
+    """Return the primary's id and its use of GTIDs; refuse the primary as its own replica.
 
     The position of such a replica would prove nothing.
     """
@@ -221,11 +221,11 @@ def _position(
 
 
 def _place(connections: Connections, status: dict[str, Any], primary: str) -> BinlogPosition:
-    """Return the replica's place in the primary's binlog.
+    """Return the file and offset in the primary's binlog up to which the replica has executed.
 
-    A replica reports its place in the binlog of the server that it follows, and in no other binlog.
-    So the server that the replica follows must be the primary. If several threads of the replica
-    (workers) execute transactions, the result is the place up to which all threads have committed.
+    A replica reports a file and offset only in the binlog of the server that it follows. So the
+    server that the replica follows must be the primary. If several threads of the replica (workers)
+    execute transactions, all threads have committed up to the returned file and offset.
     """
     where = connections.where(on_replica=True)
     if other := follows_another(status, primary):

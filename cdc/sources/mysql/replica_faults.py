@@ -120,7 +120,7 @@ def filters(found: Applying) -> list[str]:
 
 
 def _of_others(name: str, value: str) -> bool:
-    """Whether a MySQL or MariaDB filter affects any table outside the system databases."""
+    """Whether the value of a replication filter affects a table outside the system databases."""
     if name not in _IGNORED_TABLES:
         return bool(value)
     listed = (one.strip() for one in value.split(",") if one.strip())

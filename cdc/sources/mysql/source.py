@@ -115,7 +115,7 @@ class MysqlSource:
             return planned_table.after_statements(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return the value of a new MySQL column in rows from before it, and its type rule."""
+        """For a new MySQL column, return its value in older rows (text) and its type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
 
@@ -288,9 +288,9 @@ class MysqlSource:
             replica.require_rows_of_primary(self._connections)
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """Return the error for a failed read of Spark, from the text of Spark's exception.
+        """Return the error for a failed read by Spark, from the message of Spark's exception.
 
-        The result is None if the text is not from a read of MySQL or MariaDB.
+        The result is None if the message is not from a read of MySQL or MariaDB.
         """
         if view is not None and view.split is not None and (found := view.split.failure()):
             return found  # the sessions themselves do not know this cause
@@ -374,7 +374,7 @@ class MysqlSource:
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return no next row: a restarted connector continues by a row's number in its event."""
+        """Return no row: a restarted connector skips none, since it stores numbers of rows."""
         return NextInserted(known=True)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:

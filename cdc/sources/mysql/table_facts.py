@@ -67,8 +67,8 @@ class Described:
             prefixes of columns are left out.
         stored: The ids of the rows' files in InnoDB; None for other engines, and on a replica.
         of_mariadb: Whether the server is MariaDB.
-        unlogged: The GTIDs of replicated transactions that the binlog lacks, and the reason why a
-            filter can leave the table's changes out of the binlog, as one text; empty without both.
+        unlogged: As one string: the GTIDs of replicated transactions that the binlog lacks, and why
+            a filter can leave the table's changes out of the binlog. Empty if there is neither.
     """
 
     table: TableId
@@ -99,7 +99,7 @@ class Described:
         )
 
     def fingerprint(self, *, on_replica: bool) -> Fingerprint:
-        """Return a MySQL or MariaDB table's facts as `schemas.catalog.Catalog` reads them."""
+        """Return a MySQL or MariaDB table's fingerprint, for `schemas.catalog.Catalog` to read."""
         facts: dict[str, Any] = {
             "engine": self.engine,
             "kind": self.kind,
@@ -164,7 +164,7 @@ def describe(
 ) -> dict[TableId, Described]:
     """Return the facts of MySQL or MariaDB tables that exist.
 
-    All facts of a table are of one moment.
+    All facts of a table are from the same moment.
 
     Raises:
         SourceError: A table changed during each attempt to read it, or the login lacks PROCESS.
@@ -185,8 +185,8 @@ def describe_steady(
 ) -> tuple[dict[TableId, Described], set[TableId]]:
     """Return the facts of MySQL or MariaDB tables, and the tables that changed at each attempt.
 
-    All facts of a table are of one moment. The catalog is read by several statements, between which
-    a table can change. So a table is read until two successive results are equal.
+    All facts of a table are from the same moment. The catalog is read by several statements,
+    between which a table can change. So a table is read until two successive results are equal.
 
     Raises:
         SourceError: The login lacks PROCESS.
@@ -228,7 +228,7 @@ def read_steady(
 
 
 def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, str]:
-    """Return the text of `Described.unlogged` for each MySQL or MariaDB table."""
+    """Return the value of `Described.unlogged` for each MySQL or MariaDB table."""
     kind = session.kind
     replicated, filtered = applied(session, kind), binlog_filter(session, kind)
     return {

@@ -100,7 +100,7 @@ def _of_type(
 
 
 def _kind(shown: str) -> str:
-    """Return the name of a column's type, without length and attributes."""
+    """Return the name of a type as shown by the catalog: ``int`` for ``int(11) unsigned``."""
     return re.split(r"\W", shown.lower(), maxsplit=1)[0]
 
 

@@ -69,11 +69,11 @@ def leaves(root: str) -> str:
 
 
 def access_method(table: str) -> str:
-    """Return SQL of a PostgreSQL table's access method, or of NULL if rows can be decoded with it.
+    """Return SQL that PostgreSQL evaluates to a table's access method, or to NULL.
 
-    Logical decoding reads rows from the WAL of ``heap`` tables only. ``tde_heap`` (Percona)
-    encrypts the files and writes the same WAL. The SQL also gives NULL for a partitioned table,
-    which has no rows: its method is for future partitions.
+    The result is NULL if logical decoding can read the table's rows: it reads rows from the WAL of
+    ``heap`` tables only, and ``tde_heap`` (Percona) encrypts the files and writes the same WAL. It
+    is NULL also for a partitioned table, which has no rows: its method is for future partitions.
 
     Args:
         table: The alias of the table's row of ``pg_class`` in the query around this SQL.
@@ -382,7 +382,7 @@ def _money_digits(session: Session) -> int:
     """Return a type modifier for PostgreSQL's money: its decimal places, or -1 if they are two.
 
     The server stores money as a whole number of the smallest unit. Its setting ``lc_monetary``
-    determines the place of the point.
+    determines the position of the decimal point.
     """
     with session.transaction(force_rollback=True):
         session.execute(

@@ -193,7 +193,7 @@ CONFLICT_REMEDY = (
 
 
 def is_recovery_conflict(text: str) -> bool:
-    """Whether an error's text means that a standby cancelled the session to continue replay."""
+    """Whether an error's message means that a standby ended the session to continue replay."""
     return "conflict with recovery" in text
 
 
@@ -223,7 +223,7 @@ def reading(session: Session) -> Iterator[None]:
 
 
 def read_by(session: Session, **settings: str) -> None:
-    """Set PostgreSQL's settings for reading values until the end of the open transaction.
+    """For the rest of the open transaction, use the PostgreSQL settings for reading values.
 
     Args:
         session: A session with an open transaction.

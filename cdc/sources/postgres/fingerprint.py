@@ -27,9 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 def _indexes(table: str) -> str:
-    """Return SQL of the unique indexes by which PostgreSQL's log could identify old rows.
+    """Return SQL that PostgreSQL evaluates to a JSON object: a table's unique indexes, by id.
 
-    Indexes that contain the primary key are left out.
+    The object has the indexes by which the log could identify old rows. Indexes that contain the
+    primary key are left out.
 
     Args:
         table: The alias of the table's row of ``pg_class`` in the query around this SQL.
@@ -328,7 +329,7 @@ def truncated(
 def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: str) -> bool:
     """Whether a PostgreSQL partition has a row of a transaction below ``since``.
 
-    The query ends at the first such row.
+    The query ends at the first such row. ``bounds`` is the partition's constraint as SQL.
     """
     # The bounds are the server's own SQL; without parameters a % is not a placeholder.
     query = sql.SQL(_HAS_OLDER).format(

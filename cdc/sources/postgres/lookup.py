@@ -34,7 +34,7 @@ def fetch_by_key(
     keys: Sequence[Sequence[object]],
     columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Return the PostgreSQL rows with the given keys, as dictionaries of key and ``columns``.
+    """Return the PostgreSQL rows with the given keys: their key columns and ``columns``.
 
     Args:
         session: A session on the primary or the replica.
@@ -81,9 +81,9 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column, stored: str
 ) -> tuple[str, TypeRule]:
-    """Return the value of a new PostgreSQL column in rows from before it, and its type rule.
+    """For a new PostgreSQL column, return its value in older rows (text) and its type rule.
 
-    The value is text.
+    Older rows are those from before the column was added. A binary value is text in hex digits.
 
     Args:
         session: A session on the primary.

@@ -27,7 +27,7 @@ class PostgresPartitionFiles:
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
         """Return the PostgreSQL partitions that a TRUNCATE could have emptied.
 
-        Only a TRUNCATE after the look at the catalog that found ``files`` counts.
+        Only a TRUNCATE counts that came after the catalog look with the result ``files``.
         """
         with self._connections.open("snapshot") as session:
             return fingerprint.truncated(session, table, files, since)

@@ -56,7 +56,7 @@ class Lookups:
 
     Args:
         type: Returns the type that a string names, such as ``numeric(10,2)``.
-        volatile: Returns those given functions that can return a different value for each row.
+        volatile: Returns those of the given functions whose value can differ for each row.
         constraints: For each constraint, by name, whether it is the primary key and whether its
             index is the replica identity.
         misread: Takes a type's name. Returns `SourceColumn.misread_as` for a column of this type.
@@ -253,7 +253,7 @@ class _Draft:
             self._rewrite()
 
     def _change(self, number: int, **facts: Any) -> None:
-        """Change a column's facts in the PostgreSQL table and in the fingerprint."""
+        """Change facts of a PostgreSQL column, such as ``nullable``, in table and fingerprint."""
         column = self._columns[number]
         if "name" in facts:
             column = replace(column, name=facts["name"])

@@ -49,10 +49,10 @@ def snapshot_query(
     """Return the query with which Spark reads ranges of a PostgreSQL table.
 
     Each range is one partition in Spark. Columns get generated names, since Spark does not escape
-    quotes in names; ``select`` restores their own names. The server flattens the subquery, so
-    predicates use the key's index. A table without a key is read by the places of its rows
-    (``ctid``). For such a table, column `ROW` has the id of the table or partition, followed by the
-    row's place. Under one view, this value is different for each row.
+    quotes in names; ``select`` restores the source's names. The server flattens the subquery, so
+    predicates use the key's index. A table without a key is read by the ``ctid`` of its rows. For
+    such a table, column `ROW` has the id of the table or partition, followed by the row's ``ctid``.
+    Under one view, this value is different for each row.
     """
     endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
     rule = rules(table, schema)
@@ -183,7 +183,7 @@ def _view_checks(view: View) -> sql.Composed:
 
 
 def explain_failure(table: TableId, text: str) -> SourceError:
-    """Return the typed error of a Spark task that failed to read the PostgreSQL table."""
+    """Return the typed error for the message of a Spark task that could not read the table."""
     refused = re.search(r"ERROR: tributary: ([^\n]+)", text)
     if refused:
         return ReplicaError(

@@ -90,7 +90,7 @@ def check_standby(
         where: The server's name in messages.
 
     Returns:
-        The facts that could not be checked, one sentence each.
+        A warning for each part of the identity that could not be compared.
 
     Raises:
         ReplicaError: The server is not in recovery, belongs to another cluster, or is on a later
@@ -124,7 +124,7 @@ def check_standby(
 
 
 def is_ahead(found: ServerIdentity, other: Marker | ServerIdentity) -> bool:
-    """Whether PostgreSQL's timeline in ``found`` is later than in ``other``; False if unknown."""
+    """Whether PostgreSQL's timeline in ``found`` is later; False if a timeline is not known."""
     if found.timeline is None or other.timeline is None:
         return False
     return found.timeline > other.timeline

@@ -88,7 +88,7 @@ class SlotHealth:
         return None
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Return the slot's confirmed position; without exactly-once support, Connect's position.
+        """Return the slot's confirmed position, or Connect's without exactly-once support.
 
         Without that support, the connector's driver can confirm a position beyond a record that
         Kafka has not acknowledged.
@@ -137,7 +137,7 @@ class NoSlot:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Return the same names as `SlotHealth.facts`, each with the value None."""
+        """Return the names that `SlotHealth.facts` returns, each with the value None."""
         return dict.fromkeys(
             ("active", "wal_status", "retained_bytes", "safe_wal_size", "confirmed_flush_lsn")
         )

@@ -120,7 +120,7 @@ class PostgresSource:
             return planned_table.after_statements(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return the value of a new PostgreSQL column in rows from before it, and its type rule."""
+        """For a new PostgreSQL column, return its value in older rows (text) and its type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
 
@@ -145,7 +145,7 @@ class PostgresSource:
             return primary.identity(session)
 
     def commit_position(self, last: str) -> str | None:
-        """Return the LSN of the last commit before an event, from the event's position.
+        """Return the LSN of the last commit before an event, from `cdc.rows.columns.POSITION`.
 
         The result is None if the event has no such LSN.
         """
@@ -266,9 +266,9 @@ class PostgresSource:
         """Do nothing, since a standby executes the changes of its primary only."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
-        """Return the error for a failed read of Spark, from the text of Spark's exception.
+        """Return the error for a failed read by Spark, from the message of Spark's exception.
 
-        The result is None if the text is not from a read of PostgreSQL.
+        The result is None if the message is not from a read of PostgreSQL.
         """
         if "PSQLException" not in text:
             return None
@@ -350,7 +350,7 @@ class PostgresSource:
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the row that a PostgreSQL transaction inserted next into a given row's page."""
+        """Return the next row that a given row's transaction inserted into the row's page."""
         with self._connections.open("snapshot") as session:
             return heap_page.next_inserted(session, table, key, transaction)
 
