@@ -81,14 +81,14 @@ class ConnectorHealth:
 
     @property
     def states(self) -> str:
-        """The states of the capture's connector and its tasks."""
+        """The states of the capture's connector and its tasks, in one line for messages."""
         tasks = ", ".join(f"task {task.id} {task.state}" for task in self.status.tasks)
         return f"{self.status.state} with {tasks or 'no task'}"
 
 
 @dataclass(frozen=True)
 class SignsOfLife:
-    """The facts that show whether a capture's connector sends changes.
+    """Whether a capture's connector sends changes, and the age of its newest heartbeat.
 
     Args:
         topic: The topic of the connector's heartbeats.
@@ -108,7 +108,7 @@ class SignsOfLife:
 
 @dataclass(frozen=True)
 class ConnectorFacts:
-    """The facts about a capture's connector, as Kafka Connect reports them.
+    """The configuration and the state of a capture's connector, as Kafka Connect reports them.
 
     Args:
         effective: The connector's configuration, with references in place of secrets.
@@ -138,8 +138,8 @@ class CaptureEvidence:
         names: The capture's publication, slot and connector.
         log: The health of the source's log for this capture.
         lost: Why uncaptured changes are gone from the source's log; None if no change is gone.
-        continuity: The result of comparing the end of the source's log with the end that was
-            recorded before (`LogLooks`); None if they were not compared.
+        continuity: The result of comparing the end of the source's log with its end at the previous
+            look (`LogLooks`); None if they were not compared.
         unreadable: Why the connector cannot continue in the log that the source retains; None if
             the connector can.
         obstacles: Reasons why the changes of every table of the capture may be incomplete, one
@@ -147,7 +147,7 @@ class CaptureEvidence:
         server: The identity of the primary.
         topics: The cleanup policy of each of the capture's `evidence_topics`, by topic. A record
             that is deleted from these topics cannot be read elsewhere.
-        connector: The facts about the connector; None if the connector does not exist.
+        connector: The connector's configuration and state; None if the connector does not exist.
         stored: The position that Connect has stored for the connector; None if Connect has stored
             none. It is read after ``log``, as `LogHealth.problem` requires.
         statements: The DDL statements that the connector has reported; None if this kind of
@@ -202,7 +202,7 @@ class CaptureEvidence:
 
     @property
     def connector_facts(self) -> ConnectorFacts | None:
-        """The facts about the connector; None without a connector or without Connect's answer."""
+        """The connector's configuration and state; None without a connector or Connect's answer."""
         return None if isinstance(self.connector, TributaryError) else self.connector
 
     @property

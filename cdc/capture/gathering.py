@@ -117,8 +117,8 @@ def gather(
             the statements out of the evidence.
         life: Finds out whether the connector sends changes; None leaves this fact out of the
             evidence.
-        looks: Compares the end of the source's log with the end that was recorded before; None
-            leaves the comparison out of the evidence.
+        looks: Compares the end of the source's log with its end at the previous look; None leaves
+            the comparison out of the evidence.
     """
     database, workers = _ServerQueries(servers.source), _ServerQueries(servers.connect)
     topics = _ServerQueries(servers.kafka)
@@ -235,9 +235,9 @@ class Captures:
         return [one for one in self._plan if (one.table.source, one.tier) == of]
 
     def _follow_tasks(self, names: CaptureNames, records: Sequence[TableRecord]) -> None:
-        """Find the places at which a task of the connector ended, and count the losses there.
+        """Find the offsets at which a task of the connector ended, and count the losses there.
 
-        If a server does not answer, a later run searches for the same places again.
+        If a server does not answer, a later run searches the same offsets again.
         """
         context = self._context
         try:
@@ -323,15 +323,15 @@ class Captures:
             used: The columns that are replicated.
 
         Raises:
-            SchemaChangeError: The connector can mistake the type of a column now, or could do so at
-                a look since the table's copy.
+            SchemaChangeError: The connector can mistake a column's type now, or could do so at a
+                look after the table was copied.
             TributaryError: A server did not answer.
         """
         look = known(self._types[self.evidence(record).names.connector])
         require_own_types(look, record, used)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
-        """Return the state store's losses of a capture, as read after the evidence was gathered.
+        """Return a capture's losses, read from the state store after the evidence was gathered.
 
         The keys are the capture's `CaptureNames.resource` and the names of the capture's tables.
         """

@@ -87,7 +87,7 @@ def of_table(
         evidence: The evidence of the table's capture.
         table: The table.
         obstacles: The result of `SourceCapture.audit_table` for the table.
-        record: The table's record, if it has a copy whose events runs read.
+        record: The table's record; None if no run applies events to a copy of the table.
     """
     subject, connector = f"table {table}", evidence.connector_facts
     remedy = f"Run `tributary onboard {table}`, which adds it; correct by hand what remains."
@@ -190,7 +190,7 @@ def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> 
 
     Args:
         name: The connector, for the finding.
-        what: The connector's state in words, which begin the finding's message.
+        what: The connector's state in words, with which the finding's message begins.
         life: Whether the connector sends changes; None if the caller does not know.
         remedy: The remedy; empty for the remedy in ``life``.
     """

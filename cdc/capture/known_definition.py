@@ -58,7 +58,7 @@ _FLOAT_DIGITS = 24
 
 @dataclass(frozen=True)
 class _Form:
-    """The part of a column's type by which the connector reads the column's values."""
+    """The properties of a column's type that determine how the connector reads binlog values."""
 
     kind: str
     sizes: tuple[int, ...] = ()
@@ -169,7 +169,7 @@ def _form_text(form: _Form, nullable: bool) -> str:
 
 
 def _of_connector(column: KnownColumn) -> _Form:
-    """Return the form of a column in the connector's definition."""
+    """Return the `_Form` of a column, from the connector's definition of the table."""
     words = column.type_name.lower().split()
     unsigned = "unsigned" in words or "zerofill" in words
     plain = [word for word in words if word not in _SIGNS]
@@ -183,7 +183,7 @@ def _of_connector(column: KnownColumn) -> _Form:
 
 
 def _of_catalog(column: SourceColumn) -> _Form:
-    """Return the form of a column in the catalog, to compare it with the connector's."""
+    """Return the `_Form` of a column, from the source's catalog."""
     kind = column.type
     if not isinstance(kind, MysqlType):
         raise TypeError(f"column {column.name} is not of MySQL or MariaDB: {kind}")
@@ -197,7 +197,7 @@ def _of_catalog(column: SourceColumn) -> _Form:
 def _form(
     name: str, sizes: tuple[int, ...], charset: str, *, labels: tuple[str, ...], unsigned: bool
 ) -> _Form:
-    """Return the form of a type; the connector reads values of equal forms in the same way."""
+    """Return the `_Form` of a type. If two types have equal forms, their values are read alike."""
     if name in _INTEGERS:
         return _Form(name, unsigned=unsigned)
     if name in TEXTS:

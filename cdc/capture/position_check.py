@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """The present facts about a topic, by which this module judges the topic.
+    """A topic's present UUID, offsets, leader epochs and cleanup policy.
 
     Args:
         id: The topic's UUID; None if there is no such topic.

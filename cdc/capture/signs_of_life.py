@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def look(
     kafka: KafkaAdmin, names: CaptureNames, topics: Sequence[str], interval_ms: int
 ) -> SignsOfLife:
-    """Return the facts in Kafka that show whether a capture's connector sends changes.
+    """Return the age of a connector's newest heartbeat, and whether the connector sends changes.
 
     Args:
         kafka: The cluster.
@@ -39,7 +39,7 @@ def signs(
     beat: datetime | None,
     flows: Callable[[float], bool],
 ) -> SignsOfLife:
-    """Return the facts that show whether a capture's connector sends changes.
+    """Judge by a connector's newest heartbeat and other records whether it sends changes.
 
     Args:
         names: The capture.

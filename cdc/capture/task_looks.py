@@ -82,8 +82,8 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
     """Return whether the state store must replace the previous look by a new look.
 
-    It must if the new look has another task or other doubts, or if a topic has grown and the
-    previous look is some minutes old.
+    It must if the new look names another task or other doubts than the previous look, or if a topic
+    has grown and the previous look is some minutes old.
 
     Args:
         look: The new look.
@@ -161,7 +161,7 @@ class TaskLooks:
         return now
 
     def _look(self, beat: KafkaRecord | None, topics: Iterable[str]) -> TaskLook | None:
-        """Return a new look; None if the newest heartbeat is missing, or lacks a task or a time."""
+        """Return a new look; None without a heartbeat, or if the newest one has no task or time."""
         task = None if beat is None else task_of(beat)
         if beat is None or task is None or beat.timestamp is None:
             return None
@@ -266,7 +266,7 @@ class _Search:
             lively: Tables that have got events since the previous look.
 
         Raises:
-            _EarlyError: The next task has not sent enough yet.
+            _EarlyError: The next task has not sent enough records yet to judge an end.
         """
         for number in range(0, len(lively), _AT_ONCE):
             some = lively[number : number + _AT_ONCE]
@@ -364,10 +364,10 @@ class _Search:
     def _behind(
         self, table: TableId, last: KafkaRecord, change: SentChange, end: int
     ) -> NextInserted | None:
-        """Return the row that a transaction inserted next after the row of its inserted ``change``.
+        """Return the row that a transaction inserted directly after its earlier insert ``change``.
 
-        The result has no key if the transaction inserted no further row. It is None if the source
-        and the topic do not show which row was next.
+        The result has no key if the transaction inserted no further row into the table. The result
+        is None if the source and the topic do not show whether and which row was inserted next.
         """
         source = self.capture.source()
         described = source.table(table)
@@ -388,7 +388,7 @@ class _Search:
 
 
 class _EarlyError(Exception):
-    """An end of a task cannot be judged before the next task has sent more."""
+    """An end of a task cannot be judged before the next task has sent more records."""
 
 
 def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
@@ -412,7 +412,7 @@ def _remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Dou
 def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
     """Return the offsets in a table's topic that the new look must search: the first, and the end.
 
-    The first one is O, or the offset at which the previous look ended if that is after O.
+    The first offset is O, or the end offset of the previous look if that is after O.
     """
     searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
     # The topic of a table that was onboarded again has begun again.
@@ -444,5 +444,5 @@ def is_doubled(change: SentChange, after: SentChange | None) -> bool:
 
 
 def _place(ended: TaskEnd) -> str:
-    """Return the place of a task's last record, as text."""
+    """Return the offset and the topic of a task's last record, in words for a message."""
     return f"offset {ended.last.offset} of topic {ended.last.topic}"

@@ -1,4 +1,4 @@
-"""Reads the facts about topics, and checks topics whose partitions have new leaders."""
+"""Reads topics' offsets, leaders and settings, and checks partitions that have new leaders."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LEADERS_S = 10.0
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts | KafkaError]:
-    """Return the current facts of captured topics, by topic, by three calls to Kafka.
+    """Return each captured topic's UUID, offsets and leader epochs, by three calls to Kafka.
 
-    The facts lack the topics' settings. If a topic cannot be read, for lack of a leader or an ACL,
+    The topics' settings are not read. If a topic cannot be read, for lack of a leader or an ACL,
     the result has an error in place of the topic's facts. Only the run of the topic's table raises
     this error.
 
@@ -56,7 +56,7 @@ def _facts(
 
 
 def one_topic(context: RunContext, topic: str) -> TopicFacts:
-    """Return the current facts of one captured topic, with its settings.
+    """Return one captured topic's UUID, offsets, leader epochs and cleanup policy.
 
     The call waits until the topic's leaders answer.
 
@@ -136,7 +136,7 @@ def cut_off(
     Args:
         context: The runs' context.
         idle: Tables whose topics end at the offset of the table's last commit.
-        topics: By topic, its current facts, or the error if it could not be read.
+        topics: By topic, its current `TopicFacts`, or the error if it could not be read.
 
     Returns:
         The tables whose topics were truncated.
@@ -181,7 +181,7 @@ def _elsewhere_led(
 def with_settings(
     context: RunContext, topics: Mapping[str, TopicFacts | KafkaError]
 ) -> dict[str, TopicFacts | KafkaError]:
-    """Return the given facts of captured topics, completed by the topics' cleanup settings.
+    """Return the topics' given `TopicFacts` with the topics' cleanup policies and compaction lags.
 
     The settings of hundreds of topics are read in one call. If the settings of a topic cannot be
     read, the result has the error in place of the topic's facts.

@@ -38,7 +38,7 @@ class Expiring:
         return self.expiry.remedy(self._named)
 
     def to_json(self) -> dict[str, Any]:
-        """Return message, remedy and captured topics as plain values."""
+        """Return message, remedy and captured topics as plain values, for JSON."""
         topics = list(self.topics)
         return {"message": self.message, "remedy": self.remedy, "topics": topics}
 

@@ -47,7 +47,7 @@ next start, so only a database that drops tables all the time has more.
 
 
 def changed(before: Names, now: Names, former: Former) -> Former:
-    """Return the former types of names, as known after another look at the names.
+    """Return, for each name, the types that had the name before, as known after a new look.
 
     Args:
         before: The types by name, as the previous look found them.
@@ -232,7 +232,7 @@ class TypeLooks:
         return now
 
     def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
-        """Return a look with all former types of names, also those that it is the first to notice.
+        """Return a look, completed by the former types of names that no earlier look has noticed.
 
         The caller must read the names before this call, which reads the newest heartbeat.
 
@@ -248,7 +248,7 @@ class TypeLooks:
         return replace(look, former=changed(before, look.types, look.former))
 
     def _judged(self, names: CaptureNames, read: NamedTypes, look: TypeLook) -> TypeLook:
-        """Return a look with the tables' columns whose type the connector can mistake."""
+        """Return a look, completed by the tables' columns whose type the connector can mistake."""
         found = Mistakes(look.types, merged(look.older, look.former))
         suspects = found.suspects
         columns = read.columns_of(suspects) if suspects else ()
@@ -311,8 +311,8 @@ def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable
         used: The columns that are replicated.
 
     Raises:
-        SchemaChangeError: The connector can mistake the type of a column now, or could do so at a
-            look since the table's copy.
+        SchemaChangeError: The connector can mistake a column's type now, or could do so at a look
+            after the table was copied.
     """
     if look is None:
         return

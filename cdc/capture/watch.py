@@ -109,7 +109,9 @@ class _Watch:
         context.topic_ends.clear()
 
     def silences(self, groups: Mapping[CaptureNames, Sequence[TableId]]) -> Iterator[Silence]:
-        """Yield the captures that send no changes; restart failed and disconnected connectors.
+        """Yield the captures that send no changes.
+
+        The method also restarts failed and disconnected connectors.
 
         Args:
             groups: By capture, its tables.
@@ -177,7 +179,7 @@ class _Watch:
             return error
 
     def _signs_of_life(self, capture: CaptureNames) -> SignsOfLife:
-        """Return the facts that show whether a capture's connector sends changes."""
+        """Return the age of a connector's newest heartbeat, and whether it sends changes."""
         interval_ms = self._context.config.source(capture.source).heartbeat_interval_ms
         beat = self._beats.get(capture.heartbeat_topic)
         return signs(capture, interval_ms, beat, lambda bound_s: self._flows(capture, bound_s))

@@ -76,7 +76,7 @@ def load(path: Path | None = None) -> Config:
 
 
 def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) -> Config:
-    """Read the configuration from text.
+    """Read the configuration from the text of a YAML document.
 
     Args:
         text: The YAML document.
@@ -295,7 +295,7 @@ def _plain_secrets(
         options: A map of settings for another program.
         path: The map's path in the configuration.
         verbatim: Whether the map is passed on with its references. If so, a reference in
-            Tributary's form is also a problem, since the other program cannot resolve it.
+            Tributary's syntax is also a problem, since the other program cannot resolve it.
     """
     for key, value in options.items():
         if is_sensitive(str(key)) and not is_reference(str(value)):

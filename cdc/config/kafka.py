@@ -108,7 +108,7 @@ class Security(Section):
         Certificates are included as text, so that Spark executors on other hosts need no files.
 
         Raises:
-            ConfigError: A certificate file cannot be read, or the client's key has a form or an
+            ConfigError: A certificate file cannot be read, or the client's key has a format or an
                 encryption that Kafka's Java client cannot read.
         """
         settings = self._java_properties(SecretRef.resolve)
@@ -307,7 +307,7 @@ def _path(path: object) -> str | None:
 
 
 def _jaas(text: str) -> str:
-    """Return a text as a quoted value of a JAAS configuration."""
+    """Return a string, quoted and escaped as a value in a JAAS configuration."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

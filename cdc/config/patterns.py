@@ -31,10 +31,10 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Parse ``*`` or ``[source:]schema.table``; a text without a source matches every source.
+        """Parse ``*`` or ``[source:]schema.table``; without a source, every source matches.
 
         Raises:
-            InvalidIdentifierError: The text is not of that form.
+            InvalidIdentifierError: The text has another format.
         """
         if text == "*":
             return cls(text, TableId("*", "*", "*"))
@@ -87,7 +87,7 @@ def is_literal(part: str) -> bool:
 
 
 def _read(name: str, quoted: bool) -> str:
-    """Return a part of a pattern without double quotes.
+    """Return a part of a pattern (source, schema or table) without double quotes.
 
     If the part was quoted, each wildcard in it gets brackets, as in ``[*]``. Brackets around one
     character match only this character.
@@ -116,13 +116,13 @@ def pattern_problem(text: str, sources: Iterable[str]) -> str | None:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether one part of a pattern matches a name; upper and lower case differ."""
+    """Return whether a pattern's source, schema or table matches a name; case matters."""
     return _expression(pattern).fullmatch(name) is not None
 
 
 @lru_cache(maxsize=4096)
 def _expression(pattern: str) -> re.Pattern[str]:
-    """Compile one part of a pattern to a regular expression."""
+    """Compile one part of a pattern (source, schema or table) to a regular expression."""
     text = "".join(_translated(token) for token in _TOKEN.finditer(pattern))
     try:
         return re.compile(text, re.DOTALL)
@@ -131,7 +131,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def _translated(token: re.Match[str]) -> str:
-    """Translate one token of a pattern to a piece of a regular expression."""
+    """Translate one token of a pattern, such as ``*``, to a regular expression."""
     if token["plain"] is not None:
         return re.escape(token["plain"])
     if token["set"] is None:

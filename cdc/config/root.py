@@ -348,7 +348,7 @@ class Config(Section):
 def _or_reference(schema: Any) -> Any:
     """Return a JSON Schema in which each number, boolean or choice may also be a reference.
 
-    A reference is a text such as ``${PORT}``.
+    A reference is a string such as ``${PORT}``.
     """
     if isinstance(schema, list):
         return [_or_reference(item) for item in schema]

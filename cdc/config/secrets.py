@@ -40,7 +40,7 @@ class SecretRef:
         """Parse ``${NAME}`` or ``${file:/absolute/path}``.
 
         Raises:
-            SecretError: The text has another form. The error does not contain the text, since the
+            SecretError: The text has another format. The error does not contain the text, since the
                 text could be the secret itself.
         """
         match = _REFERENCE.fullmatch(text)
@@ -66,7 +66,7 @@ class SecretRef:
         return value
 
     def read(self) -> str:
-        """Read the secret as ``resolve`` does; but errors and logs can then contain the secret.
+        """Read the secret now; unlike after ``resolve``, errors and logs can contain the secret.
 
         Raises:
             SecretError: As for ``resolve``.
@@ -128,7 +128,7 @@ class SecretRef:
 
 
 def expand(text: str, *, secret: bool = False) -> str:
-    """Return a configured text in which values replace ``${NAME}`` and ``${file:/path}``.
+    """Return a setting's text with the value in place of each ``${NAME}`` and ``${file:/path}``.
 
     ``$${`` means a literal ``${``.
 
@@ -168,12 +168,12 @@ def fold(text: str, written: str) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a configured text has a reference in Tributary's or Kafka Connect's form."""
+    """Return whether a setting's text contains a reference of Tributary or of Kafka Connect."""
     return re.search(r"\$\{[^{}]+\}", text) is not None
 
 
 def is_only_references(text: str) -> bool:
-    """Return whether a configured text has nothing beside references in Tributary's form."""
+    """Return whether a setting's text consists only of references of Tributary."""
     return not _REFERENCE.sub("", text)
 
 

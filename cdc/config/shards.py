@@ -46,7 +46,7 @@ def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
 
 
 def shard_of(table: TableId, name: str, section: TableSettings, lake_url: str) -> Shard:
-    """Return the shard as which a source table feeds a lake table.
+    """Return the description of a source table as a shard of a lake table.
 
     Args:
         table: The source table.

@@ -80,7 +80,7 @@ def is_sensitive(key: str) -> bool:
 
 
 def _text(value: object) -> object:
-    """Return a raw setting's number or boolean as text, in the form that other programs read."""
+    """Return a raw setting's number or boolean as a string, for example True as ``true``."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else value

@@ -168,10 +168,10 @@ def _headline(text: str) -> str:
 
 
 def _exception_name(match: re.Match[str]) -> str:
-    """Return the text that takes the place of an exception's Java class in a Connect message.
+    """Return the string that replaces the name of an exception's Java class in a Connect message.
 
     This is the class's name without its package. If the name says nothing about the failure, the
-    text is empty.
+    string is empty.
     """
     name = match["name"]
     return (

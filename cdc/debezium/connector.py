@@ -1,7 +1,7 @@
 """Builds a connector's configuration, in which references take the place of secrets.
 
-Most other functions return facts that differ by kind of connector. `ConnectorKind` describes each
-of these facts.
+Most other functions return values that differ by kind of connector. The methods of `ConnectorKind`
+describe these values.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class EventReader:
             ) from error
 
     def _event(self, value: bytes) -> Any:
-        """Return a Debezium record's value, decoded by the schema that its id names."""
+        """Return a Debezium record's value, decoded by the schema whose id begins the value."""
         schema_id, body = split_wire(value)
         if schema_id not in self._schemas:
             document = json.loads(self._registry.schema(schema_id))

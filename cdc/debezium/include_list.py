@@ -1,7 +1,7 @@
 """Writes and reads Debezium's ``table.include.list``, a list of regular expressions.
 
-Debezium splits the list at commas, trims each part, and matches each part against the whole
-``database.table``. The match ignores the case of ASCII letters. So a part also matches a table
+Debezium splits the list into entries at commas, trims each entry, and matches it against the whole
+``database.table``. The match ignores the case of ASCII letters. So an entry also matches a table
 whose name differs only in case, and Debezium captures that table into a topic of its own.
 """
 
@@ -23,7 +23,7 @@ OWN = tuple((SCHEMA, name) for name in (HEARTBEAT_TABLE, MARKER_TABLE))
 
 
 def entry(database: str, table: str) -> str:
-    """Return the part of Debezium's include list that matches one table.
+    """Return the entry for one table in Debezium's include list.
 
     Each character that is not an ASCII letter, a digit or ``_`` is written as its code. So a
     comma in a name does not split the list, a blank at the end of a name is not trimmed, and each
@@ -35,7 +35,7 @@ def entry(database: str, table: str) -> str:
 def include_list(tables: Iterable[TableId]) -> str:
     """Return Debezium's include list of these tables and of Tributary's own tables.
 
-    Equal sets of tables give equal texts.
+    The same tables always give the same list, in whatever order they come.
     """
     names = {*OWN, *((table.schema, table.name) for table in tables)}
     return ",".join(sorted(entry(*name) for name in names))
@@ -44,7 +44,7 @@ def include_list(tables: Iterable[TableId]) -> str:
 def listed(text: str) -> set[tuple[str, str]]:
     """Return the tables in Debezium's include list, as (database, table).
 
-    A part that `entry` could not have written is left out.
+    An entry that `entry` could not have written is left out.
     """
     matches = (_ENTRY.fullmatch(part) for part in text.split(","))
     return {(_unquoted(match[1]), _unquoted(match[2])) for match in matches if match}

@@ -137,7 +137,7 @@ class AuditRules:
 
 @dataclass(frozen=True)
 class Beat:
-    """The facts in a heartbeat row. The row's columns differ by kind of connector.
+    """What a heartbeat row contains. The row's columns differ by kind of connector.
 
     Args:
         system_identifier: The server's identity.
@@ -193,7 +193,7 @@ class ConnectorKind(Protocol):
         """Return the statement that Debezium's connector runs at each heartbeat."""
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Return the facts in a row of Debezium's heartbeat table.
+        """Return the server's identity, timeline and number of heartbeats, from a heartbeat row.
 
         Raises:
             KeyError: The row lacks a column.

@@ -260,7 +260,7 @@ class Mysql:
         )
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Return the facts in a heartbeat row of MySQL or MariaDB."""
+        """Return the server's identity and the number of heartbeats, from a heartbeat row."""
         return Beat(str(row["server"]), None, int(row["beats"]))
 
     def silence(self, capture: CaptureNames) -> str:

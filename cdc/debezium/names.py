@@ -64,10 +64,10 @@ class CaptureNames:
 
     @property
     def placeholder(self) -> str:
-        """The text that this capture's events have in place of an unchanged TOAST value.
+        """The string that this capture's events have in place of an unchanged TOAST value.
 
-        Each capture has its own placeholder. So another capture's placeholder in a table is
-        ordinary text.
+        Each capture has its own placeholder. So the placeholder of another capture, if a table
+        contains it, is an ordinary string.
         """
         owner = self.slot or self.connector
         digest = hashlib.sha256(f"{self.topic_prefix}\0{owner}".encode()).hexdigest()
@@ -110,7 +110,7 @@ class CaptureNames:
 
     @property
     def look_topic(self) -> str:
-        """The topic of Debezium's own heartbeats, which it sends when it has read from the log."""
+        """The topic of the heartbeats that Debezium itself sends when it has read from the log."""
         return f"__debezium-heartbeat.{self.topic_prefix}"
 
     @property

@@ -182,7 +182,7 @@ class Postgres:
         )
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Return the facts in a heartbeat row of PostgreSQL."""
+        """Return the server's identity and timeline, from a heartbeat row of PostgreSQL."""
         return Beat(row[field_name("system_identifier")], int(row["timeline"]), None)
 
     def silence(self, capture: CaptureNames) -> str:
@@ -232,9 +232,9 @@ def after_truncate(offset: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Such a TRUNCATE is one record of the WAL, with one event for each table. If a task ends after it
     has sent the last of these events, and before it has stored a later position, Debezium 3.7.0
-    cannot start again. It skips as many events as the offset counts. But for each of these events
-    it skips a whole record, and fails at the position of the next record. If the offset counts one
-    event, Debezium skips only the record of the TRUNCATE.
+    cannot start again. To continue, it must skip as many events as the offset counts. But it skips
+    a whole record of the WAL for each of these events, and fails at the position of the next
+    record. If the offset counts only one event, Debezium skips only the record of the TRUNCATE.
 
     Args:
         offset: The stored offset. The result is the same offset, unless the offset is that of the

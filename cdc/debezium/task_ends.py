@@ -1,4 +1,4 @@
-"""Finds the places in a topic at which one task of the connector ended and the next one began.
+"""Finds the offsets in a topic at which one task of the connector ended and the next one began.
 
 Each event names its task in a header. A task gets a new name with each start, also if Debezium
 restarts it by itself after a broken connection.
@@ -32,7 +32,7 @@ _STEPS = 8
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """A place in a topic at which a Debezium task ended.
+    """The end of a Debezium task in a topic, between two records.
 
     Args:
         last: The last record of the task.
@@ -54,8 +54,8 @@ class SentChange:
         transaction: The transaction's id; None in a binlog, or if the event has none.
         key: The values of the key columns, by their names in Avro; empty without a key.
         after: The row after the change.
-        order: The change's place in the order of the log. A later change has a greater value. None
-            if the event does not contain the place.
+        order: Numbers by which changes are sorted in the order of the log; None if the event lacks
+            these numbers.
         number: The change's number in its transaction, from 1; None if the connector does not
             number changes.
     """
@@ -180,7 +180,7 @@ class TaskEnds:
     def sends_later(
         self, record: KafkaRecord, key: tuple[str, ...], end: int, *, offsets: int
     ) -> bool | None:
-        """Return whether a later record of the same transaction inserts or updates the key's row.
+        """Return whether a later record of ``record``'s transaction inserts or updates a key's row.
 
         Args:
             record: A record of the transaction.
@@ -205,7 +205,8 @@ class TaskEnds:
     def changes_later(self, record: KafkaRecord, end: int, *, offsets: int) -> bool | None:
         """Return whether a later record in the topic can change the row of a record.
 
-        Such a record has the same key, or it has no key, as the event of a TRUNCATE.
+        Such a later record has the same key as ``record``, or it has no key because it is the event
+        of a TRUNCATE.
 
         Args:
             record: A record with a key.
@@ -222,10 +223,10 @@ class TaskEnds:
         return False if last == end else None
 
     def first_in_transaction(self, record: KafkaRecord, change: SentChange) -> bool:
-        """Return whether a change is in its transaction's first log record, after other rows.
+        """Return whether a change is in its transaction's first log record, but not its first row.
 
-        For example, it is the second row that COPY has inserted by this log record. The result is
-        also True if the connector does not number changes.
+        For example, the change is the second row that COPY has inserted by this log record. The
+        result is also True if the connector does not number changes.
 
         Args:
             record: The record of the change.
@@ -272,7 +273,7 @@ class TaskEnds:
         return self._starts.get(topic, 0)
 
     def _key(self, record: KafkaRecord) -> Mapping[str, Any]:
-        """Return the columns of a Debezium record's key."""
+        """Return the values of the columns in a Debezium record's key, by the columns' names."""
         return self._events.read(replace(record, value=record.key), "an event's key", dict)
 
 
@@ -296,17 +297,17 @@ def _change(event: Any, key: Mapping[str, Any]) -> SentChange:
 
 
 def _after_file(file: str, row: tuple[int, int]) -> tuple[int, ...] | None:
-    """Return a row's place in the order of the binlog; None if the file's name has no number."""
+    """Return a row's sort key in the order of the binlog; None if the file's name has no number."""
     number = file.rpartition(".")[2]
     return (int(number), *row) if number.isdecimal() else None
 
 
 def _order(sequence: str | None) -> tuple[int, ...] | None:
-    """Return a change's place in the order in which PostgreSQL's connector sends changes.
+    """Return a change's sort key in the order in which PostgreSQL's connector sends changes.
 
-    The place is the LSN of the last commit before the change, and the LSN of the change itself.
-    The second LSN alone gives no order: the connector sends transactions in the order of their
-    commits, so a change can have a lower LSN than an event before it.
+    The key consists of the LSN of the last commit before the change and the LSN of the change. The
+    second LSN alone gives no order: the connector sends transactions in the order of their commits,
+    so a change can have a lower LSN than an event before it.
     """
     if sequence is None:
         return None

@@ -110,11 +110,11 @@ class KafkaAdmin:
         return {name: described(name, topic) for name, topic in found.items()}
 
     def looks(self, names: Iterable[str]) -> dict[str, TopicLook | KafkaError]:
-        """Return Kafka's facts about many topics, by three calls.
+        """Return descriptions, first offsets and end offsets of many Kafka topics, by three calls.
 
         Topics that do not exist are left out. If a topic cannot be read, the result has the error
-        in place of the topic's facts. If only some topics lack a leader, the call waits a few
-        seconds for the election of a leader.
+        in place of the topic's description and offsets. If only some topics lack a leader, the call
+        waits a few seconds for the election of a leader.
 
         Raises:
             KafkaError: Several topics were requested, and none of them can be read.

@@ -90,7 +90,7 @@ class KafkaClient:
             what: The request in words, for errors.
             request: Sends the request. It returns a future for each key, for example each topic.
             ignored: Codes of errors for which a key is left out of the result.
-            context: Facts for errors.
+            context: Values for the context of errors, for example ``topic``.
 
         Raises:
             KafkaError: A key has no answer. The error names the key's topic.
@@ -145,7 +145,7 @@ class KafkaClient:
             request: Sends the request.
             ignored: Codes of errors for which a key is left out of the results.
             retried: Returns, from the answers of the other keys, whether to repeat the request.
-            context: Facts for errors.
+            context: Values for the context of errors, for example ``topic``.
         """
         tried, first = False, dict[str, Any]()
 

@@ -1,4 +1,4 @@
-"""Reads the facts about many topics, also if some of the topics cannot be read."""
+"""Reads the descriptions and offsets of many topics, even if some of the topics cannot be read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ELECTION_S = 5.0
 def looks(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Iterable[str]
 ) -> dict[str, TopicLook | KafkaError]:
-    """Return Kafka's facts about many topics, by three calls; missing topics are left out.
+    """Return descriptions and offsets of many Kafka topics; missing topics are left out.
 
     Args:
         client: The cluster.
@@ -30,7 +30,7 @@ def looks(
         names: The topics.
 
     Returns:
-        By topic, its facts, or the error if the topic cannot be read.
+        By topic, its description and offsets, or the error if the topic cannot be read.
 
     Raises:
         KafkaError: Several topics were requested, and none of them can be read.

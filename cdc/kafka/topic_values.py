@@ -1,4 +1,4 @@
-"""The facts that a cluster reports about topics, as values."""
+"""What a cluster reports about topics and partitions, as values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class End:
 
 @dataclass(frozen=True)
 class TopicLook:
-    """The facts about one Kafka topic at one moment.
+    """The description and the offsets of one Kafka topic at one moment.
 
     Args:
         info: The topic as the cluster describes it.

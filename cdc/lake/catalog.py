@@ -1,8 +1,8 @@
 """Points the names of lake tables in a Hive Metastore at their published generations.
 
 The metastore stores a table's path in three places: the table's location, a property of its serde,
-and the location of each partition. Engines differ in the place that they read. So all three places
-change together.
+and the location of each partition. Some engines read one of the three, other engines another. So
+all three change together.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ def _hive_conf(spark: SparkSession, metastore: str) -> Any:
 
 
 def _plain(spark: SparkSession, path: str) -> str:
-    """Return a path in the metastore's form, with the scheme of its file system."""
+    """Return a path with the scheme of its file system, as the metastore needs it."""
     hadoop = java_class(spark, "org.apache.hadoop.fs.Path")(path)
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     return str(hadoop.getFileSystem(conf).makeQualified(hadoop).toString())

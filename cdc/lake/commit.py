@@ -94,8 +94,8 @@ class SharedState(Part):
 
     Args:
         types: Spark SQL types of the table's columns by name, without the shard column.
-        accounts: The last account of each shard, by shard name. The document has them as compressed
-            text, since each commit has the accounts of all shards.
+        accounts: The last account of each shard, by shard name. The commit's metadata have them in
+            compressed form, since each commit has the accounts of all shards.
     """
 
     types: Mapping[str, str]
@@ -106,7 +106,7 @@ class SharedState(Part):
 
 @dataclass(frozen=True)
 class CommitRecord(Part):
-    """The document about one commit's content, which is stored in the commit itself.
+    """The record of one lake commit: a JSON document in the commit's own metadata.
 
     Args:
         kind: ``chunk`` (copied rows), ``handoff`` (the end of the copy) or ``run`` (changes).

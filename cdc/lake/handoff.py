@@ -143,12 +143,12 @@ class Handoff(Part):
             such a topic.
         statements_topic_id: UUID of the topic of DDL statements; None without such a topic.
         view: The view of the source that was copied.
-        fingerprint: The facts of the catalog that the columns were derived from.
+        fingerprint: The facts in the source's catalog from which the lake's columns were derived.
         columns: The lake's columns: first the source's columns, then the columns that the source no
             longer has.
         key: Names of the columns that identify a row; empty for an append table.
-        key_text: Form of the record key's text (`cdc.lake.key_text.FORM`); None if Hudi renders the
-            key.
+        key_text: Version of the rules that render a row's key as text (`cdc.lake.key_text.FORM`);
+            None if Hudi renders the key.
         partition_by: The lake table's partition columns. For a shard, the partition columns without
             the shard column.
         hash_key: Identity of the secret key that hashes columns; None if no column is hashed.
@@ -224,7 +224,7 @@ class Handoff(Part):
 
     @property
     def lake_columns(self) -> LakeColumns:
-        """The lake's columns in the form in which they are compared with the source's columns."""
+        """The lake columns' types and properties, for the comparison with the source's columns."""
         return LakeColumns(
             {one.name: one.lake for one in self.columns},
             dropped=frozenset(one.name for one in self.columns if one.dropped),

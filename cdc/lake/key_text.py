@@ -52,7 +52,7 @@ def is_natural(column: Column) -> bool:
 
 
 def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
-    """Return `FORM`, the current form of key texts; None if the table's rows need no key text.
+    """Return `FORM`, the version of the rules of `key_text`; None if Hudi itself renders the key.
 
     Args:
         key: The columns of the table's key.

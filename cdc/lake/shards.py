@@ -201,7 +201,7 @@ class SharedTable:
     def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> None:
         """Remove a shard and its rows from the table, if the table has the shard.
 
-        The table's own partition columns and way to delete apply, whatever the settings are now.
+        The table's existing partition columns and delete mode apply, even if the settings differ.
         """
         spark = self._spark()
         timeline = Timeline(spark, self.path)
@@ -351,7 +351,7 @@ class ShardTable:
         schema: The shard's columns, without the shard column.
         settings: The settings of the shard's source table.
         shard: The shard.
-        write: Commits a request to the shared table, as `SharedTable.write` does.
+        write: The method `SharedTable.write`, which commits a request to the shared table.
     """
 
     def __init__(
@@ -400,7 +400,7 @@ class ShardTable:
         return ShardTimeline(self._spark, self.path, self._shard.name)
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Apply a shard's changes in one commit, as `LakeTable.upsert` does."""
+        """Apply a shard's changes in one commit; the arguments are those of `LakeTable.upsert`."""
         return self._write(rows, commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
@@ -415,7 +415,7 @@ class ShardTable:
         return self._write(live_rows(rows, self.layout), commit, guard, replaces=True)
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a shard's record without rows, as `LakeTable.empty_commit` does."""
+        """Commit a shard's record without rows. The arguments are those of `LakeTable.upsert`."""
         return self._write(None, commit, guard)
 
     def _write(
@@ -434,7 +434,7 @@ class ShardTable:
 
 @contextmanager
 def _read(rows: DataFrame) -> Iterator[DataFrame]:
-    """Compute a shard's rows now, and yield them persisted until the end of the block."""
+    """Compute a shard's rows, and keep them persisted until the end of the ``with`` block."""
     kept = rows.persist()
     try:
         kept.count()

@@ -1,4 +1,4 @@
-"""Finds the remedy for an error of the lake's storage, by the text of the error."""
+"""Finds the remedy for an error of the lake's storage, by the error's message."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def storage_remedy(reason: str) -> str:
     """Return the remedy for an error of the lake's file system.
 
     Args:
-        reason: The text of the error, as Java gives it.
+        reason: The message of the Java exception.
     """
     return known_remedy(reason) or _OTHERWISE
 
@@ -91,18 +91,18 @@ def known_remedy(reason: str) -> str | None:
     """Return the remedy for an error whose cause in the storage is known, else None.
 
     Args:
-        reason: The text of the error, as Java gives it.
+        reason: The message of the Java exception.
     """
     return next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, reason)), None)
 
 
 def storage_error(what: str, reason: str, *, path: str) -> LakeError:
-    """Return the error for a place in the lake that cannot be used.
+    """Return the error for a file or folder of the lake that cannot be used.
 
     Args:
-        what: Beginning of the message: the place, and what cannot be done there.
-        reason: The text of the error, as Java gives it.
-        path: Path of the place.
+        what: Beginning of the message: the file or folder, and what cannot be done with it.
+        reason: The message of the Java exception.
+        path: Path of the file or folder.
     """
     # A store adds two identifiers of the request to its answer, the second one twice.
     short = re.sub(r", S3 Extended Request ID: \S+$|; S3 Extended Request ID: [^;)]+", "", reason)

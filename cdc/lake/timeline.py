@@ -36,7 +36,7 @@ class Committed:
         action: ``commit`` or ``replacecommit``.
         record: The commit's record. Every later commit repeats the record's handoff, so that
             archiving cannot lose the handoff.
-        index: The index with which the commit was written; None if the commit does not name one.
+        index: The Hudi index with which the commit was written; None if the commit names none.
     """
 
     instant: str
@@ -100,12 +100,13 @@ class Timeline:
     def latest(self) -> Committed | None:
         """Return the newest commit with a record; None if there is none.
 
-        A commit of chunks that completed while another process rolled it back is skipped. Its
-        chunks are copied again.
+        A commit of chunks is skipped if another process had rolled it back before its suspended
+        writer completed it. Its chunks are copied again.
 
         Raises:
-            LostHistoryError: The newest commit that is not skipped, or a clustering or overwrite,
-                completed while another process rolled it back, so rows are gone.
+            LostHistoryError: Another process had rolled back the newest commit that is not skipped,
+                or a clustering or overwrite, before its suspended writer completed it. So rows are
+                gone.
         """
         undone = self.undone()
         return self._whole(
@@ -126,10 +127,10 @@ class Timeline:
         :mod:`cdc.lake.guard`). So the commit with the greatest instant has the greatest offsets.
 
         Raises:
-            LostHistoryError: The newest commit with offsets, or a clustering or overwrite,
-                completed while another process rolled it back, so rows are gone. Or a chunk was
-                committed after the newest commit with offsets, so the chunk's rows are in the table
-                twice.
+            LostHistoryError: Another process had rolled back the newest commit with offsets, or a
+                clustering or overwrite, before its suspended writer completed it. So rows are gone.
+                Or a chunk was committed after the newest commit with offsets, so the chunk's rows
+                are in the table twice.
         """
         above: Committed | None = None
         for committed in self._newest_first():
@@ -148,8 +149,8 @@ class Timeline:
     def chunks(self, attempt: str) -> frozenset[int]:
         """Return the ids of the chunks that an attempt's commits have written.
 
-        An archived commit does not count. A commit that completed while another process rolled it
-        back does not count either.
+        An archived commit does not count. A commit does not count either if another process had
+        rolled it back before its suspended writer completed it.
         """
         undone = self.undone()
         return frozenset(
@@ -267,7 +268,7 @@ class Timeline:
                 yield committed
 
     def _committed_at(self, instant: str, place: int) -> Committed | None:
-        """Return the completed commit at a place in Hudi's list; None if it has no record.
+        """Return the completed commit at an index of Hudi's list; None if it has no record.
 
         Each commit is read at most once.
         """
@@ -317,10 +318,11 @@ class Timeline:
     def _whole(self, committed: Committed | None) -> Committed | None:
         """Return the commit unchanged, after a check that it was not rolled back.
 
-        A writer can be suspended just before its last step, and resume while the next writer rolls
-        back the first writer's commit. The first writer can then complete a commit whose files are
-        gone. The offsets of such a commit must not count. If such a commit is a clustering or an
-        overwrite, the table lacks rows. So each completed clustering and overwrite is checked, too.
+        A writer can be suspended just before it completes its commit. The next writer then rolls
+        the commit back. If the first writer resumes meanwhile, it can still complete the commit,
+        although the commit's files are gone. The offsets of such a commit must not count. If such a
+        commit is a clustering or an overwrite, the table lacks rows. So each completed clustering
+        and overwrite is checked, too.
 
         Raises:
             LostHistoryError: The commit, or a completed clustering or overwrite, was rolled back.

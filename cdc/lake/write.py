@@ -171,7 +171,7 @@ class LakeTable:
         return self._write_if_current(rows, "insert", commit, guard)
 
     def fill(self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize) -> str:
-        """Create the lake table with ``rows`` and the index for ``size``.
+        """Create the lake table with ``rows`` and with an index that suits the copy's ``size``.
 
         The other arguments, the result and the errors are those of `upsert`.
         """
@@ -297,7 +297,7 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def _guard(self, timeline: Timeline, commit: CommitRecord, guard: Guard) -> CommitGuard:
-        """Return the guard of a new commit; the timeline has the commits from before its begin."""
+        """Return the guard of a new commit; ``timeline`` was read before the commit began."""
         return CommitGuard(
             self._spark,
             self.path,

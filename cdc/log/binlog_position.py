@@ -41,7 +41,7 @@ class BinlogPosition:
         """Parse a place, as in ``binlog.000012:4567``.
 
         Raises:
-            StateError: The text is not of that form.
+            StateError: The text has another format.
         """
         match = _PLACE.fullmatch(text)
         if match is None:

@@ -52,7 +52,7 @@ class MysqlGtidSet:
         """Parse a value of ``@@gtid_executed``; an empty text is the empty set.
 
         Raises:
-            StateError: The text is not of that form.
+            StateError: The text has another format.
         """
         found: dict[str, list[Interval]] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
@@ -132,7 +132,7 @@ class MariadbGtidSet:
         GTID with the domain's highest number counts.
 
         Raises:
-            StateError: The text is not of that form.
+            StateError: The text has another format.
         """
         found: dict[int, tuple[int, int]] = {}
         for domain, server, number in mariadb_numbers(text):
@@ -180,7 +180,7 @@ def mariadb_numbers(text: str) -> list[tuple[int, int, int]]:
     """Parse GTIDs of MariaDB; return domain, server and number of each.
 
     Raises:
-        StateError: The text is not of that form.
+        StateError: The text has another format.
     """
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):

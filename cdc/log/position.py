@@ -72,7 +72,7 @@ class Lsn:
         """Parse PostgreSQL's text of an LSN, as in ``0/16B3748``.
 
         Raises:
-            StateError: The text is not of that form.
+            StateError: The text has another format.
         """
         match = _LSN.fullmatch(text)
         if match is None:

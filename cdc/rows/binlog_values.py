@@ -1,8 +1,7 @@
-"""Converts values that MySQL's and MariaDB's connectors send in a form of their own.
+"""Converts values that MySQL's and MariaDB's connectors encode differently from PostgreSQL's.
 
-PostgreSQL's connector sends such values in another form, and an event does not show which of the
-two forms it has. Like `cdc.rows.semantic_types`, this module returns Spark SQL that converts the
-values that ``from_avro`` has decoded.
+An event does not show which of the two encodings a value has. Like `cdc.rows.semantic_types`, this
+module returns Spark SQL that converts the values that ``from_avro`` has decoded.
 """
 
 from __future__ import annotations
@@ -37,10 +36,16 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """Return Spark SQL that converts a value that PostgreSQL's connector sends in another form.
+    """Return Spark SQL that converts a value that PostgreSQL's connector encodes differently.
+
+    Args:
+        raw: Spark SQL of the decoded value.
+        field: The field in the writer's schema.
+        lake: The lake column's Spark SQL type.
+        source_type: The column's type as the source prints it.
 
     Returns:
-        The SQL; None if PostgreSQL's connector sends such a value in the same form.
+        The SQL; None if PostgreSQL's connector encodes such a value in the same way.
     """
     name, kind = field.connect_name or "", field.avro_type
     if name.endswith("time.Year") and lake == "int":
@@ -67,7 +72,11 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
 
 
 def _ewkb(raw: str) -> LakeValue:
-    """Return Spark SQL that converts an event's geometry to WKB, or to EWKB if it has an SRID."""
+    """Return Spark SQL that converts an event's geometry to WKB, or to EWKB if it has an SRID.
+
+    Args:
+        raw: Spark SQL of the decoded geometry, a struct with ``wkb`` and ``srid``.
+    """
     number = f"right(concat('0000000', hex({raw}.srid)), 8)"
     srid = ", ".join(f"substring({number}, {place}, 2)" for place in (7, 5, 3, 1))
     head, rest = f"substring({raw}.wkb, 1, 4)", f"substring({raw}.wkb, 6)"
@@ -79,7 +88,7 @@ def _ewkb(raw: str) -> LakeValue:
 
 
 def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchema) -> str | None:
-    """Return Spark SQL that is true where an event's value could differ from the source's value.
+    """Return Spark SQL that is true if an event's value could differ from the source's value.
 
     Args:
         raw: Spark SQL of the decoded value.
@@ -101,13 +110,17 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
 
 
 def zero_date_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true where a value could have been sent in place of a zero date.
+    """Return Spark SQL that is true if the source's value could be a zero date.
 
     A zero date, such as 0000-00-00, is in no calendar. For a zero date in a NOT NULL column, the
     connectors of MySQL and MariaDB send the start of 1970 or the column's default. MariaDB's
     connector also does so for a nullable timestamp column. The value of a timestamp column is a
-    text with as many fractional digits as the column has. If one of these digits is not 0, the
+    string with as many fractional digits as the column has. If one of these digits is not 0, the
     value is a real time, even in the first second of 1970.
+
+    Args:
+        raw: Spark SQL of the decoded value.
+        field: The field in the writer's schema.
 
     Returns:
         The expression, or None if the value is neither a date nor a time with a date.
@@ -123,7 +136,11 @@ def zero_date_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def binlog_position(source: str) -> str:
-    """Return Spark SQL of an event's place in the binlog, as text in the binlog's order."""
+    """Return Spark SQL of an event's place in the binlog: a string that sorts as the binlog does.
+
+    Args:
+        source: Spark SQL of the event's ``source``, a struct.
+    """
     parts = (
         f"lpad(regexp_extract({source}.file, '[0-9]+$', 0), 10, '0')",
         f"lpad({source}.pos, 20, '0')",
@@ -136,6 +153,10 @@ def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
     """Return Spark SQL of an event's number among the table's events in its transaction.
 
     The numbers begin at 1. The SQL returns 0 if the connector does not send the number.
+
+    Args:
+        event: Spark SQL of the decoded event, a struct.
+        schema: The schema with which the event was written.
     """
     numbered = schema.from_binlog and "transaction" in schema.envelope
     return f"coalesce({event}.transaction.data_collection_order, 0L)" if numbered else "0L"
@@ -147,12 +168,23 @@ def is_tagged(source: str, schema: DebeziumSchema) -> str:
     With keep-alive, MySQL's connector repeats transactions whose GTID has a tag, after it has lost
     its connection. The repeated events come after the events of later transactions, so an older row
     would replace a newer row.
+
+    Args:
+        source: Spark SQL of the event's ``source``, a struct.
+        schema: The schema with which the event was written.
     """
     return f"coalesce({source}.gtid LIKE '%:%:%', FALSE)" if _has_gtid(schema) else "FALSE"
 
 
 def transaction_number(source: str, schema: DebeziumSchema) -> str:
-    """Return Spark SQL of a number that identifies a transaction; 0 in a binlog without GTIDs."""
+    """Return Spark SQL of a number that identifies an event's transaction.
+
+    In a binlog without GTIDs, the number is 0 for every transaction.
+
+    Args:
+        source: Spark SQL of the event's ``source``, a struct.
+        schema: The schema with which the event was written.
+    """
     if not schema.from_binlog:
         return f"{source}.txId"
     return f"xxhash64({source}.gtid)" if _has_gtid(schema) else "0"

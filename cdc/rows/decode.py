@@ -76,7 +76,7 @@ def decode(
         records: Rows with Kafka's ``value``, ``partition`` and ``offset``.
         schemas: The writers' schemas by id.
         table: The lake's columns and key. Fields that are not among these columns are ignored.
-        rules: The facts and settings by which the table's events are decoded.
+        rules: The rules by which the table's events are decoded.
         ingested_at: Time of the run, for ``INGESTED_AT``.
 
     Raises:

@@ -39,7 +39,7 @@ _LAST_MICROS = 253_402_300_799_999_999
 
 @dataclass(frozen=True)
 class EventRules:
-    """The facts and settings by which a table's events are decoded.
+    """The rules for decoding a table's events, from its settings, its source and its connector.
 
     Args:
         placeholder: The value that the connector sends instead of an unchanged value that the log
@@ -72,7 +72,9 @@ class EventRules:
 
 @dataclass(frozen=True)
 class EventPlan:
-    """How Spark reads the decoded events of one schema: a SQL expression for each fact below.
+    """The Spark SQL expressions that read a decoded event. They differ by the event's schema.
+
+    Spark evaluates each argument except ``from_binlog`` to the described value.
 
     Args:
         from_binlog: Whether a connector of MySQL or MariaDB wrote the events.
@@ -118,14 +120,15 @@ class EventPlan:
 def event_plan(
     record: str, schema: DebeziumSchema, table: TableSchema, rules: EventRules
 ) -> EventPlan:
-    """Return the expressions that read the events of one schema.
+    """Return the Spark SQL expressions that read the events of one schema.
 
     Args:
-        record: The column of the decoded records: a struct of ``event``, and of ``mark``, which
-            equals :data:`END_MARK` if the record's body ends where the schema requires.
+        record: Name of the Spark column with the decoded records, a struct of ``event`` and
+            ``mark``. The mark equals :data:`END_MARK` if the record's body ends where the schema
+            requires.
         schema: The schema with which the events were written.
         table: The lake's columns and key.
-        rules: The facts and settings by which the events are decoded.
+        rules: The rules by which the events are decoded.
 
     Raises:
         SchemaChangeError: A field's type in an event's schema does not convert to the lake's type.
@@ -190,7 +193,10 @@ class _ColumnSql:
 def _column(
     event: str, column: Column, schema: DebeziumSchema, table: TableSchema, rules: EventRules
 ) -> _ColumnSql:
-    """Return the expressions that read one column from the events of one schema."""
+    """Return the Spark SQL expressions that read one column from the events of one schema.
+
+    ``event`` is Spark SQL of the decoded event, a struct.
+    """
     if column.read_by_key:
         has_row = f"{event}.after IS NOT NULL"
         return _ColumnSql("NULL", lacked=has_row, unclear=has_row)
@@ -241,7 +247,7 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
 
     A delete has no row after the change. In an update, a key value that PostgreSQL stores out of
     line may be unavailable in the row after the change. The row before the change always has the
-    key.
+    key. ``after`` and ``before`` are Spark SQL of the two values.
     """
     if shown := placeholder_test(after, found, rules.placeholder):
         after = f"CASE WHEN {shown} THEN NULL ELSE {after} END"
@@ -255,6 +261,9 @@ def _given(raw: str, lacked: str | None, column: Column) -> str:
     type that the settings chose, and the error message then shows the value. So for such a column
     the SQL returns the first 60 characters of a sent value, and NULL if no value was sent. If the
     column's values must not be shown, the SQL returns true as for other columns.
+
+    ``raw`` is Spark SQL of the decoded value. ``lacked`` is Spark SQL that is true if the connector
+    did not have the value; None if it always has the value.
     """
     real = f"{raw} IS NOT NULL" + (f" AND NOT {lacked}" if lacked is not None else "")
     if column.decimal and not column.secret:
@@ -263,7 +272,7 @@ def _given(raw: str, lacked: str | None, column: Column) -> str:
 
 
 def _either_condition(one: str | None, other: str | None) -> str | None:
-    """Return SQL that is true if at least one of two conditions is true.
+    """Return Spark SQL that is true if at least one of two conditions in Spark SQL is true.
 
     None stands for a condition that is never true.
     """
@@ -273,6 +282,9 @@ def _either_condition(one: str | None, other: str | None) -> str | None:
 
 
 def _names(columns: Mapping[str, _ColumnSql], test: str) -> str:
-    """Return Spark SQL of the names of the columns for which a test of `_ColumnSql` is true."""
+    """Return Spark SQL of an array of the names of the columns for which a test is true.
+
+    ``test`` is the field of `_ColumnSql` with the test's Spark SQL, for example ``lacked``.
+    """
     tests = ((name, getattr(one, test)) for name, one in columns.items())
     return names_where([(name, sql) for name, sql in tests if sql is not None])

@@ -100,8 +100,8 @@ def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
     """Return the summary of a whole batch, computed in one job.
 
     Args:
-        changes: The batch in normal form. A caller that reads the batch again should persist it
-            first.
+        changes: The batch in the normal form of `cdc.rows.decode`. A caller that reads the batch
+            again should persist it first.
         reading: The transactions that were visible when the source's catalog was read; None if all
             transactions of the batch were visible then, as in a replay.
     """
@@ -177,7 +177,7 @@ def problems(
     """Return the first records of a batch that cannot be applied, by partition and offset.
 
     Args:
-        changes: The batch in normal form.
+        changes: The batch in the normal form of `cdc.rows.decode`.
         limit: Maximum number of records to return.
         schema_id: The schema whose records are returned; None for the records of all schemas.
     """
@@ -210,7 +210,8 @@ def fold(
     which the source no longer has, gets NULL.
 
     Args:
-        changes: The batch in normal form; records with a problem are left out.
+        changes: The batch in the normal form of `cdc.rows.decode`; records with a problem are left
+            out.
         table: The table.
         unavailable: Columns whose value at least one record lacks; see :class:`Summary`.
         soft_delete: Whether a deleted row keeps its values. A delete event has no values, so all
@@ -336,7 +337,7 @@ def _images(
 
 
 def _lacks(name: str, *, soft_delete: bool) -> SparkColumn:
-    """Whether an event in a batch lacks a column's value that the row in the lake needs.
+    """Return a Spark condition: an event lacks a column's value that the lake's row needs.
 
     A delete event lacks all values. The row needs them only in soft delete mode, in which the
     deleted row stays in the lake.
@@ -347,7 +348,10 @@ def _lacks(name: str, *, soft_delete: bool) -> SparkColumn:
 
 
 def _listed(names: str, name: str) -> SparkColumn:
-    """Whether an array column of decoded events contains a name; False if the array is NULL."""
+    """Return a Spark condition: the array in the column ``names`` contains the string ``name``.
+
+    The condition is false if the array is NULL.
+    """
     return F.coalesce(F.array_contains(names, name), F.lit(False))
 
 

@@ -76,5 +76,5 @@ def read_changes(
 
 
 def _offsets_json(topic: str, offsets: Mapping[int, int]) -> str:
-    """Return offsets in the form that Spark's Kafka source expects."""
+    """Return a topic's offsets as the JSON that Spark's Kafka source expects."""
     return json.dumps({topic: {str(partition): at for partition, at in offsets.items()}})

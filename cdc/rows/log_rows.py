@@ -45,7 +45,8 @@ def inserted(
     twice. :func:`reached` proves that places in the binlog identify the rows.
 
     Args:
-        changes: The batch in normal form; records with a problem are left out.
+        changes: The batch in the normal form of `cdc.rows.decode`; records with a problem are left
+            out.
         after_offset: Offset of a TRUNCATE. Changes up to this offset are left out.
         from_binlog: Whether the changes are from a binlog.
         beyond: The place in the binlog that the earlier batches have reached. Events of the place's
@@ -103,7 +104,7 @@ def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> 
     This function runs up to three small queries over the batch, which the caller has persisted.
 
     Args:
-        changes: The batch in normal form.
+        changes: The batch in the normal form of `cdc.rows.decode`.
         before: The place that the earlier batches have reached.
         table: The table, for the error.
 

@@ -29,10 +29,10 @@ def lacks_key(
     outside of the key and of the replica identity has a value other than its stand-in.
 
     Args:
-        event: The decoded event.
+        event: Spark SQL of the decoded event, a struct.
         schema: The schema with which the event was written.
-        key: The columns of the table's key.
-        identity: The columns of the replica identity, which the WAL has of an old row.
+        key: Names of the columns of the table's key.
+        identity: Names of the columns of the replica identity, which the WAL has of an old row.
     """
     tests = {
         one.column: _stand_in(f"{event}.before.{quoted(one.name)}", one) for one in schema.before
@@ -47,6 +47,10 @@ def lacks_key(
 
 def _stand_in(raw: str, field: DebeziumField) -> str | None:
     """Return Spark SQL that is true if an old value is NULL or a stand-in.
+
+    Args:
+        raw: Spark SQL of the decoded old value.
+        field: The value's field in the writer's schema.
 
     Returns:
         The expression, or None if the stand-in of the value's type is not known.

@@ -86,8 +86,13 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
 
     The connector sends the placeholder in place of an unchanged value that the log does not have.
     The value is then taken from the lake or from the source. An event does not distinguish the
-    placeholder from an equal value that the update itself has set, so the placeholder is a text
+    placeholder from an equal value that the update itself has set, so the placeholder is a string
     that no application stores. Numbers, dates and booleans have no placeholder.
+
+    Args:
+        raw: Spark SQL of the decoded value.
+        field: The field in the writer's schema.
+        placeholder: The capture's placeholder, which is not yet quoted.
 
     Returns:
         The expression, or None if the type does not have a placeholder.
@@ -119,9 +124,13 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
 
 
 def default_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true where the converter could have sent a default for a NULL.
+    """Return Spark SQL that is true if the converter could have sent a default for a NULL.
 
     Source: https://github.com/confluentinc/schema-registry/issues/2314
+
+    Args:
+        raw: Spark SQL of the decoded value.
+        field: The field in the writer's schema.
 
     Returns:
         The expression, or None if the column is NOT NULL or has no default.
@@ -139,12 +148,17 @@ def default_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def doubtful_test(raw: str, field: DebeziumField, column: Column) -> str | None:
-    """Return Spark SQL that is true for a text that the connector sends for several source values.
+    """Return Spark SQL that is true if the connector sends the same string for other values, too.
 
     For example, PostgreSQL's connector sends an infinite interval as an interval of 0.
 
+    Args:
+        raw: Spark SQL of the decoded value.
+        field: The field in the writer's schema.
+        column: The lake's column.
+
     Returns:
-        The expression, or None if the column has no such texts.
+        The expression, or None if the column has no such strings.
     """
     if not column.doubtful or field.avro_type != "string":
         return None
@@ -155,6 +169,10 @@ def garbled_test(raw: str, field: DebeziumField) -> str | None:
     """Return Spark SQL that is true for a string that is not UTF-8.
 
     The lake's readers fail at such a string.
+
+    Args:
+        raw: Spark SQL of the decoded value.
+        field: The field in the writer's schema.
 
     Returns:
         The expression, or None if the value is neither a string nor an array of strings.
@@ -198,7 +216,10 @@ def _name_uuid(data: bytes) -> uuid.UUID:
 
 
 def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return Spark SQL that converts a field other than an array; None if no conversion exists."""
+    """Return Spark SQL that converts a field other than an array; None if no conversion exists.
+
+    ``raw`` is Spark SQL of the decoded value, and ``lake`` is the lake column's Spark SQL type.
+    """
     name, kind = field.connect_name or "", field.avro_type
     cast = f"TRY_CAST({raw} AS {lake.upper()})"
     if lake in _INTEGERS:
@@ -251,7 +272,10 @@ def _interval(raw: str) -> str:
 
 
 def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> LakeValue | None:
-    """Return Spark SQL that converts a field to a lake decimal; None if no conversion exists."""
+    """Return Spark SQL that converts a field to a lake decimal; None if no conversion exists.
+
+    ``raw`` is Spark SQL of the decoded value.
+    """
     kind = f"DECIMAL({precision},{scale})"
     if field.avro_type in ("int", "long") and not field.connect_name:
         return LakeValue(f"TRY_CAST({raw} AS {kind})", total=False)
@@ -271,7 +295,10 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
 
 
 def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return Spark SQL that converts a field to a timestamp; None if no conversion exists."""
+    """Return Spark SQL that converts a field to a timestamp; None if no conversion exists.
+
+    ``raw`` is Spark SQL of the decoded value, and ``lake`` is the lake column's Spark SQL type.
+    """
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp") and lake == "timestamp":
         # The value is always UTC, and a year of four digits is one of 1 to 9999. Without the zone's
@@ -299,7 +326,10 @@ def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
-    """Return Spark SQL that converts a field to a lake array; None if no conversion exists."""
+    """Return Spark SQL that converts a field to a lake array; None if no conversion exists.
+
+    ``raw`` is Spark SQL of the decoded value, and ``lake`` is the lake column's Spark SQL type.
+    """
     match = _ARRAY.fullmatch(lake)
     if match is None or field.avro_type != "array" or field.element is None:
         return None
@@ -318,7 +348,7 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def names_where(conditions: Sequence[tuple[str, str]]) -> str:
-    """Return Spark SQL of an array of the names whose condition is true; null if none is.
+    """Return Spark SQL of an array of the names whose condition is true; NULL if there is none.
 
     Args:
         conditions: Names, each with its condition in Spark SQL.
@@ -331,10 +361,12 @@ def names_where(conditions: Sequence[tuple[str, str]]) -> str:
 
 
 def position(sequence: str) -> str:
-    """Return Spark SQL of an event's position in PostgreSQL's WAL, as text in the WAL's order.
+    """Return Spark SQL of an event's position in PostgreSQL's WAL: a string in the WAL's order.
 
-    Debezium's ``source.sequence`` is a JSON array of two LSNs, as decimal strings. The first one is
-    null until the connector has read a commit. The null becomes 0, which sorts first.
+    Args:
+        sequence: Spark SQL of Debezium's ``source.sequence``, a JSON array of two LSNs as decimal
+            strings. The first LSN is null until the connector has read a commit. The null becomes
+            0, which sorts first.
     """
     plain = f"translate({sequence}, '[]\" ', '')"
     first, last = (

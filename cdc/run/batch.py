@@ -464,7 +464,7 @@ def _within(offset: int | None, piece: Range) -> int | None:
 
 
 def _up_to(piece: Range, offset: int) -> Range:
-    """Return the part of a batch's range before an offset."""
+    """Return a batch's range without the offsets from ``offset`` on."""
     return replace(piece, end={partition: min(at, offset) for partition, at in piece.end.items()})
 
 
@@ -475,5 +475,5 @@ def _missing(rows: DataFrame) -> tuple[str, ...]:
 
 
 def _reached_place(record: CommitRecord) -> ReachedPlace | None:
-    """Return the place in the binlog that a commit of an append table records; None without one."""
+    """Return the place in the binlog that an append table's commit record has; None without one."""
     return None if record.last_event is None else ReachedPlace.parse(record.last_event)

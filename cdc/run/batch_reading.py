@@ -1,4 +1,7 @@
-"""Reads a range of a topic into normal form, and finds the records that cannot be applied."""
+"""Reads a range of a topic, and finds the records that cannot be applied.
+
+The records become rows in the normal form of `cdc.rows.decode`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ class Batch:
 
     Args:
         piece: The range.
-        changes: The range's records in normal form, including those with a problem.
+        changes: The range's records in the normal form of `cdc.rows.decode`, including those with a
+            problem.
         summary: Counts and bounds of the changes.
         left_out: The records with a problem that the commit leaves out.
     """
@@ -273,7 +277,7 @@ class BatchReader:
         """Fetch schemas that the batch's records name; return whether the batch must be read again.
 
         Args:
-            changes: The batch in normal form, for errors.
+            changes: The batch in the normal form of `cdc.rows.decode`, for errors.
             schema_ids: Ids of the schemas.
             tolerated: Number of records that may be left out. If the registry refuses more schemas
                 than this number, no further schema is fetched.

@@ -140,7 +140,7 @@ def _is_noted(config: Config, record: TableRecord) -> bool:
 
 
 def _noted(metastore: str, entry: CatalogEntry) -> str:
-    """Return the text by which a table's record notes that the catalog has this entry."""
+    """Return the string that a table's record stores when the catalog of names has this entry."""
     return f"{metastore} {entry} {entry.path}"
 
 

@@ -1,4 +1,4 @@
-"""The guard of a run's commits, and the facts about commits and runs for the state store."""
+"""The guard of a run's commits, and summaries of commits and runs for the state store."""
 
 from __future__ import annotations
 

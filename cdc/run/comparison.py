@@ -49,8 +49,8 @@ class Comparison:
         lake: The lake's columns.
         changes: The differences of source and settings from the lake.
         ignored: Columns that are not replicated because the table is frozen.
-        statements: Number of DDL statements on the table since the look at the catalog that the
-            lake's newest commit records. 0 for a source whose catalog shows every change.
+        statements: Number of DDL statements on the table since the catalog was read for the lake's
+            newest commit. 0 for a source whose catalog shows every change.
     """
 
     source_table: SourceTable
@@ -128,9 +128,9 @@ def compare(
 def _wanted(source: TableReader, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
     """Return the replicated columns; refuse a table if the connector may confuse a column's type.
 
-    If a connector starts while another type has the same name as a column's type, its events can
-    lack the column's values. The catalog does not show when the connector started. So the table
-    needs a new copy even if the other type no longer exists at the next run.
+    If a connector starts while another type has the same name as a column's type, the connector's
+    events can lack the column's values. The catalog does not show when the connector started. So
+    the table needs a new copy even if the other type no longer exists at the next run.
 
     Raises:
         SchemaChangeError: Another type has the same name as the type of a replicated column. The
@@ -214,7 +214,7 @@ def _by_settings(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Return the changes that settings cause to key text form, partition columns or hash key."""
+    """Return the changes of key text, partition columns and hash key that the settings cause."""
     return (
         *_another_key_text(wanted, settings, handoff),
         *other_partitions(source_table.table, settings, handoff),
@@ -225,7 +225,7 @@ def _by_settings(
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return a change of the key if the record key's text gets another form, else nothing."""
+    """Return a change of the key if other rules now render the record key, else nothing."""
     key = [column for column in wanted if column.name in handoff.key]
     had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
     if form in (None, had):
@@ -337,7 +337,7 @@ def settings_digests(settings: TableSettings, config: LakeConfig) -> SettingsDig
 
 
 def _digest(document: Mapping[str, object]) -> str:
-    """Return the SHA-256 digest of a document, in hexadecimal."""
+    """Return the SHA-256 digest of a mapping's JSON, in hexadecimal."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 

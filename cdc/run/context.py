@@ -61,9 +61,9 @@ class RunContext:
         run_id: Identity of this run, recorded in commits and history.
         connect: Kafka Connect, for the checks of capture; None skips these checks.
         interrupted: Set if the command ends and interrupts its work in progress.
-        captured_looks: By table, the digest of the fingerprint at this command's look at the
-            catalog. This command has waited until every change from before the look was captured.
-            So a copy of the table does not wait again if the fingerprint is still the same.
+        captured_looks: By table, the digest of the fingerprint that this command has read from the
+            catalog. This command has then waited until every earlier change was captured. So a copy
+            of the table does not wait again if the fingerprint is still the same.
         published_settings: The attempts whose settings are not newer than this process's settings.
     """
 

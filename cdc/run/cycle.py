@@ -175,7 +175,7 @@ def _find_work(
     look_at_idle: bool,
     spaced: bool,
 ) -> list[Work]:
-    """Return the tables that have work, each with the facts that its run needs."""
+    """Return a `Work` for each table that has work."""
     if not wanted:
         return []
     now = datetime.now(timezone.utc)
@@ -306,7 +306,7 @@ def _differs_in_catalog(
 def _has_statements(
     context: RunContext, captures: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables with a DDL statement since the look at the catalog in their record."""
+    """Return the tables with a DDL statement since the catalog was read for their record."""
     found: set[TableId] = set()
     for record in records:
         compared = record.attempt.fingerprint if record.attempt is not None else None

@@ -42,7 +42,7 @@ def statement_effects(
     look: Look,
     changes: Iterable[DefinitionChange] = (),
 ) -> StatementEffects | None:
-    """Return the effects of a table's DDL statements since the handoff's look at the catalog.
+    """Return the effects of a table's DDL statements since the catalog was read for the handoff.
 
     Args:
         context: The runs' context.

@@ -113,7 +113,7 @@ def follow(
 def _next_handoff(
     context: RunContext, record: CommitRecord, compared: Comparison, fills: Mapping[str, str]
 ) -> Handoff:
-    """Return the handoff for the commit by which the lake follows a comparison's changes."""
+    """Return the handoff after the lake has followed the changes that a comparison has found."""
     handoff = record.require_handoff()
     return handoff.after_schema_change(
         compared.wanted,
@@ -130,7 +130,7 @@ def _next_handoff(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """Return the newest commit; its record gets the snapshot of a newer look at the catalog.
+    """Return the newest commit; in its record, a newer look's snapshot replaces the former one.
 
     The newer look has found no change since the commit. Only the returned value changes, not the
     commit in the lake; the table's next commit records the new snapshot (`SNAPSHOT`). A later
@@ -138,7 +138,7 @@ def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
 
     Args:
         latest: The table's newest commit.
-        fingerprint: The catalog's facts at the newer look.
+        fingerprint: The fingerprint that the newer look has read from the catalog.
     """
     handoff, snapshot = latest.record.handoff, fingerprint.snapshot
     if handoff is None or not snapshot:
@@ -165,7 +165,7 @@ def _fills(
 
 
 def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
-    """Return the record for a commit by which a run changes the handoff and repeats the offsets."""
+    """Return the record of a commit that has a new handoff and the previous commit's offsets."""
     return CommitRecord(
         kind="run",
         table=record.table,

@@ -52,7 +52,7 @@ def due(
 
     Args:
         records: The tables, each of them `runnable`.
-        topics: By topic name, the current facts of the topic, or the error of reading them.
+        topics: By topic name, the topic's current `TopicFacts`, or the error of reading them.
     """
     found = []
     for record in records:

@@ -151,8 +151,8 @@ class Predictions:
         Args:
             record: The table's record.
             settings: The table's settings; None if they are invalid, which the table's run reports.
-            topic: The facts of the table's topic, or the error of reading them, which the table's
-                run reports.
+            topic: The `TopicFacts` of the table's topic, or the error of reading them, which the
+                table's run reports.
             turn_s: Seconds after which a run leaves the remaining work to the next run.
         """
         target = 900.0 if settings is None else float(settings.freshness_target_s)
