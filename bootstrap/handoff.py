@@ -421,7 +421,7 @@ class _Bootstrap:
             self._store_record(transition(self._record, to, at=_now(), cause=cause))
             raise
         self._store_record(transition(self._record, State.INCREMENTAL, at=_now(), attempt=shown))
-        self._record, self._warnings = after_publication(self._context, self._record)
+        self._record, self._warnings = after_publication(self._context, self._record, self._lease)
 
     def _fingerprint(self) -> Fingerprint:
         capture = self._source.capture(self._capture.names)

@@ -74,7 +74,7 @@ def publish(
 
 
 def after_publication(
-    context: RunContext, record: TableRecord
+    context: RunContext, record: TableRecord, lease: Lease
 ) -> tuple[TableRecord, tuple[str, ...]]:
     """Take the two steps after a copy's publication, whose errors are only warnings.
 
@@ -85,6 +85,7 @@ def after_publication(
     Args:
         context: The runs' context.
         record: The table's record after the publication.
+        lease: The table's lease.
 
     Returns:
         The table's current record, and the warnings.
@@ -98,7 +99,7 @@ def after_publication(
             f" {error.message}"
         )
     try:
-        record = keep_name(context, record)
+        record = keep_name(context, record, lease.check)
     except TributaryError as error:
         warnings.append(
             f"the name of table {record.table} in the catalog does not point at this generation"

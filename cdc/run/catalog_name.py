@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc.errors import LakeError, LeaseHeldError
+from cdc.errors import FencedError, LakeError, LeaseHeldError
 from cdc.lake.catalog import CatalogEntry, forget, show
 from cdc.lake.shards import TURN_S
 from cdc.store.table_state import State
@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_S) -> TableRecord:
+def keep_name(
+    context: RunContext,
+    record: TableRecord,
+    check: Callable[[], None],
+    *,
+    wait_s: float = TURN_S,
+) -> TableRecord:
     """Let a table's name in the catalog of names point at the table's published attempt.
 
     Without a catalog of names, the function does nothing.
@@ -33,6 +39,7 @@ def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_
     Args:
         context: The runs' context.
         record: The table's record.
+        check: Raises FencedError if this process no longer holds the table's lease.
         wait_s: Bound of the wait for another process that changes a shared table, in seconds.
 
     Returns:
@@ -41,6 +48,8 @@ def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
         LeaseHeldError: Another process holds the shared table for longer than ``wait_s``.
+        FencedError: This process no longer holds the table. The name may point at an outdated
+            generation; if so, the table's record notes that it is not up to date.
         StateError: The state store cannot be reached.
     """
     entry, catalog = _entry(context.config, record), context.config.catalog
@@ -48,7 +57,13 @@ def keep_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_
         return record
     shared = None if record.shard is None else context.shared(entry.path)
     with nullcontext() if shared is None else shared.hold_lease(wait_s=wait_s):
+        check()
         show(context.spark, catalog.metastore, entry)
+    try:
+        check()
+    except FencedError:
+        context.store.put(replace(context.store.newest(record), named=None))
+        raise
     noted = _noted(catalog.metastore, entry)
     if record.named == noted:
         return record
@@ -73,17 +88,18 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
+        FencedError: This process has lost the table's lease meanwhile.
         StateError: The state store cannot be reached.
     """
     if context.config.catalog is None:
         return
     try:
-        with context.leases.hold(record.resource):
+        with context.leases.hold(record.resource) as lease:
             now = context.store.newest(record)
             # A run can commit changes, and then stop its table.
             if State.INCREMENTAL in (now.state, now.resume_to):
                 try:
-                    keep_name(context, now, wait_s=wait_s)
+                    keep_name(context, now, lease.check, wait_s=wait_s)
                 except LeaseHeldError:
                     context.store.put(replace(now, named=None))
                     raise

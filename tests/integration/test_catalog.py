@@ -258,7 +258,7 @@ def test_a_name_of_someone_else_is_left_alone(shop: Named) -> None:
         table.getSd().setLocation("file:/elsewhere/t")
         client.alter_table(database, name, table)
     with pytest.raises(LakeError, match="which is not in"):
-        keep_name(shop.context(), shop.record(name))
+        keep_name(shop.context(), shop.record(name), lambda: None)
     shop.spark.sql(f"DROP TABLE {shop.named(name)}")
 
 
