@@ -149,7 +149,7 @@ def copy_again(table: object) -> str:
 
 
 def copy_lost(table: object) -> str:
-    """Return the instruction for a new copy of a table that its next run marks NEEDS_BOOTSTRAP."""
+    """Return the instruction to copy a table again, once a run has marked it NEEDS_BOOTSTRAP."""
     return f"run `tributary run {table}`, which marks the table, then `tributary bootstrap {table}`"
 
 

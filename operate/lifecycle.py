@@ -384,7 +384,7 @@ def folder_here(config: Config, url: str) -> Path | None:
     """Return the local folder of a lake URL; None if the URL is not a local path.
 
     A path without a scheme is on Hadoop's default file system. If settings change this default, the
-    result is always None, and Spark must resolve the URL.
+    result is None for every URL, even with a scheme: Spark must resolve it.
     """
     given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
     return None if _DEFAULT & given else local_folder(url)

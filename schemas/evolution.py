@@ -450,7 +450,7 @@ class _Diff:
         )
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
-        """Return why new rows hide values differently from the lake's rows; None if they do not."""
+        """Return how the hiding of a column by settings and lake rows differs; None if equal."""
         wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
             return f"columns.{wanted.hide or hide} differs between the settings and the lake's rows"

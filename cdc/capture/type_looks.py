@@ -117,8 +117,8 @@ class Mistakes:
         Args:
             oid: The type's object id, one of the `suspects`.
             table_schema: The table's schema.
-            array: Whether the column has an array of the type. The connector never reads arrays of
-                two different types alike.
+            array: Whether the column has an array of the type. Then each other type counts: the
+                connector reads values of some types alike, but never their arrays.
         """
         name, schema, own = self._named[oid]
         found = self._others(oid)

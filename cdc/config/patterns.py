@@ -116,7 +116,7 @@ def pattern_problem(text: str, sources: Iterable[str]) -> str | None:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether a pattern's source, schema or table matches a name; case matters."""
+    """Return whether a part of a pattern (source, schema or table) matches a name; case counts."""
     return _expression(pattern).fullmatch(name) is not None
 
 

@@ -452,7 +452,7 @@ def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
 
 
 def _filled(rows: DataFrame, lake: LakeTable) -> DataFrame:
-    """Return rows with all input columns of the shared table; a column that they lack is NULL."""
+    """Return rows with each column of a write to the shared table; a missing one is NULL."""
     there = set(rows.columns)
     return rows.select(
         *(

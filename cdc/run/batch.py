@@ -44,7 +44,7 @@ class Applied:
     """The result of one commit of a run.
 
     Args:
-        record: The record that the commit carries.
+        record: What the commit's metadata says, such as the next offsets.
         instant: The commit's instant in the lake.
         events: Number of changes that were applied.
     """
