@@ -57,6 +57,35 @@ def test_every_planted_difference_is_found_and_nothing_else(shop: Shop) -> None:
 
 
 @pytest.mark.breadth
+def test_planted_differences_are_found_by_keys_of_floating_point(shop: Shop) -> None:
+    shop.database.execute(
+        "CREATE TABLE readings (id real, d float8, t text, PRIMARY KEY (id, d))",
+        "INSERT INTO readings SELECT n / 10.0, n / 10.0, 'row' FROM generate_series(1, 500) AS n",
+        "INSERT INTO readings VALUES ('NaN', 'NaN', 'row'), ('Infinity', '-Infinity', 'row')",
+    )
+    succeeded(shop.onboard("readings"))
+    shop.assert_equal("readings")
+    publication = shop.services.capture(shop.table("readings")).publication
+    shop.database.execute(
+        f'ALTER PUBLICATION "{publication}" DROP TABLE readings',
+        "INSERT INTO readings VALUES (999.1, 999.1, 'lost insert')",
+        "DELETE FROM readings WHERE t = 'row' AND d = 1.7",
+        "UPDATE readings SET t = 'lost update' WHERE d IN (1.8, 'NaN', '-Infinity')",
+        f'ALTER PUBLICATION "{publication}" ADD TABLE readings',
+    )
+    overlook_the_catalog(shop, "readings")
+    found = shop.verify("readings")
+    assert {str(one.key["d"]): one.kind for one in found.differences} == {
+        "999.1": "missing",
+        "1.7": "extra",
+        "1.8": "different",
+        "nan": "different",
+        "-inf": "different",
+    }
+    assert found.unsettled_count == 0
+
+
+@pytest.mark.breadth
 def test_a_key_that_is_twice_in_the_lake_is_reported(shop: Shop, spark: SparkSession) -> None:
     shop.tables = {"public.orders": {"index": "bloom"}}  # a bucket index takes no second copy
     shop.reconfigure()
