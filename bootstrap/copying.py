@@ -207,7 +207,10 @@ class Copying:
         context = self.context
         if not wants_exact_view(self.source, self.settings):
             return self.source.open_view(
-                marker, timeout_s=self.replica_s, progress=context.progress
+                marker,
+                one_moment=self._one_view,
+                timeout_s=self.replica_s,
+                progress=context.progress,
             )
         return self.source.open_exact_view(
             marker,

@@ -352,10 +352,9 @@ class _Bootstrap:
         marker = self._source.write_marker()
         require_same_server(self._record, marker)
         crash("bootstrap.after_second_marker")
-        # The marker is written after the copy, not when the view opens: sessions that import a
-        # standby's snapshot late can see a transaction that was open when the snapshot was taken (a
-        # savepoint is enough). For an append table, the end of the first transaction after the copy
-        # must be in its topic.
+        # The marker is written after the copy, not when the view opens: a session that opens late
+        # can see later transactions than the first one. For an append table, the end of the first
+        # transaction after the copy must be in its topic.
         upto = joined_bounds(self._source, self._record, marker)
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
         # By now, the connector has also reported the statements that were executed during the copy.

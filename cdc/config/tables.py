@@ -146,8 +146,10 @@ class TableSettings(Section):
     MariaDB need a replica."""
     one_view: bool = False
     """Whether a copy reads all rows at one moment, even if the stream would correct rows of several
-    moments. MySQL and MariaDB: the replica's applier is stopped while the sessions for all parallel
-    chunks open; each session reads its part of the table once, and cannot repeat the read."""
+    moments. PostgreSQL: a copy from a replica fails if, in ten tries, transactions with savepoints
+    are open. MySQL and MariaDB: the replica's applier is stopped while the sessions for all
+    parallel chunks open; each session reads its part of the table once, and cannot repeat the
+    read."""
     partition_by: tuple[NonEmpty, ...] = ()
     """Columns by which the lake table is partitioned."""
     columns: ColumnRules = Field(default_factory=defaults)

@@ -275,15 +275,15 @@ class SnapshotReader(Protocol):
         """
 
     def open_view(
-        self, marker: Marker, *, timeout_s: float, progress: Progress
+        self, marker: Marker, *, one_moment: bool, timeout_s: float, progress: Progress
     ) -> AbstractContextManager[View]:
         """Open a view that contains the marker; on the replica if the source has a replica.
 
-        The view is open until the context ends. A primary can log a commit before queries see the
-        commit. On such a primary, the method first waits until older transactions have ended.
+        A primary can log a commit before queries see it. On such a primary, the method first waits
+        until older transactions have ended. With ``one_moment``, all sessions read at one moment.
 
         Raises:
-            ReplicaError: The session is on an unexpected server, or the server has the wrong role.
+            ReplicaError: The server is unexpected, has the wrong role, or exports no whole view.
             SnapshotLostError: The replica cancelled the session.
         """
 

@@ -49,16 +49,16 @@ class KnownSplit:
 
 @dataclass(frozen=True)
 class View:
-    """One consistent image of the source that all sessions of a copy read.
+    """What the sessions of a copy read: one image of the source, or an image for each session.
 
     Args:
         snapshot_id: If all sessions read the same rows, the id that they share. On PostgreSQL,
             each session imports the view by this id; on MySQL and MariaDB, all sessions with this
             id open at the same time. Empty if each session opens a view of its own at its own time.
             The stream, which is applied from O on, then makes the copy exact.
-        upper_bound: A position of the source's log. On PostgreSQL, the view contains no commit
-            after this position. On MySQL and MariaDB, this is the marker's position, and the
-            sessions can see commits after it.
+        upper_bound: A position of the source's log. If PostgreSQL's sessions import the view,
+            it contains no commit after this position. Otherwise this is the marker's position, and
+            the sessions can see commits after it.
         opened_at: Time at which the view was opened, UTC.
         on_replica: Whether the sessions read the replica.
         marker: The marker that every session must see inside the view.

@@ -39,9 +39,9 @@ class CopyView(Part):
 
     Args:
         snapshot: Name by which sessions share the view; empty if each session has its own view.
-        upper_bound: A log position as text. On PostgreSQL, the view contains no commit after this
-            position. On MySQL and MariaDB, this is the marker's position, and the view can contain
-            commits after it.
+        upper_bound: A log position as text. If sessions share a view on PostgreSQL, it contains
+            no commit after this position. Otherwise this is the marker's position, and the view can
+            contain commits after it.
         opened_at: When the view opened, aware UTC.
         on_replica: Whether the copy reads a replica.
         system_identifier: Identity of the cluster; None if the server does not report it.

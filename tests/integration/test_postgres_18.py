@@ -10,10 +10,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cdc.config import TableSettings
-from cdc.sources.postgres.connection import Session
+from cdc.config import PostgresSourceConfig, TableSettings
+from cdc.sources.postgres.connection import Connections, Session
 from cdc.sources.postgres.fingerprint import read_described
 from cdc.sources.postgres.lookup import fetch_by_key
+from cdc.sources.postgres.reader import session_init
 from cdc.sources.selection import lake_columns, lake_schema, rules
 from schemas.catalog import Catalog
 from schemas.table import TableId
@@ -92,6 +93,26 @@ def test_a_column_whose_not_null_is_not_validated_may_have_nulls(session: Sessio
     seen |= {"c": False}
     assert nullable() == (seen, seen)
     assert not_validated() == []
+
+
+def test_a_copy_may_take_longer_than_the_transaction_timeout_of_its_role(
+    session: Session, tmp_path: Path
+) -> None:
+    session.execute(f"ALTER ROLE {SUPERUSER} SET transaction_timeout = '300ms'")
+    secret = tmp_path / "own.password"
+    secret.write_text(session.info.password)
+    login = {"user": SUPERUSER, "password": f"${{file:{secret}}}"}
+    primary = {"host": HOST, "port": session.info.port, "database": "postgres"}
+    config = {"primary": primary, "credentials": {"admin": login}}
+    connections = Connections("shop", PostgresSourceConfig.model_validate(config))
+    slowly = "SELECT 1 FROM pg_sleep(0.5)"
+    with connections.open("admin") as ours, ours.transaction():
+        assert ours.execute(slowly).fetchall() == [(1,)]
+    parameters = {"host": HOST, "port": session.info.port, "dbname": "postgres"}
+    with psycopg.connect(user=SUPERUSER, password=session.info.password, **parameters) as jdbc:
+        assert jdbc.execute("SHOW transaction_timeout").fetchall() == [("300ms",)]
+        jdbc.execute(session_init(None).encode())
+        assert jdbc.execute(slowly).fetchall() == [(1,)]
 
 
 def test_an_infinite_interval_is_named_by_its_column(session: Session) -> None:

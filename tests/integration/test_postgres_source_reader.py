@@ -238,7 +238,7 @@ def test_spark_reads_the_view_in_parallel_whatever_happened_since(
     table = source.table(table_id(database, 'T "1'))
     schema = source.schema(table, TableSettings.model_validate({"columns": {"exclude": ["V"]}}))
     marker = source.write_marker()
-    with source.open_view(marker, timeout_s=60, progress=QUIET) as view:
+    with source.open_view(marker, one_moment=True, timeout_s=60, progress=QUIET) as view:
         chunks = cut_chunks(source.sample_boundaries(table, schema.key, 4))
         database.execute('DELETE FROM "T ""1" WHERE "Sélect" % 2 = 0')
         on_replica(source)
@@ -254,14 +254,46 @@ def test_spark_reads_the_view_in_parallel_whatever_happened_since(
         assert one_by_one.count() == 5000
 
 
-def test_a_session_that_is_elsewhere_refuses_to_read(
+def test_rows_of_an_open_transaction_stay_visible_on_a_replica_that_is_copied(
     database: Database, source: PostgresSource, spark: SparkSession
+) -> None:
+    """A session that imports a standby's snapshot can mark such rows as rolled back, for good."""
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text)",
+        "INSERT INTO t SELECT g, 'old' FROM generate_series(1, 5) g",
+    )
+    table = source.table(table_id(database, "t"))
+    schema = source.schema(table, TableSettings())
+    with database.begin() as open_one:
+        open_one.execute("SAVEPOINT s")
+        open_one.execute("INSERT INTO t VALUES (6, 'new')")
+        open_one.execute("UPDATE t SET v = 'new' WHERE id = 1")
+        open_one.execute("DELETE FROM t WHERE id = 2")
+        marker = source.write_marker()
+        with source.open_view(marker, one_moment=False, timeout_s=60, progress=QUIET) as view:
+            assert read(spark, source, table, schema, WHOLE, view).count() == 5
+            open_one.commit()
+            on_replica(source)
+            # each session takes its own snapshot after the marker
+            assert read(spark, source, table, schema, WHOLE, view).count() == 5
+            source.assert_view_alive(view)
+    wanted = [(1, "new"), (3, "old"), (4, "old"), (5, "old"), (6, "new")]
+    for replica in (False, True):
+        with database.connect(replica=replica) as session:
+            found = session.execute("SELECT id, v FROM t ORDER BY id").fetchall()
+            assert found == wanted, f"on the replica: {replica}"
+
+
+@pytest.mark.parametrize("one_moment", [False, True])
+def test_a_session_that_is_elsewhere_refuses_to_read(
+    database: Database, source: PostgresSource, spark: SparkSession, one_moment: bool
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     table = source.table(table_id(database, "t"))
     schema = source.schema(table, TableSettings())
     marker = source.write_marker()
-    with source.open_view(marker, timeout_s=60, progress=QUIET) as view:
+    opened = source.open_view(marker, one_moment=one_moment, timeout_s=60, progress=QUIET)
+    with opened as view:
         identity = view.identity
         cases = [
             (replace(view, marker=replace(marker, id=uuid4())), ReplicaError, "marker"),

@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -40,7 +42,7 @@ def source(database: Database) -> PostgresSource:
 @contextmanager
 def view_of(source: PostgresSource) -> Iterator[tuple[Marker, View]]:
     marker = source.write_marker()
-    with source.open_view(marker, timeout_s=30, progress=QUIET) as view:
+    with source.open_view(marker, one_moment=True, timeout_s=30, progress=QUIET) as view:
         yield marker, view
 
 
@@ -192,6 +194,47 @@ def test_view_contains_what_committed_before_the_marker_and_nothing_later(
         source.assert_view_alive(view)
 
 
+def test_a_replica_that_became_another_server_ends_a_view_of_many_snapshots(
+    source: PostgresSource,
+) -> None:
+    marker = source.write_marker()
+    with source.open_view(marker, one_moment=False, timeout_s=30, progress=QUIET) as view:
+        assert not view.snapshot_id
+        source.assert_view_alive(view)
+        identity = replace(view.identity, system_identifier="42")
+        with pytest.raises(SnapshotLostError, match="changed while the view was open"):
+            source.assert_view_alive(replace(view, identity=identity))
+        unknown = replace(view.marker, id=uuid4())
+        with pytest.raises(SnapshotLostError, match="changed while the view was open"):
+            source.assert_view_alive(replace(view, marker=unknown))
+
+
+def test_a_snapshot_without_its_open_transactions_is_not_shared(
+    database: Database, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test of a snapshot harms no row either: not even a marker that is being written."""
+    database.execute("ANALYZE tributary.marker")
+    monkeypatch.setattr(exact_view, "_VIEWS", 2)
+    open_id = uuid4()
+    with database.begin() as open_one:
+        open_one.execute("SAVEPOINT s")
+        open_one.execute("INSERT INTO tributary.marker (id) VALUES (%s)", (open_id,))
+        with (
+            pytest.raises(ReplicaError, match="exported 2 views, and each lacks") as caught,
+            view_of(source),
+        ):
+            raise AssertionError("a view was opened")
+        assert "remove one_view" in caught.value.remedy
+        open_one.commit()
+    source.wait_for_marker_on_replica(source.write_marker(), timeout_s=20, progress=QUIET)
+    with database.connect(replica=True) as session:
+        session.execute("SET enable_indexscan = off; SET enable_bitmapscan = off")
+        query = "SELECT 1 FROM tributary.marker WHERE id = %s"
+        assert session.execute(query, (open_id,)).fetchall() == [(1,)]
+    with view_of(source) as (_, view):
+        assert view.snapshot_id
+
+
 def test_view_that_would_miss_the_marker_is_not_given_out(
     database: Database, source: PostgresSource
 ) -> None:
@@ -199,7 +242,7 @@ def test_view_that_would_miss_the_marker_is_not_given_out(
         marker = source.write_marker()
         with (
             pytest.raises(ReplicaError, match="did not show the marker"),
-            source.open_view(marker, timeout_s=0.3, progress=QUIET),
+            source.open_view(marker, one_moment=False, timeout_s=0.3, progress=QUIET),
         ):
             raise AssertionError("a view was opened")
 
@@ -215,11 +258,11 @@ def test_without_a_replica_the_view_waits_for_transactions_that_may_be_committin
         open_one.execute("INSERT INTO t VALUES (1)")
         with (
             pytest.raises(SourceError, match="still open"),
-            source.open_view(marker, timeout_s=0.3, progress=QUIET),
+            source.open_view(marker, one_moment=False, timeout_s=0.3, progress=QUIET),
         ):
             raise AssertionError("a view was opened")
         open_one.commit()
-    with source.open_view(marker, timeout_s=10, progress=QUIET) as view:
+    with source.open_view(marker, one_moment=False, timeout_s=10, progress=QUIET) as view:
         assert not view.on_replica
         assert view.upper_bound >= marker.position
         source.assert_view_alive(view)
@@ -355,7 +398,7 @@ def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
     assert capture_of(source, slot=slot).kept_log.drop()
     source.wait_for_older_transactions(timeout_s=20, progress=QUIET)
     marker = source.write_marker()
-    with source.open_view(marker, timeout_s=20, progress=QUIET) as view:
+    with source.open_view(marker, one_moment=True, timeout_s=20, progress=QUIET) as view:
         assert view.warnings == ()
         source.assert_view_alive(view)
         schema = source.schema(described, TableSettings())

@@ -198,8 +198,12 @@ class MysqlSource:
             )
 
     @contextmanager
-    def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
+    def open_view(
+        self, marker: Marker, *, one_moment: bool, timeout_s: float, progress: Progress
+    ) -> Iterator[View]:
         """Open a MySQL or MariaDB view whose sessions read at different moments after the marker.
+
+        For a table that must be read at one moment, `open_exact_view` opens the view.
 
         Each session checks that it sees the marker row, so it reads at a moment after the marker.
         If only some sessions see a change, the change has an event at or after O. These events are

@@ -37,6 +37,7 @@ _DEAD_AFTER: dict[str, Any] = {
 }
 
 # A row security policy must make a query fail, and not hide rows from it.
+_HAS_TRANSACTION_TIMEOUT = 170_000
 _READ_BY = {**PRINTED, **ZONED, "row_security": "off"}
 
 # The errors of a statement if a managed server lacks or withholds a function.
@@ -239,6 +240,8 @@ def _apply_settings(session: Session, statement_timeout_s: float, lock_timeout_s
         "lock_timeout": str(round(lock_timeout_s * 1000)),
         "idle_in_transaction_session_timeout": "0",
     }
+    if session.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
+        limits["transaction_timeout"] = "0"
     _set(session, limits | _READ_BY, local=False)
 
 

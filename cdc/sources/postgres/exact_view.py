@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 import psycopg
@@ -27,6 +28,7 @@ from cdc.sources.postgres.replica import (
     Exported,
     Exporter,
     export,
+    exported_now,
     exporting,
     proven,
     wait_for_marker,
@@ -43,6 +45,8 @@ _VIEWS = 10
 _VIEW_PAUSE_S = 0.3
 """Seconds by which the wait before the next try grows after each view that was not exact."""
 _PAUSED, _NOT_PAUSED = "paused", "not paused"
+_FROM_PRIMARY = "set snapshot_from: primary for the table"
+_WITHOUT_ONE_VIEW = "remove one_view from the table's settings"
 _FUNCTIONS = ("pg_wal_replay_pause()", "pg_wal_replay_resume()")
 
 
@@ -119,12 +123,6 @@ def replica_view(
 ) -> Iterator[Exporter]:
     """Open a view of the PostgreSQL replica at one known position, while its replay is paused.
 
-    A standby can export a snapshot without its list of transactions in progress. This happens if
-    one of these transactions has reported subtransactions to the standby; with wal_level logical, a
-    savepoint is enough. A session that imports such a snapshot sees these transactions after they
-    commit. To detect this, this function keeps a transaction of its own open during the export. The
-    view is used only if an importing session does not see this transaction after its commit.
-
     Args:
         connections: The source's servers.
         marker: The marker that the view must contain.
@@ -138,30 +136,100 @@ def replica_view(
             replica exports no exact view.
         SnapshotLostError: The replica cancelled the session.
     """
+
+    def paused(session: Session) -> Exported:
+        with _server_resumes(connections) as watchdog, resuming():
+            watchdog()
+            return _taken(connections, session)
+
+    fence = _Fence(connections, timeout_s, progress)
+    with _tested(connections, marker, fence, paused, _FROM_PRIMARY) as exporter:
+        yield exporter
+
+
+@contextmanager
+def shared_view(
+    connections: Connections, marker: Marker, *, timeout_s: float, progress: Progress
+) -> Iterator[Exporter]:
+    """Open a view of the PostgreSQL replica that sessions can import; replay is not paused.
+
+    Args:
+        connections: The source's servers.
+        marker: The marker that the view must contain.
+        timeout_s: Bound of each wait for the replica, in seconds.
+        progress: Shows the waits.
+
+    Raises:
+        ReplicaError: The replica exports no whole snapshot.
+        SnapshotLostError: The replica cancelled the session.
+    """
+
+    def at_once(session: Session) -> Exported:
+        return exported_now(connections, session, on_replica=True)
+
+    fence = _Fence(connections, timeout_s, progress)
+    with _tested(connections, marker, fence, at_once, _WITHOUT_ONE_VIEW) as exporter:
+        yield exporter
+
+
+@dataclass(frozen=True)
+class _Fence:
+    """Waits for a PostgreSQL replica.
+
+    Args:
+        connections: The source's servers.
+        timeout_s: Bound of each wait, in seconds.
+        progress: Shows the waits.
+    """
+
+    connections: Connections
+    timeout_s: float
+    progress: Progress
+
+    def wait(self) -> None:
+        """Wait until the PostgreSQL replica has replayed the log up to the current position."""
+        with self.connections.open("marker") as session:
+            marker = write_marker(session)
+        wait_for_marker(self.connections, marker, timeout_s=self.timeout_s, progress=self.progress)
+
+
+@contextmanager
+def _tested(
+    connections: Connections,
+    marker: Marker,
+    fence: _Fence,
+    take: Callable[[Session], Exported],
+    otherwise: str,
+) -> Iterator[Exporter]:
+    """Open a view of a PostgreSQL standby whose snapshot has its transactions in progress.
+
+    A standby can export a snapshot without its list of transactions in progress. This happens if
+    one of these transactions has reported subtransactions to the standby; with wal_level logical, a
+    savepoint is enough. A session that imports such a snapshot sees these transactions after they
+    commit. Before their commit, it marks their rows as rolled back (see `replica.own_snapshots`).
+    The list is exported whole or not at all. So this function keeps a transaction of its own open
+    during the export. The snapshot is used only if an importing session does not see this
+    transaction after its commit.
+    """
     for tried in range(_VIEWS):
         time.sleep(_VIEW_PAUSE_S * tried)
         with exporting(connections, on_replica=True) as session:
-            with (
-                _in_progress(connections, timeout_s, progress) as probe,
-                _server_resumes(connections) as watchdog,
-                resuming(),
-            ):
-                watchdog()
-                taken = _taken(connections, session)
-            _fence(connections, timeout_s, progress)
+            with _in_progress(connections, fence) as probe:
+                taken = take(session)
+            fence.wait()
             if not _shows(connections, taken.snapshot, probe):
-                yield proven(connections, session, taken, marker, on_replica=True)
+                view = proven(connections, session, taken, marker, on_replica=True)
+                yield Exporter(session, view)
                 return
     raise ReplicaError(
-        f"the {connections.where(on_replica=True)} exported {_VIEWS} views, and each shows"
+        f"the {connections.where(on_replica=True)} exported {_VIEWS} views, and each lacks the"
         " transactions that were in progress: long transactions with savepoints were open",
-        remedy="Run the command again when fewer long transactions are open; or set snapshot_from:"
-        " primary for the table.",
+        remedy=f"Run the command again when fewer long transactions are open; or {otherwise}.",
     )
 
 
 @contextmanager
-def _in_progress(connections: Connections, timeout_s: float, progress: Progress) -> Iterator[UUID]:
+def _in_progress(connections: Connections, fence: _Fence) -> Iterator[UUID]:
     """Write a marker in a PostgreSQL transaction, and keep this transaction open in the block.
 
     The block begins after the replica has replayed the write.
@@ -172,21 +240,20 @@ def _in_progress(connections: Connections, timeout_s: float, progress: Progress)
     probe = uuid4()
     with connections.open("marker") as session, session.transaction():
         session.execute("INSERT INTO tributary.marker (id) VALUES (%s)", (probe,))
-        _fence(connections, timeout_s, progress)
+        fence.wait()
         yield probe
 
 
-def _fence(connections: Connections, timeout_s: float, progress: Progress) -> None:
-    """Wait until the PostgreSQL replica has replayed the log up to the current position."""
-    with connections.open("marker") as session:
-        marker = write_marker(session)
-    wait_for_marker(connections, marker, timeout_s=timeout_s, progress=progress)
-
-
 def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
-    """Whether a PostgreSQL session that imports a snapshot sees a marker."""
+    """Whether a PostgreSQL session that imports a snapshot sees a marker.
+
+    The transaction of the marker must have ended. The snapshot may lack its transactions in
+    progress, so the session must not look at rows of other transactions, such as the markers of
+    other commands. Therefore it reads by the key's index.
+    """
     with exporting(connections, on_replica=True) as session:
         session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
+        session.execute("SET LOCAL enable_seqscan = off")
         query = "SELECT 1 FROM tributary.marker WHERE id = %s"
         return session.execute(query, (marker,)).fetchone() is not None
 
@@ -290,7 +357,8 @@ def primary_view(
                 )
             session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(row[2])))
             exported = Exported(export(session), Lsn.parse(row[1]), exact=True)
-        yield proven(connections, session, exported, marker, on_replica=False)
+        view = proven(connections, session, exported, marker, on_replica=False)
+        yield Exporter(session, view)
 
 
 def _wait_for(session: Session, state: str) -> bool:

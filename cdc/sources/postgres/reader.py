@@ -26,6 +26,13 @@ LOCK_TIMEOUT_S = 30
 # even a first batch after many dead rows arrives within this time. After this time, the copy fails
 # with an error that names the table, and the same command continues the copy.
 SOCKET_TIMEOUT_S = 900
+# Only PostgreSQL 17 and later have this setting, and SET would fail on earlier servers. The block
+# hides the query from the parser: pgjdbc lets the server parse all statements before the first is
+# executed, and after a query is parsed, a transaction cannot change its isolation level.
+_NO_TRANSACTION_TIMEOUT = sql.SQL(
+    "DO $tributary$ BEGIN PERFORM set_config(name, '0', true) FROM pg_catalog.pg_settings"
+    " WHERE name = 'transaction_timeout'; END $tributary$"
+)
 _DENIED = re.compile(r"permission denied .+|query would be affected by row-level security .+")
 
 # Options that both libpq and pgjdbc have: libpq's name and pgjdbc's name.
@@ -118,18 +125,16 @@ def session_init(view: View | None) -> str:
     The session runs these statements in the transaction in which it then reads.
 
     If a fetch size is set, Spark turns autocommit off, so the first statement begins this
-    transaction. If there is a view, the statements import the view. The statements fail if the
+    transaction. If there is a view, the transaction keeps one snapshot: it imports the view's
+    snapshot, or takes its own if the view has none to import. The statements fail if the
     session does not see the view's marker, for example because a pooler or a load balancer has sent
     the session to another server.
     """
-    begin = (
-        [
-            sql.SQL("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"),
-            sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(view.snapshot_id)),
-        ]
-        if view is not None
-        else [sql.SQL("SET TRANSACTION READ ONLY")]
-    )
+    begin = [sql.SQL("SET TRANSACTION READ ONLY")]
+    if view is not None:
+        begin = [sql.SQL("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")]
+    shared = view.snapshot_id if view is not None else ""
+    importing = [sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(shared))]
     settings = [
         sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(name), sql.Literal(value))
         for name, value in (
@@ -143,7 +148,8 @@ def session_init(view: View | None) -> str:
         )
     ]
     checks = [_view_checks(view)] if view is not None else []
-    return sql.SQL("; ").join([*begin, *settings, *checks]).as_string(None)
+    statements = [*begin, *(importing if shared else []), *settings, _NO_TRANSACTION_TIMEOUT]
+    return sql.SQL("; ").join([*statements, *checks]).as_string(None)
 
 
 def _view_checks(view: View) -> sql.Composed:

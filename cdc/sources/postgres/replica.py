@@ -11,7 +11,7 @@ from threading import Lock
 import psycopg
 
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
-from cdc.log.position import Lsn
+from cdc.log.position import LogPosition, Lsn
 from cdc.runtime.progress import Progress, shown_as
 from cdc.runtime.waiting import wait_while
 from cdc.sources.postgres.connection import (
@@ -31,7 +31,7 @@ _SETTINGS = ("max_standby_streaming_delay", "max_standby_archive_delay", "hot_st
 
 @dataclass
 class Exporter:
-    """A view, and the PostgreSQL session that exports it.
+    """A view, and the PostgreSQL session that exports its snapshot.
 
     Args:
         session: The session.
@@ -198,29 +198,46 @@ def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> Replic
     )
 
 
+def own_snapshots(connections: Connections, marker: Marker) -> View:
+    """Return a view of the PostgreSQL replica whose sessions take snapshots of their own.
+
+    No session imports a snapshot. A snapshot that a standby exports can lack its list of
+    transactions in progress. A session that imports such a snapshot takes the rows of these
+    transactions for rows of transactions that were rolled back, and marks them so in the standby's
+    pages. After the commit of these transactions, no session of the standby sees their changes, and
+    a promotion does not bring them back.
+
+    Raises:
+        ReplicaError: The replica does not show the marker, or is not a standby of the primary.
+    """
+    with connections.open("snapshot", on_replica=True) as session:
+        taken = Exported("", marker.position)
+        return proven(connections, session, taken, marker, on_replica=True)
+
+
 @contextmanager
-def exported_view(
-    connections: Connections, marker: Marker, *, on_replica: bool
-) -> Iterator[Exporter]:
-    """Open a view of a PostgreSQL session's snapshot.
+def primary_view(connections: Connections, marker: Marker) -> Iterator[Exporter]:
+    """Open a view of a session's snapshot on the PostgreSQL primary.
 
     Other sessions can import the view until the block ends.
 
     Raises:
-        ReplicaError: The view lacks the marker, or the replica is not a standby of the primary.
-        SnapshotLostError: The replica cancelled the session.
+        ReplicaError: The view lacks the marker.
     """
-    with exporting(connections, on_replica=on_replica) as session:
-        snapshot = export(session)
-        # read after the snapshot was taken, so the snapshot contains nothing after this position
-        position = optional_row(session, "SELECT pg_last_wal_replay_lsn()::text")
-        if on_replica and position is not None and position[0] is not None:
-            upper = Lsn.parse(position[0])
-        else:
-            with connections.open("admin") as primary:
-                upper = current_lsn(primary)
-        exported = Exported(snapshot, upper)
-        yield proven(connections, session, exported, marker, on_replica=on_replica)
+    with exporting(connections, on_replica=False) as session:
+        exported = exported_now(connections, session, on_replica=False)
+        yield Exporter(session, proven(connections, session, exported, marker, on_replica=False))
+
+
+def exported_now(connections: Connections, session: Session, *, on_replica: bool) -> Exported:
+    """Export the snapshot of a PostgreSQL transaction; return it with an upper bound of it."""
+    snapshot = export(session)
+    # read after the snapshot was taken, so the snapshot contains nothing after this position
+    position = optional_row(session, "SELECT pg_last_wal_replay_lsn()::text")
+    if on_replica and position is not None and position[0] is not None:
+        return Exported(snapshot, Lsn.parse(position[0]))
+    with connections.open("admin") as primary:
+        return Exported(snapshot, current_lsn(primary))
 
 
 @contextmanager
@@ -244,14 +261,14 @@ class Exported:
     """A snapshot that a PostgreSQL session exports, and its position.
 
     Args:
-        snapshot: The snapshot's id.
-        upper_bound: A position in the log; the snapshot contains no change after it.
+        snapshot: The snapshot's id; empty if each session takes a snapshot of its own.
+        upper_bound: A position in the log; an exported snapshot contains no change after it.
         exact: Whether the snapshot contains exactly the transactions that committed before this
             position.
     """
 
     snapshot: str
-    upper_bound: Lsn
+    upper_bound: LogPosition
     exact: bool = False
 
 
@@ -262,8 +279,8 @@ def proven(
     marker: Marker,
     *,
     on_replica: bool,
-) -> Exporter:
-    """Return a view that PostgreSQL exports, after a check of its marker and of its server.
+) -> View:
+    """Return a view of PostgreSQL, after a check of its marker and of its server.
 
     Raises:
         ReplicaError: The view lacks the marker, or the replica is not a standby of the primary.
@@ -276,18 +293,15 @@ def proven(
             " session to another server.",
         )
     found = identity(session)
-    return Exporter(
-        session,
-        View(
-            snapshot_id=exported.snapshot,
-            upper_bound=exported.upper_bound,
-            opened_at=datetime.now(timezone.utc),
-            on_replica=on_replica,
-            marker=marker,
-            identity=found,
-            warnings=check_standby(found, marker, where) if on_replica else (),
-            split=KnownSplit(exported.upper_bound) if exported.exact else None,
-        ),
+    return View(
+        snapshot_id=exported.snapshot,
+        upper_bound=exported.upper_bound,
+        opened_at=datetime.now(timezone.utc),
+        on_replica=on_replica,
+        marker=marker,
+        identity=found,
+        warnings=check_standby(found, marker, where) if on_replica else (),
+        split=KnownSplit(exported.upper_bound) if exported.exact else None,
     )
 
 
@@ -307,13 +321,33 @@ def assert_alive(connections: Connections, exporter: Exporter) -> None:
         SnapshotLostError: The session is gone, or the server is not the same one.
     """
     view = exporter.view
-    where = connections.where(on_replica=view.on_replica)
     try:
         with exporter.lock:
             found = identity(exporter.session)
             visible = marker_visible(exporter.session, view.marker)
     except (psycopg.Error, SourceError) as error:
         raise lost_view(connections, view, str(error)) from error
+    _require_same(connections, view, found, visible=visible)
+
+
+def assert_same_server(connections: Connections, view: View) -> None:
+    """Check that the PostgreSQL replica is still the server of a view of many snapshots.
+
+    Raises:
+        SnapshotLostError: The server is not the same one, or cannot be reached.
+    """
+    try:
+        found, visible = _marker_look(connections, view.marker)
+    except SourceError as error:
+        raise lost_view(connections, view, str(error)) from error
+    _require_same(connections, view, found, visible=visible)
+
+
+def _require_same(
+    connections: Connections, view: View, found: ServerIdentity, *, visible: bool
+) -> None:
+    """Check that a PostgreSQL view's server is still the same one, and shows the marker."""
+    where = connections.where(on_replica=view.on_replica)
     moved_on = is_ahead(found, view.identity) and is_ahead(found, view.marker)
     same_server = (found.system_identifier, found.in_recovery) == (
         view.identity.system_identifier,

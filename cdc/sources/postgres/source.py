@@ -192,17 +192,27 @@ class PostgresSource:
             )
 
     @contextmanager
-    def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
-        """Open a PostgreSQL view with the marker; sessions can import it until the block ends.
+    def open_view(
+        self, marker: Marker, *, one_moment: bool, timeout_s: float, progress: Progress
+    ) -> Iterator[View]:
+        """Open a PostgreSQL view with the marker, until the block ends.
 
-        On a primary, a commit is in the log before it is visible. So for a view on the primary, the
-        method first waits until older transactions have ended.
+        On a primary, sessions import the view. A commit is in the log of a primary before it is
+        visible, so the method first waits until older transactions have ended. On a replica, each
+        session takes a snapshot of its own, unless all must read at one moment.
         """
-        if self.has_replica:
-            self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
-        else:
+        connections = self._connections
+        if not self.has_replica:
             self.wait_for_older_transactions(timeout_s=timeout_s, progress=progress)
-        opened = replica.exported_view(self._connections, marker, on_replica=self.has_replica)
+            opened = replica.primary_view(connections, marker)
+        else:
+            self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
+            if not one_moment:
+                yield replica.own_snapshots(connections, marker)
+                return
+            opened = exact_view.shared_view(
+                connections, marker, timeout_s=timeout_s, progress=progress
+            )
         with opened as exporter, self._watched(exporter) as view:
             yield view
 
@@ -256,7 +266,10 @@ class PostgresSource:
             del self._exporters[exporter.view.snapshot_id]
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that sessions on the same server can still import the PostgreSQL view."""
+        """Check that the PostgreSQL view's server is the same, and the view's snapshot is open."""
+        if not view.snapshot_id:
+            replica.assert_same_server(self._connections, view)
+            return
         exporter = self._exporters.get(view.snapshot_id)
         if exporter is None:
             raise replica.closed_view(self._name, view)
