@@ -7,6 +7,10 @@ read the former definition again. After ALTER DOMAIN, the server does not descri
 A new session of the connector begins with a description of each table, so a restart renews the
 definitions.
 
+At a new label of an enum, the connector reads the table's definition from the catalog, with
+generated columns, which the WAL does not carry. It then reads the columns behind them by wrong
+places (`schemas.withheld_columns`).
+
 The connector also remembers the first type that it has found for each type name. Until it restarts,
 it uses this type, even if the name belongs to another type by then (`cdc.capture.type_looks`).
 """
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cdc.capture.recovery import restart
@@ -24,7 +29,9 @@ from cdc.errors import CaptureError, DecodeError
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
 from schemas.avro import DebeziumSchema, split_wire
+from schemas.catalog import Catalog
 from schemas.errors import AvroSchemaError, UnknownSchemaError, WireFormatError
+from schemas.withheld_columns import misplacing, withheld
 
 if TYPE_CHECKING:
     from bootstrap.capture_proof import Capture
@@ -49,8 +56,9 @@ def renew_definition(
     """Restart the connector before a copy if it could use a former definition of the table.
 
     The newest event of the topic shows the connector's definition. The definition is a former one
-    in two cases:
+    in three cases:
 
+    - The event has a generated column that the WAL does not carry, and other columns behind it.
     - The event's key has other columns than the table's key. Such an event does not identify the
       row that it changes.
     - The event's schema does not allow NULL for a column in which the table allows NULL, so the
@@ -76,11 +84,7 @@ def renew_definition(
     kept = capture.source.capture(capture.names).kept_log
     if kept is None:
         return
-    table = capture.source.table(capture.table)
-    corrected = not (settings.appends or settings.delete_mode == "soft")
-    nullable = () if corrected else table.columns_with_nulls(trust_domains=True)
-    by_primary_key = table.replica_identity in ("default", "full") and not settings.key_columns
-    key = table.primary_key if by_primary_key and not settings.appends else ()
+    definition = _definition(capture, settings)
     looks = TypeLooks(context.store, context.kafka)
 
     def look() -> tuple[TypeLook | None, bool]:
@@ -88,7 +92,7 @@ def renew_definition(
         return found, found is not None and str(capture.table) in found.mistaken
 
     _, mistaken = look()
-    if not mistaken and not _newest_is_former(capture, context.registry, nullable, key):
+    if not mistaken and not _newest_is_former(capture, context.registry, definition):
         return
     _log.info(
         "connector %s is restarted: it may have a former definition of table %s, or of a type",
@@ -129,49 +133,72 @@ def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
     connect.wait_running(connector, progress=capture.progress)
 
 
+@dataclass(frozen=True)
+class Definition:
+    """What an event shows if the connector has the current definition of the copied table.
+
+    Args:
+        nullable: The columns for which the event's schema must allow NULL, since the table allows
+            NULL; empty if this does not matter.
+        key: The columns of the primary key, which must be the event's key; empty if the event's key
+            does not matter.
+        withheld: The columns that the WAL does not carry.
+    """
+
+    nullable: Collection[str] = ()
+    key: Collection[str] = ()
+    withheld: Collection[str] = ()
+
+    @property
+    def concerns_rows(self) -> bool:
+        """Whether the schema of an event's row matters."""
+        return bool(self.nullable or self.withheld)
+
+
 def is_former(
-    key_schema: DebeziumSchema | None,
-    row_schema: DebeziumSchema | None,
-    *,
-    nullable: Collection[str],
-    key: Collection[str],
+    key_schema: DebeziumSchema | None, row_schema: DebeziumSchema | None, now: Definition
 ) -> bool:
     """Return whether the connector could have used a former table definition for an event.
 
     Args:
         key_schema: The schema of the event's key; None if the event has no key.
         row_schema: The schema of the event; None if it is not known.
-        nullable: The columns for which the event's schema must allow NULL, since the table allows
-            NULL; empty if the event's schema does not matter.
-        key: The columns of the primary key, which must be the event's key; empty if the event's key
-            does not matter.
+        now: The table's current definition.
     """
-    if key and (key_schema is None or not _has_key(key_schema, key)):
+    if now.key and (key_schema is None or not _has_key(key_schema, now.key)):
         return True
-    if not nullable or row_schema is None:
-        return bool(nullable)
-    fields = map(row_schema.field, nullable)
+    if not now.concerns_rows or row_schema is None:
+        return now.concerns_rows
+    if misplacing([one.column for one in row_schema.after], now.withheld):
+        return True
+    fields = map(row_schema.field, now.nullable)
     return any(one is not None and not one.nullable for one in fields)
 
 
-def _newest_is_former(
-    capture: Capture,
-    registry: SchemaRegistry,
-    nullable: Collection[str],
-    key: Collection[str],
-) -> bool:
+def _definition(capture: Capture, settings: TableSettings) -> Definition:
+    """Return the current definition of the table to copy."""
+    table = capture.source.table(capture.table)
+    corrected = not (settings.appends or settings.delete_mode == "soft")
+    nullable = () if corrected else table.columns_with_nulls(trust_domains=True)
+    by_primary_key = table.replica_identity in ("default", "full") and not settings.key_columns
+    key = table.primary_key if by_primary_key and not settings.appends else ()
+    fingerprint = capture.source.capture(capture.names).fingerprint(capture.table, on_replica=False)
+    return Definition(nullable, key, withheld(Catalog.read(fingerprint.facts)))
+
+
+def _newest_is_former(capture: Capture, registry: SchemaRegistry, now: Definition) -> bool:
     """Whether the connector could have used a former table definition for the newest event."""
     newest = capture.kafka.latest_record(capture.topic)
     if newest is None:
         return False
     try:
         if TransactionReader(capture.kafka, registry).truncates(newest) is not None:
-            key = ()  # A TRUNCATE has no key, whatever the table's key is.
+            now = replace(now, key=())  # A TRUNCATE has no key, whatever the table's key is.
         key_schema = _written(registry, newest.key)
-        row_schema = _written(registry, _row(capture, newest)) if nullable else None
+        row_schema = _written(registry, _row(capture, newest)) if now.concerns_rows else None
     except (DecodeError, WireFormatError, AvroSchemaError, UnknownSchemaError):
         return True
-    return is_former(key_schema, row_schema, nullable=nullable, key=key)
+    return is_former(key_schema, row_schema, now)
 
 
 def _has_key(schema: DebeziumSchema, key: Collection[str]) -> bool:

@@ -226,6 +226,7 @@ class Catalog:
             or if the kind of server has no publications.
         number: The table's number in the catalog; None if the server does not number tables.
         rest: All other facts. If one of them changes, events are always lost.
+        sent_generated: Generated columns that the publication adds to events (PostgreSQL 18).
         stored: For MySQL and MariaDB: the id of the rows' storage, and a text that changes with the
             table's definition. If these facts change although the binlog has no DDL statement of
             the table, the cause is either maintenance, which changes no row, or a TRUNCATE, which
@@ -253,6 +254,7 @@ class Catalog:
     children: Mapping[str, str] = field(default_factory=dict)
     publication: PublicationState | None = None
     number: int | None = None
+    sent_generated: tuple[str, ...] = ()
     stored: Mapping[str, Any] = field(default_factory=dict)
     read_at: str = ""
     horizon: str = ""
@@ -292,6 +294,7 @@ class Catalog:
             children=taken.take("children", {}),
             publication=PublicationState.read(publication) if publication else None,
             number=taken.rest.get("oid"),
+            sent_generated=tuple(taken.take("sent_generated", ())),
             stored={name: taken.take(name) for name in _STORED if name in taken.rest},
             read_at=taken.take("read_at", ""),
             horizon=taken.take("snapshot", "").partition(":")[0],

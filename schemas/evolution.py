@@ -35,6 +35,7 @@ from schemas.renames import Renames
 from schemas.statement_effects import StatementEffects
 from schemas.table import Column
 from schemas.widening import SOURCE_WIDER, holds_rows, more_digits_only, same_values, widens
+from schemas.withheld_columns import no_longer_withheld
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,7 @@ class _Diff:
         yield from lost_events(before, now, empty=empty, truncated=truncated, statements=grave)
         carried = self._wanted.keys() & self._lake.types.keys()
         yield from recomputed(before, now, carried, statements)
+        yield from no_longer_withheld(before, now)
         if self._rules.keyed:
             yield from identified_otherwise(before, now)
             yield from self._sharing_keys()

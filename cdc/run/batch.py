@@ -19,6 +19,7 @@ from cdc.rows.semantic_types import quoted
 from cdc.rows.visibility import Reading
 from cdc.run import plan
 from cdc.run.batch_reading import Batch, BatchReader, HeldFrames
+from cdc.run.later_definitions import LaterDefinitions
 from cdc.run.pending_columns import LateColumns
 from cdc.run.quarantining import LeftOut
 from cdc.run.source_lookup import Asked
@@ -159,8 +160,8 @@ class BatchWriter:
             DecodeError: A record cannot be applied, and the settings do not allow the run to leave
                 it out.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
-            SchemaChangeError: Events lack a required column, or a field's type does not convert to
-                the lake column's type.
+            SchemaChangeError: Events lack a required column, or can have values in wrong columns,
+                or a field's type does not convert to the lake column's type.
             UnseenError: The transaction at the start of the range was not yet visible when the
                 source's catalog was read.
             PausedByPolicyError: The range begins with a TRUNCATE, and `on_truncate` is pause.
@@ -170,7 +171,9 @@ class BatchWriter:
         known.update(self._settings.columns.exclude)
         handoff = previous.require_handoff()
         reading = Reading(handoff.fingerprint.snapshot, still_open)
-        self._reader.expect(previous.schema_ids, LateColumns.of(handoff, known), reading)
+        late = LateColumns.of(handoff, known)
+        definitions = LaterDefinitions.of(handoff, self._source_table.dropped_by)
+        self._reader.expect(previous.schema_ids, late, definitions, reading)
         left_out = LeftOut(self._context, previous, self._settings)
         tolerated = left_out.tolerated(piece)
         try:
@@ -204,8 +207,10 @@ class BatchWriter:
             PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
             FencedError: Another writer has committed to the table.
         """
-        late = LateColumns.of(previous.require_handoff(), replayed=True)
-        self._reader.expect(previous.schema_ids, late)
+        handoff, dropped_by = previous.require_handoff(), self._source_table.dropped_by
+        late = LateColumns.of(handoff, replayed=True)
+        definitions = LaterDefinitions.of(handoff, dropped_by, replayed=True)
+        self._reader.expect(previous.schema_ids, late, definitions)
         left_out = LeftOut(self._context, previous, self._settings)
         within = left_out.within(piece)
         try:

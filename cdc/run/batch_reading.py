@@ -5,7 +5,7 @@ The records become rows in the normal form of `cdc.rows.decode`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from cdc.rows.kafka_records import Range, read_changes
 from cdc.rows.masking import hidden
 from cdc.rows.visibility import Reading
 from cdc.run import plan
+from cdc.run.later_definitions import LaterDefinitions, require_own_definition
 from cdc.run.pending_columns import LateColumns
 from cdc.run.writer_schemas import WriterSchemas
 from schemas.errors import RegistryError
@@ -116,21 +117,30 @@ class BatchReader:
         self._java = context.config.kafka.java_config()
         self._writers = WriterSchemas(context.registry, topic)
         self._late = LateColumns()
+        self._definitions = LaterDefinitions()
+        self._before: Mapping[int, DebeziumSchema] = {}
 
     def expect(
-        self, schema_ids: Iterable[int], late: LateColumns, reading: Reading | None = None
+        self,
+        schema_ids: Iterable[int],
+        late: LateColumns,
+        definitions: LaterDefinitions,
+        reading: Reading | None = None,
     ) -> None:
         """Prepare for the next batch of a run.
 
         Args:
-            schema_ids: Ids of the schemas that the batch most likely needs.
+            schema_ids: Ids of the schemas of the batch before, which this one most likely needs.
             late: Columns that events of the batch can lack, or have under another name.
+            definitions: The definitions of the table that the batch's schemas are compared with.
             reading: The transactions that were visible when the source's catalog was read; None if
                 all transactions of the batch were visible then, as in a replay.
         """
         self._reading = reading or Reading()
-        self._writers.expect(schema_ids)
-        self._late = late
+        former = tuple(schema_ids)
+        self._writers.expect(former)
+        self._before = {n: self._writers.known[n] for n in former if n in self._writers.known}
+        self._late, self._definitions = late, definitions
         self._rules = replace(self._rules, absent=late.absent, former=late.former)
 
     def written(self, summary: Summary) -> dict[int, DebeziumSchema]:
@@ -152,8 +162,8 @@ class BatchReader:
             DecodeError: More than ``tolerated`` records cannot be applied. The error names the
                 first.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
-            SchemaChangeError: Events lack a required column, or a field's type does not convert to
-                the lake column's type.
+            SchemaChangeError: Events lack a required column, or can have values in wrong columns,
+                or a field's type does not convert to the lake column's type.
             UnseenError: A transaction of the batch was not yet visible when the source's catalog
                 was read.
         """
@@ -187,7 +197,7 @@ class BatchReader:
         if summary.problems > tolerated:
             (first_problem,) = self._problems(changes, 1)
             raise self.unreadable(first_problem, summary.problems, tolerated)
-        self._late.require(self._schema, self.written(summary))
+        self._require_columns(changes, self.written(summary))
         left_out = self._problems(changes, tolerated) if summary.problems else []
         return Batch(piece, changes, summary, tuple(left_out))
 
@@ -195,6 +205,13 @@ class BatchReader:
         """Return the batch's records in normal form, decoded with the schemas known so far."""
         now = datetime.now(timezone.utc)
         return decode(records, self._writers.known, schema, rules, ingested_at=now)
+
+    def _require_columns(self, changes: DataFrame, written: Mapping[int, DebeziumSchema]) -> None:
+        """Refuse a batch whose events lack required columns, or have values in wrong ones."""
+        table = self._schema.table
+        self._definitions.require_places(table, written)
+        self._late.require(self._schema, written)
+        require_own_definition(table, changes, self._definitions.doubts(written, self._before))
 
     def _require_seen(self, summary: Summary) -> None:
         """Refuse a batch with a transaction that was not yet visible when the catalog was read.

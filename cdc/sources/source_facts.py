@@ -147,6 +147,8 @@ class SourceTable:
             server refuses UPDATE and DELETE of a published table with such columns.
         number: The table's number in the catalog, which a rename does not change; None if the
             server does not number tables.
+        dropped_by: PostgreSQL: the id of the youngest transaction that dropped a column; empty if
+            there is none.
         access_method: PostgreSQL: the table's access method, if the log has no rows of tables with
             this method; otherwise empty, as for ``heap``.
     """
@@ -168,6 +170,7 @@ class SourceTable:
     leaves: tuple[Leaf, ...] = ()
     withheld: tuple[str, ...] = ()
     number: int | None = None
+    dropped_by: str = ""
     access_method: str = ""
 
     @property

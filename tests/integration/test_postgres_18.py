@@ -18,6 +18,7 @@ from cdc.sources.postgres.reader import session_init
 from cdc.sources.selection import lake_columns, lake_schema, rules
 from schemas.catalog import Catalog
 from schemas.table import TableId
+from schemas.withheld_columns import withheld
 from stack.ports import HOST, choose
 from stack.postgres import SUPERUSER, Binaries, Primary
 from stack.process import ServerProcess
@@ -133,3 +134,23 @@ def test_an_infinite_interval_is_named_by_its_column(session: Session) -> None:
     ]
     with pytest.raises(psycopg.Error, match=r"column owed of .* holds -infinity"):
         session.execute(f"SELECT {rule['owed'].read('owed')} FROM spans")
+
+
+def test_generated_columns_that_the_publication_has_are_not_withheld(session: Session) -> None:
+    """A column list has them by name; otherwise, the publication has the stored ones or none."""
+    session.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, s int GENERATED ALWAYS AS (id * 2) STORED,"
+        " v int GENERATED ALWAYS AS (id * 3) VIRTUAL, z int)"
+    )
+    publications = {
+        "plain": ("FOR TABLE t", {"s", "v"}),
+        "stored": ("FOR TABLE t WITH (publish_generated_columns = stored)", {"v"}),
+        "everything": ("FOR ALL TABLES WITH (publish_generated_columns = stored)", {"v"}),
+        "listed": ("FOR TABLE t (id, s, z)", {"v"}),
+        "others": ("FOR TABLE t (id, z) WITH (publish_generated_columns = stored)", {"s", "v"}),
+    }
+    for name, (what, left) in publications.items():
+        session.execute(f"CREATE PUBLICATION {name} {what}".encode())
+        _, fingerprint = read_described(session, TableId("shop", "public", "t"), name)
+        assert withheld(Catalog.read(fingerprint.facts)) == left, name
+        assert ("sent_generated" in fingerprint.facts) is (left == {"v"})

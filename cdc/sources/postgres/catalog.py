@@ -107,7 +107,10 @@ SELECT n.nspname, c.relname, c.oid, c.relkind::text, c.relpersistence::text, c.r
              JOIN pg_catalog.pg_class child ON child.oid = i.inhrelid
              WHERE i.inhparent = c.oid AND c.relkind <> 'p' AND child.relpersistence <> 't'
              ORDER BY 1),
-       coalesce({access_method("c")}, '')
+       coalesce({access_method("c")}, ''),
+       coalesce((SELECT a.xmin::text FROM pg_catalog.pg_attribute a
+                 WHERE a.attrelid = c.oid AND a.attisdropped
+                 ORDER BY pg_catalog.age(a.xmin) LIMIT 1), '')
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_class r ON c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)
@@ -278,6 +281,7 @@ def _described(session: Session, source: str, only: TableId | None) -> Iterable[
             "deleted": deleted,
             "children": tuple(children),
             "access_method": row[16],
+            "dropped_by": row[17],
         }
 
 

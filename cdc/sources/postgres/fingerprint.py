@@ -55,6 +55,16 @@ _AS_ADDED = """
     AND (a.xmin = c.xmin OR d.xmin IS NOT NULL AND a.xmin = d.xmin
          AND pg_catalog.age(c.xmin) < pg_catalog.age(a.xmin))"""
 
+_SENT_GENERATED = """(
+        SELECT jsonb_agg(a.attname ORDER BY a.attnum)
+        FROM pg_catalog.pg_attribute a
+        JOIN pg_catalog.pg_publication p ON p.pubname = %(publication)s
+        LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
+        WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped
+          AND coalesce(NULLIF(to_jsonb(r) -> 'prattrs', 'null') @> to_jsonb(a.attnum::int),
+                       to_jsonb(p) ->> 'pubgencols' = 's' AND a.attgenerated = 's'))"""
+"""SQL of the generated columns that the publication has; NULL without one, as before version 18."""
+
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
 # - `written` of a column distinguishes ALTER ... TYPE ... USING, which keeps the type and sends no
 #   events, from VACUUM FULL. Both give the table a new file, but only the former writes the row of
@@ -89,8 +99,9 @@ _AS_ADDED = """
 #   table and of all its columns, from GRANT on all columns, which writes only the columns' rows.
 #   It is not compared, since GRANT on the table writes the table's row, too.
 # - `snapshot` is not a fact of the table: it shows which transactions this reading shows.
-# - `access_method` and `distributed_by_citus` are there only if the log lacks the table's rows, so
-#   that a table has the same facts as in a fingerprint of before these facts were read.
+# - `access_method` and `distributed_by_citus` are there only if the log lacks the table's rows, and
+#   `sent_generated` only if the publication has generated columns of the table (version 18). So a
+#   table has the same facts as in a fingerprint of before these facts were read.
 # - `named` shows a table that was renamed, or moved to another schema, and back: that writes the
 #   row of its type, as a new owner does.
 _QUERY = """
@@ -192,7 +203,8 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                   JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
                   WHERE r.prrelid = c.oid AND p.pubname = %(publication)s))
     || jsonb_strip_nulls(jsonb_build_object(
-        'access_method', METHOD_OF_TABLE, 'distributed_by_citus', DISTRIBUTED))
+        'access_method', METHOD_OF_TABLE, 'distributed_by_citus', DISTRIBUTED,
+        'sent_generated', SENT_GENERATED))
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE (n.nspname::text, c.relname::text) IN
@@ -205,6 +217,7 @@ _FINGERPRINTS = (
     .replace("AS_ADDED", _AS_ADDED)
     .replace("ALLOWS_NULL", ALLOWS_NULL)
     .replace("METHOD_OF_TABLE", access_method("c"))
+    .replace("SENT_GENERATED", _SENT_GENERATED)
     .replace("METHOD_OF_LEAF", access_method("leaf"))
 )
 _DISTRIBUTED = """(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cdc.sources.source_facts import Leaf, SourceTable
+from cdc.sources.postgres.column_type import plain_type_of, type_of
+from cdc.sources.source_facts import Leaf, SourceColumn, SourceTable
 from cdc.sources.table_rules import Obstacle, usable_keys
+from schemas.withheld_columns import misplacing
 
 _REFUSED = "PostgreSQL refuses UPDATE and DELETE"
 _NOT_LOGGED = {
@@ -29,7 +31,7 @@ class PostgresTableRules:
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
         """Return why PostgreSQL's log lacks changes of the table's rows; None if it has them."""
-        return _kind(table) or _relatives(table) or _unlogged_partition(table)
+        return _kind(table) or _relatives(table) or _unlogged_partition(table) or _misplaced(table)
 
     def without_key(self, table: SourceTable) -> Obstacle:
         """Return the problem of a PostgreSQL table without a key, and the choices to solve it."""
@@ -104,9 +106,16 @@ class PostgresTableRules:
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
         """Return notes for operators about a PostgreSQL table that can be replicated."""
+        found = []
         if table.replica_identity == "full":
-            return ("replica identity FULL: each UPDATE and DELETE logs the whole old row",)
-        return ()
+            found.append("replica identity FULL: each UPDATE and DELETE logs the whole old row")
+        enum = next((one for one in table.columns if type_of(one).kind == "e"), None)
+        if enum is not None and (first := _first_misplacing(table)):
+            found.append(
+                f"a new label of {enum.type} (column {enum.name}) asks for a new copy at its first"
+                f" row, since columns are behind the generated column {first}"
+            )
+        return tuple(found)
 
 
 def _kind(table: SourceTable) -> Obstacle | None:
@@ -181,6 +190,38 @@ def _unlogged_partition(table: SourceTable) -> Obstacle | None:
                 f" {leaf.table.relation}.",
             )
     return None
+
+
+def _misplaced(table: SourceTable) -> Obstacle | None:
+    """Return a problem if the connector always reads values into wrong columns.
+
+    Debezium 3.7.0 does not know the labels of a domain over an enum. At each value, it reads the
+    table's definition from the catalog again, with generated columns, which the log does not carry.
+    Then it reads each column behind a generated one by another column's place.
+    """
+    over = next((one for one in table.columns if _is_over_enum(one)), None)
+    first = _first_misplacing(table)
+    if over is None or first is None:
+        return None
+    enum = plain_type_of(over)
+    return (
+        f"has column {over.name} of type {over.type}, a domain over an enum, and columns behind the"
+        f" generated column {first}: with such a domain, the connector reads the values of those"
+        " columns into other ones",
+        f"Give the column the enum itself: ALTER TABLE {table.table.relation} ALTER COLUMN"
+        f" {over.name} TYPE {enum}; or add {first} again as the table's last column.",
+    )
+
+
+def _first_misplacing(table: SourceTable) -> str | None:
+    """Return a PostgreSQL table's first generated column with others behind; None without one."""
+    generated = [one.name for one in table.columns if one.generated]
+    return misplacing([one.name for one in table.columns], generated)
+
+
+def _is_over_enum(column: SourceColumn) -> bool:
+    """Whether the type of a PostgreSQL column is a domain over an enum."""
+    return type_of(column).kind == "d" and plain_type_of(column).kind == "e"
 
 
 def _identity_nothing(table: SourceTable) -> Obstacle | None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.definition_renewal import is_former
+from bootstrap.definition_renewal import Definition, is_former
 from schemas.avro import DebeziumField, DebeziumSchema
 
 
@@ -30,10 +30,8 @@ def key(*names: str) -> DebeziumSchema:
 def test_an_event_that_requires_what_may_be_null_is_of_a_former_definition(
     written: DebeziumSchema | None, nullable: tuple[str, ...], former: bool
 ) -> None:
-    assert is_former(key("id"), written, nullable=nullable, key=("id",)) is former
-    assert is_former(None, written, nullable=nullable, key=()) is former, (
-        "an append table has no key"
-    )
+    assert is_former(key("id"), written, Definition(nullable, ("id",))) is former
+    assert is_former(None, written, Definition(nullable)) is former, "an append table has no key"
 
 
 @pytest.mark.parametrize(
@@ -49,4 +47,19 @@ def test_an_event_that_requires_what_may_be_null_is_of_a_former_definition(
 def test_an_event_with_another_key_is_of_a_former_definition(
     written: DebeziumSchema | None, former: bool
 ) -> None:
-    assert is_former(written, row(a=False), nullable=(), key=("a", "b")) is former
+    assert is_former(written, row(a=False), Definition(key=("a", "b"))) is former
+
+
+@pytest.mark.parametrize(
+    ("written", "former"),
+    [
+        (row(id=False, g=True, n=True), True),
+        (row(id=False, n=True, g=True), False),  # nothing is behind it
+        (row(id=False, n=True), False),
+        (None, True),
+    ],
+)
+def test_an_event_with_a_withheld_column_is_of_a_definition_from_the_catalog(
+    written: DebeziumSchema | None, former: bool
+) -> None:
+    assert is_former(key("id"), written, Definition(key=("id",), withheld={"g"})) is former

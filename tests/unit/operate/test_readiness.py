@@ -215,6 +215,24 @@ def test_generated_columns_of_whole_old_rows_are_refused_where_the_server_would(
     assert judge(replace(root, leaves=(replace(leaf, replica_identity="default"),)), DEFAULTS).ok
 
 
+def test_columns_behind_a_generated_one_are_refused_beside_a_domain_over_an_enum() -> None:
+    enum = PostgresType("mood", kind="e", display="mood")
+    over = PostgresType("feeling", kind="d", base=enum, display="feeling")
+    state = replace(column("state", 4), type=PostgresType("more", kind="d", base=over))
+    computed, after = column("twice", 5, generated=True), column("z", 6)
+    verdict = judge(replace(KEYED, columns=(*KEYED.columns, state, computed, after)), DEFAULTS)
+    assert "a domain over an enum" in verdict.problem
+    assert "ALTER TABLE public.orders ALTER COLUMN state TYPE mood" in verdict.remedy
+    assert judge(replace(KEYED, columns=(*KEYED.columns, state, computed)), DEFAULTS).ok
+    plain = replace(state, type=enum)
+    verdict = judge(replace(KEYED, columns=(*KEYED.columns, plain, computed, after)), DEFAULTS)
+    assert verdict.ok
+    warning = "a new label of mood (column state) asks for a new copy at its first row"
+    assert any(warning in note for note in verdict.notes)
+    verdict = judge(replace(KEYED, columns=(*KEYED.columns, plain, computed)), DEFAULTS)
+    assert not any(warning in note for note in verdict.notes)
+
+
 def test_an_access_method_whose_rows_the_log_lacks_is_refused() -> None:
     verdict = judge(replace(KEYED, access_method="columnar"), DEFAULTS)
     assert verdict.problem.startswith("has the access method columnar")

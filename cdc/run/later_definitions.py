@@ -1,0 +1,197 @@
+"""Finds events that PostgreSQL's connector can have read by another definition of their table.
+
+At an enum's label that Debezium 3.7.0 does not know, it reads the table's definition from the
+catalog of that moment. The event can be older than that definition:
+
+- The definition has generated columns, which the log withholds (`schemas.withheld_columns`).
+- It lacks columns that were dropped since, has columns that were added since, and has new names.
+  Until the server describes the table again, the connector reads each row by place.
+
+The labels in the event's schema show whether the connector can have read a definition in this way:
+each time, the schema gets a label that no earlier schema of the table has. There is one exception.
+Debezium never knows the labels of a domain over an enum, so it reads the definition at each event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc.errors import SchemaChangeError
+from cdc.rows.columns import OFFSET, SCHEMA_ID, TRANSACTION
+from schemas.withheld_columns import misplacing, withheld
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from cdc.lake.handoff import Handoff
+    from schemas.avro import DebeziumSchema
+    from schemas.table import TableId
+
+_ENUM, _LABELS = "io.debezium.data.Enum", "allowed"
+_SIGN = 1 << 31
+
+
+@dataclass(frozen=True)
+class LaterDefinitions:
+    """The definitions of a table that a run compares with the schemas of events.
+
+    Args:
+        withheld: The columns that the log withholds.
+        written: By column that is new and has a default, or has another name since: the transaction
+            that wrote the column's definition last.
+        dropped: The lake's columns that the source has dropped.
+        dropped_by: The youngest transaction that dropped a column; None if it is not known.
+        over_enums: The columns whose type is a domain over an enum.
+    """
+
+    withheld: frozenset[str] = frozenset()
+    written: Mapping[str, int] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
+    dropped_by: int | None = None
+    over_enums: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls, handoff: Handoff, dropped_by: str = "", *, replayed: bool = False
+    ) -> LaterDefinitions:
+        """Return the definitions by the newest commit's handoff.
+
+        Args:
+            handoff: The handoff of that commit.
+            dropped_by: The youngest transaction that dropped a column; empty if it is not known.
+            replayed: Whether the batch is of a replay. Its events can be older than any change of
+                the table since the copy.
+        """
+        if handoff.fingerprint.facts["source_kind"] != "postgres":
+            return cls()
+        catalog = handoff.catalog
+        by_name = {one.name: one for one in catalog.columns.values()}
+        changed = {
+            one.name
+            for one in handoff.columns
+            if (one.fill is not None and (one.late or (one.added and replayed)))
+            or one.renamed
+            or (one.former and replayed)
+        }
+        return cls(
+            withheld=withheld(catalog),
+            written={name: int(by_name[name].written) for name in changed & by_name.keys()},
+            dropped=frozenset(one.name for one in handoff.columns if one.dropped),
+            dropped_by=int(dropped_by) if dropped_by else None,
+            over_enums=frozenset(name for name, one in by_name.items() if one.domain),
+        )
+
+    def require_places(self, table: TableId, written: Mapping[int, DebeziumSchema]) -> None:
+        """Refuse a batch with events that have values in wrong columns behind a withheld one.
+
+        Args:
+            table: The table.
+            written: The writers' schemas of the batch, by id.
+
+        Raises:
+            SchemaChangeError: There is such an event. The error names its schema and the withheld
+                column.
+        """
+        for schema_id, writer in written.items():
+            names = [one.column for one in writer.after]
+            if name := misplacing(names, self.withheld):
+                raise SchemaChangeError(
+                    f"events of table {table} with schema id {schema_id} have the generated column"
+                    f" {name!r}, which the log does not carry: the connector read the table's"
+                    " definition again at a new label of an enum, and each column behind"
+                    f" {name!r} has another column's value since",
+                    remedy=f"Run `tributary bootstrap {table}`: it restarts the connector, and the"
+                    " new copy replaces what came wrong.",
+                    table=table,
+                    schema_id=schema_id,
+                    field=name,
+                )
+
+    def doubts(
+        self, written: Mapping[int, DebeziumSchema], before: Mapping[int, DebeziumSchema]
+    ) -> dict[int, int]:
+        """Return, by schema id, a transaction up to which events of the schema are in doubt.
+
+        An event of a younger transaction is younger than all definitions, so it was read by its
+        own.
+
+        Args:
+            written: The writers' schemas of a batch, by id.
+            before: The writers' schemas of the batch before, by id.
+        """
+        found = {}
+        for schema_id, writer in written.items():
+            labels = _labels(writer)
+            others = {n: one for n, one in before.items() if n != schema_id}
+            if not labels or (schema_id not in before and self._is_described(labels, others)):
+                continue
+            until = [xid for name, xid in self.written.items() if writer.field(name) is not None]
+            lacking = {name for name in self.dropped if writer.field(name) is None}
+            had = [name for one in others.values() for name in lacking if one.field(name)]
+            if self.dropped_by is not None and lacking and (had or not before):
+                until.append(self.dropped_by)
+            if until:
+                found[schema_id] = max(
+                    until, key=lambda xid: (xid - until[0] + _SIGN) % (2 * _SIGN)
+                )
+        return found
+
+    def _is_described(
+        self, labels: Mapping[str, str], others: Mapping[int, DebeziumSchema]
+    ) -> bool:
+        """Whether only the server can have described a table, since the labels are not new."""
+        if self.over_enums & labels.keys():
+            return False
+        return any(labels.items() <= _labels(one).items() for one in others.values())
+
+
+def _labels(writer: DebeziumSchema) -> dict[str, str]:
+    """Return the labels of each enum in an event's schema, by column."""
+    return {
+        one.column: one.parameters.get(_LABELS, "")
+        for one in writer.after
+        if one.connect_name == _ENUM
+    }
+
+
+def require_own_definition(table: TableId, changes: DataFrame, doubts: Mapping[int, int]) -> None:
+    """Refuse a batch with an event that the connector can have read by a later definition.
+
+    Args:
+        table: The table.
+        changes: The batch in normal form.
+        doubts: The result of `LaterDefinitions.doubts`.
+
+    Raises:
+        SchemaChangeError: There is such an event. The error names its offset.
+    """
+    found = _first_in_doubt(changes, [*doubts.items()]) if doubts else None
+    if found is None:
+        return
+    offset, schema_id = found
+    raise SchemaChangeError(
+        f"an event of table {table} (offset {offset}, schema id {schema_id}) may be older than its"
+        " columns: the connector read the table's definition again at a new label of an enum, and"
+        " other columns of the table were dropped, renamed or added with a default meanwhile",
+        remedy=f"Copy the table again: `tributary bootstrap {table}`.",
+        table=table,
+        offset=offset,
+        schema_id=schema_id,
+    )
+
+
+def _first_in_doubt(
+    changes: DataFrame, doubts: Sequence[tuple[int, int]]
+) -> tuple[int, int] | None:
+    """Return offset and schema id of a batch's first event in doubt; None if there is none."""
+    doubtful = F.lit(False)
+    for schema_id, until in doubts:
+        # The server orders the lower 32 bits of transaction ids in a circle.
+        older = (F.lit(until).cast("bigint") - F.col(TRANSACTION)).bitwiseAND(_SIGN) == 0
+        doubtful = doubtful | ((F.col(SCHEMA_ID) == schema_id) & older)
+    row = changes.filter(doubtful).orderBy(OFFSET).select(OFFSET, SCHEMA_ID).first()
+    return None if row is None else (int(row[0]), int(row[1]))
