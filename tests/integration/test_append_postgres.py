@@ -63,7 +63,7 @@ def test_the_application_goes_on_to_update_and_delete(log: Log) -> None:
         time.sleep(0.2)
     name = f"table {log.shop.table('events')}"
     (line,) = [line for line in check(log.shop.services) if line.name == name]
-    assert line.status == "warning"
+    assert line.status == "note"
     assert "50 updated and 50 deleted rows" in line.detail
     found = log.shop.verify("events")
     assert not found.equal
