@@ -92,6 +92,10 @@ class LocalStorage:
         return pyarrow_module("fs").LocalFileSystem()
 
 
+_HDFS = frozenset({"hdfs", "webhdfs", "swebhdfs", "viewfs"})
+_AZURE = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+
+
 class ArrowStorage:
     """The reader's access to a file system of Arrow, for example ``S3FileSystem``.
 
@@ -103,9 +107,20 @@ class ArrowStorage:
         self._files = filesystem
 
     def resolve(self, url: str) -> str:
-        """Return a URL without its scheme: a path, or bucket and key, as Arrow needs it."""
-        _, scheme, rest = url.rpartition("://")
-        return (rest if scheme else url.removeprefix("file:")).rstrip("/")
+        """Return the path by which Arrow's file system of a URL's scheme names the URL's file.
+
+        It is the bucket and the key; for HDFS, whose file system knows the name node, the path
+        alone; for Azure, the container and the path.
+        """
+        scheme, separator, rest = url.rpartition("://")
+        if not separator:
+            return url.removeprefix("file:").rstrip("/")
+        authority, slash, path = rest.partition("/")
+        if scheme in _HDFS:
+            authority = ""
+        elif scheme in _AZURE:
+            authority = authority.partition("@")[0]
+        return f"{authority}{slash}{path}".rstrip("/")
 
     def text(self, path: str) -> bytes | None:
         """Return the content of a file through Arrow; None if there is no such file."""
