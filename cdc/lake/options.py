@@ -146,6 +146,10 @@ _OWNED = (
     "hoodie.clustering.updates.",
     "hoodie.clustering.rollback.",
     "hoodie.fail.writes.",
+    # Without filters, a bloom index finds no row. Another type of times cuts their microseconds.
+    "hoodie.parquet.bloom.filter.",
+    "hoodie.parquet.outputtimestamptype",
+    "hoodie.parquet.writelegacyformat.",
     "hoodie.partition.ttl.",
     "hoodie.write.can.ignore.",
     "hoodie.rollback.",
