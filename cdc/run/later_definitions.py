@@ -116,8 +116,8 @@ class LaterDefinitions:
     ) -> dict[int, int]:
         """Return, by schema id, a transaction up to which events of the schema are in doubt.
 
-        An event of a younger transaction is younger than all definitions, so it was read by its
-        own.
+        An event of a younger transaction counts as read by its own definition. This is wrong only
+        for a transaction that began after the one with the ALTER TABLE, and committed before it.
 
         Args:
             written: The writers' schemas of a batch, by id.
@@ -127,18 +127,25 @@ class LaterDefinitions:
         for schema_id, writer in written.items():
             labels = _labels(writer)
             others = {n: one for n, one in before.items() if n != schema_id}
-            if not labels or (schema_id not in before and self._is_described(labels, others)):
+            if not labels or self._is_described(labels, others):
                 continue
             until = [xid for name, xid in self.written.items() if writer.field(name) is not None]
-            lacking = {name for name in self.dropped if writer.field(name) is None}
-            had = [name for one in others.values() for name in lacking if one.field(name)]
-            if self.dropped_by is not None and lacking and (had or not before):
+            if self.dropped_by is not None and self._lacks_column(writer, before):
                 until.append(self.dropped_by)
             if until:
                 found[schema_id] = max(
                     until, key=lambda xid: (xid - until[0] + _SIGN) % (2 * _SIGN)
                 )
         return found
+
+    def _lacks_column(self, writer: DebeziumSchema, before: Mapping[int, DebeziumSchema]) -> bool:
+        """Whether a writer's schema lacks a column that it could have had before.
+
+        The schemas of the batch before show such columns, also those that the settings leave out of
+        the lake. For the first batch after a copy, the lake's dropped columns show them.
+        """
+        had = {field.column for one in before.values() for field in one.after} - self.withheld
+        return any(writer.field(name) is None for name in (had if before else self.dropped))
 
     def _is_described(
         self, labels: Mapping[str, str], others: Mapping[int, DebeziumSchema]

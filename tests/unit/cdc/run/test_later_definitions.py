@@ -87,7 +87,8 @@ def test_events_without_an_enum_are_in_no_doubt() -> None:
         ("x,y,z", {1: FORMER}, True),  # a new label
         ("x,y", {}, True),  # the first batch after a copy
         ("x,y", {1: written("id", "other", other="x,y")}, True),
-        ("x,y", {2: written("id", "s", "c", s="x,y"), 1: FORMER}, True),  # in doubt before
+        ("x,y", {2: written("id", "s", "c", s="x,y"), 1: FORMER}, False),  # the rest of a migration
+        ("x,y", {2: written("id", "s", "c", s="x,y"), 1: written("id", "s", s="x")}, True),
     ],
 )
 def test_a_new_label_and_a_later_column_are_in_doubt(
@@ -109,6 +110,16 @@ def test_a_dropped_column_is_a_reason_only_while_events_can_have_had_it() -> Non
     assert found.doubts(now, {}) == {2: 950}
     assert found.doubts(now, {1: written("id", "s", s="x,y")}) == {}, "it was gone before"
     assert found.doubts({2: written("id", "s", "a", s="x,y,z")}, {1: FORMER}) == {}
+    assert found.doubts(now, now) == {}, "it was gone before"
+
+
+def test_a_dropped_column_that_the_lake_never_had_is_a_reason_too() -> None:
+    """The events have the columns that the settings leave out of the lake."""
+    found = LaterDefinitions(frozenset({"g"}), dropped_by=950)
+    excluded = written("id", "s", "ssn", "b", s="x")
+    assert found.doubts({2: written("id", "s", "b", "c", s="x,y")}, {1: excluded}) == {2: 950}
+    with_generated = written("id", "s", "b", "g", s="x")
+    assert found.doubts({2: written("id", "s", "b", s="x,y")}, {1: with_generated}) == {}
 
 
 def test_the_youngest_transaction_counts_also_where_ids_begin_again() -> None:
