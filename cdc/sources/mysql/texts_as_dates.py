@@ -22,19 +22,24 @@ _READERS = frozenset(
     | {"year", "quarter", "month", "week", "weekofyear", "yearweek", "weekday", "dayofweek"}
     | {"dayofmonth", "dayofyear", "to_days", "to_seconds", "time_to_sec", "last_day"}
     | {"date_format", "addtime", "subtime", "timediff", "timestampdiff", "timestampadd"}
+    | {"time_format"}
 )
 """Functions and words by which a text becomes a date, as the catalog prints them."""
 _COMPARED = frozenset({"=", "<", ">", "like", "is", "in", "between", "regexp", "rlike", "member"})
+_KEYWORDS = _COMPARED | {"case", "when", "then", "else", "end"}
+"""Words that are no function's name, also before a parenthesis or a literal."""
 _NO_TEXT = frozenset(
     {"str_to_date", "length", "octet_length", "char_length", "character_length", "bit_length"}
     | {"locate", "instr", "position", "field", "find_in_set", "strcmp", "ascii", "ord", "crc32"}
     | {"regexp_like", "regexp_instr", "json_length", "json_depth", "json_valid", "json_contains"}
-    | {"json_contains_path", "isnull", "time_format"}
+    | {"json_contains_path", "isnull"}
 )
 """Functions whose values are no text with an offset, whatever their arguments are."""
 _OF_JSON = frozenset({"json_unquote", "json_value"})
-"""Functions that return a text of a document."""
-_OFFSET = re.compile(r"\d[+-]\d\d:\d\d")
+"""Functions of JSON that return a text of a document."""
+_ANY = frozenset({"", "if", "ifnull", "coalesce", "nullif"})
+"""Functions that return a document if their arguments are documents."""
+_OFFSET = re.compile(r"[+-]\d\d:\d\d")
 
 
 @dataclass
@@ -47,6 +52,7 @@ class _Level:
         text: Whether a text is among the values.
         document: Whether a JSON document is among the values.
         words: The other words and signs, in lower case.
+        compared: Whether the present value is only compared, by CASE, and is not the result.
     """
 
     function: str = ""
@@ -54,22 +60,40 @@ class _Level:
     text: bool = False
     document: bool = False
     words: set[str] = field(default_factory=set)
+    compared: bool = False
+
+    def use(self, *, text: bool, document: bool) -> None:
+        """Note a value of this level."""
+        self.text |= text and not self.compared
+        self.document |= document and not self.compared
+
+    def see(self, word: str) -> None:
+        """Note a word or sign of this level, in lower case."""
+        self.words.add(word)
+        if word in ("case", "when", "then", "else", "end"):
+            self.compared = word in ("case", "when")
 
     @property
     def reads(self) -> bool:
         """Whether a text is read as a date at this level."""
         cast = self.function in ("cast", "convert") and self.kind in _DATES
         read = cast or self.function in _READERS or bool(self.words & _READERS)
-        return self.text and read and not self.words & _COMPARED
+        of_json = self.function == "json_value" and self.kind in _DATES
+        return (self.text and read and not self.words & _COMPARED) or of_json
 
     @property
     def is_text(self) -> bool:
         """Whether the value of this level can be a text with an offset."""
         if self.function in _NO_TEXT or self.words & _COMPARED:
             return False
-        if self.function in _OF_JSON and (self.text or self.document):
-            return self.kind not in _DATES
-        return self.text
+        made_text = self.document and not self.keeps_document and self.kind not in _DATES
+        return self.text or made_text
+
+    @property
+    def keeps_document(self) -> bool:
+        """Whether the value of this level is a document if its arguments are documents."""
+        of_json = self.function.startswith("json_") and self.function not in _OF_JSON
+        return of_json or self.function in _ANY or self.kind == "json"
 
 
 def reads_text_as_date(
@@ -87,25 +111,24 @@ def reads_text_as_date(
     levels = [_Level()]
     for place, token in enumerate(tokens):
         level, word = levels[-1], (token["word"] or token["sign"] or "").lower()
+        before = (tokens[place - 1]["word"] or "").lower() if place else ""
         used = kinds.get(column_of(tokens[place : place + 2], kinds) or "")
-        if used is not None:
-            level.text |= used in _TEXTS
-            level.document |= used == "json"
+        if token["word"] and before in ("as", "returning"):
+            level.kind = word  # also if a column has the type's name
+        elif used is not None:
+            level.use(text=used in _TEXTS, document=used == "json")
         elif token["text"] is not None:
-            level.text |= _OFFSET.search(token["text"]) is not None
+            level.use(text=_OFFSET.search(token["text"]) is not None, document=False)
         elif word == "(":
-            before = tokens[place - 1]["word"] if place else None
-            levels.append(_Level((before or "").lower()))
+            levels.append(_Level(before))
         elif word == ")" and len(levels) > 1:
             if level.reads:
                 return True
             levels.pop()
-            levels[-1].text |= level.is_text
-            levels[-1].document |= level.document and level.function not in _OF_JSON
-        elif place and (tokens[place - 1]["word"] or "").lower() in ("as", "returning"):
-            level.kind = word
-        elif word in _COMPARED or not _introduces(tokens[place + 1 : place + 2]):
-            level.words.add(word)
+            document = level.document and level.keeps_document
+            levels[-1].use(text=level.is_text, document=document)
+        elif word in _KEYWORDS or not _introduces(tokens[place + 1 : place + 2]):
+            level.see(word)
     return levels[0].reads or (kind in _DATES and levels[0].is_text)
 
 

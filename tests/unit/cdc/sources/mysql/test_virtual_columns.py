@@ -103,12 +103,21 @@ def test_what_depends_on_the_row_only_is_taken(expression: str) -> None:
         ("varchar(99)", "(`Text` + interval 1 hour)"),
         ("int", r"(to_days(`Text`) - to_days(_utf8mb4\'2020-01-01\'))"),
         ("int", r"(dayofmonth(`Text`) > 5)"),
+        ("datetime", r"cast(replace(json_extract(`doc`,_utf8mb4\'$.at\'),'\"','') as datetime)"),
+        ("datetime", r"concat(json_extract(`doc`,_utf8mb4\'$.at\'))"),
+        ("datetime", r"cast(json_extract(`doc`,_utf8mb4\'$.at\') as char charset utf8mb4)"),
+        ("datetime", r"json_value(`doc`, _utf8mb4\'$.at\' returning datetime)"),
+        ("tinyint", "(cast(`Text` as date) = `date`)"),
+        ("varchar(9)", "time_format(`Text`,'%H')"),
+        ("datetime", "cast(concat(`born`,' 10:00','+02:00') as datetime)"),
+        ("date", "(case when (`id` = 1) then `Text` else `born` end)"),
+        ("date", "(case `id` when 1 then `Text` end)"),
     ],
 )
 def test_a_text_that_mysql_reads_as_a_date_depends_on_the_time_zone(
     shown: str, expression: str
 ) -> None:
-    rows = [*PLAIN, row("doc", "json"), row("v", shown, expression)]
+    rows = [*PLAIN, row("doc", "json"), row("date", "date"), row("v", shown, expression)]
     assert session_bound(rows) == {
         "v": "the session's time zone (a text is read as a date, and can have an offset)"
     }
@@ -121,7 +130,6 @@ def test_a_text_that_mysql_reads_as_a_date_depends_on_the_time_zone(
         ("datetime", r"str_to_date(`Text`,_utf8mb4\'%Y-%m-%d %H:%i:%s\')"),
         ("date", "cast(str_to_date(`Text`,'%Y-%m-%d') as date)"),
         ("datetime", r"cast(json_extract(`doc`,_utf8mb4\'$.at\') as datetime)"),
-        ("datetime", r"json_value(`doc`, _utf8mb4\'$.at\' returning datetime)"),
         ("int", r"(`born` > _utf8mb4\'2024-02-29 23:30:00+02:00\')"),
         ("int", r"(`Text` > DATE\'2024-02-29\')"),
         ("date", r"if((`Text` = _utf8mb4\'x\'),`born`,NULL)"),
@@ -129,6 +137,9 @@ def test_a_text_that_mysql_reads_as_a_date_depends_on_the_time_zone(
         ("varchar(99)", "concat(`Text`,year(`born`),cast(`born` as datetime))"),
         ("datetime", "cast(`id` as datetime)"),
         ("date", r"cast(concat(`id`,_utf8mb4\'-01-01\') as date)"),
+        ("date", r"(case `Text` when _utf8mb4\'paid\' then `born` end)"),
+        ("date", r"(case when (`Text` = _utf8mb4\'x\') then `born` else NULL end)"),
+        ("datetime", r"cast(if(1,json_extract(`doc`,_utf8mb4\'$.at\'),NULL) as datetime)"),
     ],
 )
 def test_a_text_that_becomes_no_date_by_its_offset_is_taken(shown: str, expression: str) -> None:
