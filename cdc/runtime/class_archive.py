@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ _RECORDING = "-XX:ArchiveClassesAtExit="
 _QUIET = "-Xlog:cds=off,cds+dynamic=off"
 _FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
 """Variables by which Spark adds folders to the class path; no archive can be of such a path."""
+_PATH_OF_DRIVER = re.compile(r"^\s*spark\.driver\.extraClassPath[\s=:]", re.MULTILINE)
 _LAST_LINES = 5
 _POLL_S = 0.5
 _SUFFIX = ".jsa"
@@ -44,6 +46,18 @@ def spark_home_jars() -> Path:
     """Return the folder of Spark's own jars: of ``SPARK_HOME``, or of pyspark."""
     home = os.environ.get("SPARK_HOME")
     return Path(home, "jars") if home else pyspark_jars()
+
+
+def path_of_machine() -> bool:
+    """Return whether Spark's own file of settings has a class path of the driver."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (None if home is None else f"{home}/conf")
+    if folder is None:
+        return False
+    with suppress(OSError):
+        text = Path(folder, "spark-defaults.conf").read_text("utf-8", "replace")
+        return _PATH_OF_DRIVER.search(text) is not None
+    return False
 
 
 def class_path(jars: Sequence[Path], given: str = "") -> str:

@@ -290,13 +290,16 @@ def session_settings(config: Config) -> dict[str, str]:
 def _for_archive(config: Config, options: str) -> dict[str, str]:
     """Return the driver's class path, and its options with the archive of classes if there is one.
 
-    The jars are in ``spark.jars``, too: executors on a cluster get them from there.
+    The jars are in ``spark.jars``, too: executors on a cluster get them from there. The result is
+    empty if Spark's own file of settings has a class path, which ours would replace.
 
     Args:
         config: The configuration.
         options: The other options of the driver's JVM.
     """
     path = str(config.spark.conf.get(_DRIVER_PATH, ""))
+    if not path and class_archive.path_of_machine():
+        return {}
     archive = class_archive.find_archive(class_archive.archive_prefix(find_java(), spark_jars()))
     # The user's own options are the last ones, and so go before these.
     added = class_archive.archive_options(archive, options)

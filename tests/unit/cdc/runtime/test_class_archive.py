@@ -11,6 +11,7 @@ from cdc.runtime.class_archive import (
     archive_prefix,
     class_path,
     find_archive,
+    path_of_machine,
     record,
     recording_options,
 )
@@ -75,6 +76,31 @@ def test_sparks_own_jars_go_before_others_and_after_the_users(jar: Path, spark_j
     ours = f"{spark_jar.parent}/*:{jar}"
     assert class_path([jar]) == ours
     assert class_path([jar], "/own/*") == f"/own/*:{ours}"
+
+
+@pytest.mark.parametrize("variable", ["SPARK_HOME", "SPARK_CONF_DIR"])
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("spark.driver.extraClassPath  /opt/site/*", True),
+        ("spark.driver.extraClassPath=/opt/site/*", True),
+        ("# spark.driver.extraClassPath /opt/site/*", False),
+        ("spark.executor.extraClassPath /opt/site/*", False),
+        (None, False),
+    ],
+)
+def test_a_class_path_in_sparks_own_settings_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, line: str | None, found: bool
+) -> None:
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert not path_of_machine()
+    folder = tmp_path / "conf"
+    folder.mkdir()
+    monkeypatch.setenv(variable, str(tmp_path if variable == "SPARK_HOME" else folder))
+    if line is not None:
+        (folder / "spark-defaults.conf").write_text(f"spark.ui.enabled false\n{line}\n")
+    assert path_of_machine() is found
 
 
 def test_options_name_an_archive_that_is_there(tmp_path: Path) -> None:
