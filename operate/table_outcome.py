@@ -179,6 +179,7 @@ def abandoned(store: Store, record: TableRecord) -> bool:
     A command that was killed leaves such a table behind: readers see the former commits, runs do
     not follow the table, and nothing changes until the command is repeated.
     """
-    if unfinished(record) is None or record.never_published:
+    # A table that is onboarded again is REGISTERED, and its new folder has no readers yet.
+    if record.state not in (State.BOOTSTRAPPING, State.CATCHING_UP) or record.never_published:
         return False
     return Lease(store, record.table, "").held_by_other() is None

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cdc.errors import FencedError, LakeError, LeaseHeldError
+from cdc.errors import FencedError, LakeError, LeaseHeldError, StateError
 from cdc.lake.catalog import CatalogEntry, forget, show
 from cdc.lake.shards import TURN_S
 from cdc.store.table_state import State
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
 
 _log = logging.getLogger(__name__)
+_TRIES = 4
 
 
 def keep_name(
@@ -62,12 +63,31 @@ def keep_name(
     try:
         check()
     except FencedError:
-        context.store.put(replace(context.store.newest(record), named=None))
+        _forget_name(context, record)
         raise
     noted = _noted(catalog.metastore, entry)
     if record.named == noted:
         return record
     return context.store.put(replace(record, named=noted))
+
+
+def _forget_name(context: RunContext, record: TableRecord) -> None:
+    """Note that a table's name may be outdated, also if another process writes the record now.
+
+    Raises:
+        StateError: Other processes changed the record at each try, or the store cannot be reached.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        newest = context.store.newest(record)
+        if newest.named is None:
+            return
+        try:
+            context.store.put(replace(newest, named=None))
+        except StateError:
+            if not tries_left:
+                raise
+        else:
+            return
 
 
 def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TURN_S) -> None:
@@ -126,6 +146,8 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
             if not _is_noted(context.config, record):
                 # All tables of the run wait meanwhile. The next look comes soon.
                 follow_name(context, record, wait_s=0)
+        except FencedError as error:
+            _log.info("the name of table %s was not checked: %s", record.table, error)
         except LakeError as error:
             _log.warning("%s", error)
             return

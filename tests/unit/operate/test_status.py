@@ -70,6 +70,8 @@ def test_a_copy_that_nobody_continues_needs_a_bootstrap_if_the_table_has_readers
     copying.release()
     now = Status((module._table(services, look, record, None),), ())
     assert now.needs_bootstrap is (generation == 2)
+    again = table_record(state=State.REGISTERED, generation=generation)
+    assert not module._table(services, look, again, None).abandoned
 
 
 def test_a_watermark_counts_whatever_the_time_of_the_commit(services: Services) -> None:
