@@ -78,8 +78,7 @@ class _Level:
         """Whether a text is read as a date at this level."""
         cast = self.function in ("cast", "convert") and self.kind in _DATES
         read = cast or self.function in _READERS or bool(self.words & _READERS)
-        of_json = self.function == "json_value" and self.kind in _DATES
-        return (self.text and read and not self.words & _COMPARED) or of_json
+        return self.text and read and not self.words & _COMPARED
 
     @property
     def is_text(self) -> bool:
