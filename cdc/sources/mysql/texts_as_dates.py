@@ -83,10 +83,9 @@ class _Level:
     @property
     def is_text(self) -> bool:
         """Whether the value of this level can be a text with an offset."""
-        if self.function in _NO_TEXT or self.words & _COMPARED:
+        if self.function in _NO_TEXT or self.words & _COMPARED or self.kind in _DATES:
             return False
-        made_text = self.document and not self.keeps_document and self.kind not in _DATES
-        return self.text or made_text
+        return self.text or (self.document and not self.keeps_document)
 
     @property
     def keeps_document(self) -> bool:

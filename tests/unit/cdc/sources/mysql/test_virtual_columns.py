@@ -130,6 +130,7 @@ def test_a_text_that_mysql_reads_as_a_date_depends_on_the_time_zone(
         ("date", "cast(str_to_date(`Text`,'%Y-%m-%d') as date)"),
         ("datetime", r"cast(json_extract(`doc`,_utf8mb4\'$.at\') as datetime)"),
         ("datetime", r"json_value(`doc`, _utf8mb4\'$.at\' returning datetime)"),
+        ("datetime", r"json_value(`Text`, _utf8mb4\'$.at\' returning datetime)"),
         ("int", r"(`born` > _utf8mb4\'2024-02-29 23:30:00+02:00\')"),
         ("int", r"(`Text` > DATE\'2024-02-29\')"),
         ("date", r"if((`Text` = _utf8mb4\'x\'),`born`,NULL)"),
