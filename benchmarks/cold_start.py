@@ -16,7 +16,6 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -27,6 +26,7 @@ import psutil
 import psycopg
 import yaml
 
+from benchmarks.environment import on_a_stack
 from benchmarks.incremental import wait_for_events
 from cdc.config import Config
 from cdc.runtime.progress import NullProgress
@@ -59,11 +59,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", type=int, default=20, help="tables that are followed")
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder:
-        stack = LocalStack(Path(folder, "stack"), report=print)
-        with stack:
-            return measure(stack, Path(folder), arguments)
+    return on_a_stack(measure, parser.parse_args())
 
 
 def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> int:

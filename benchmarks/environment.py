@@ -1,13 +1,29 @@
-"""Environments of the peers, whose libraries this project does not depend on."""
+"""The stack of a benchmark, and environments for peers that this project does not depend on."""
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
+import tempfile
 import venv
+from collections.abc import Callable
 from pathlib import Path
 
+from stack.local import LocalStack
+
 PROJECT = Path(__file__).parents[1]
+
+
+def on_a_stack(
+    measure: Callable[[LocalStack, Path, argparse.Namespace], int], arguments: argparse.Namespace
+) -> int:
+    """Measure with a stack and a folder that end with the measurement; return the exit code."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder,
+        LocalStack(Path(folder, "stack"), report=print) as stack,
+    ):
+        return measure(stack, Path(folder), arguments)
 
 
 def peers_python(group: str) -> str:

@@ -16,7 +16,6 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,7 @@ import psycopg
 import yaml
 
 from benchmarks import foreach_batch_peer as peer
+from benchmarks.environment import on_a_stack
 from cdc.config import Config
 from cdc.log.position import Lsn
 from cdc.run import run_tables
@@ -80,11 +80,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=200_000, help="events per round, all tables")
     parser.add_argument("--rows", type=int, default=200_000, help="rows per table at the start")
     parser.add_argument("--rounds", type=int, default=5, help="counted rounds")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder:
-        stack = LocalStack(Path(folder, "stack"), report=print)
-        with stack:
-            return measure(stack, Path(folder), arguments)
+    return on_a_stack(measure, parser.parse_args())
 
 
 def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> int:

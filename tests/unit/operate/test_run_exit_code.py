@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import yaml
@@ -32,6 +33,21 @@ if TYPE_CHECKING:
 TABLE = TableId("shop", "public", "orders")
 
 
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    opened = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
+    yield opened
+    opened.close()
+
+
+def put(services: Services, **facts: Any) -> None:
+    """Put the table on the plan, with these facts in its record."""
+    register(services, TABLE)
+    record = services.store.get(TABLE)
+    assert record is not None
+    services.store.put(replace(record, **facts))
+
+
 @pytest.mark.parametrize(
     ("was", "generation", "code"),
     [
@@ -42,43 +58,28 @@ TABLE = TableId("shop", "public", "orders")
     ],
 )
 def test_a_table_that_was_never_taken_is_no_failure_of_a_run(
-    tmp_path: Path, was: State, generation: int, code: ExitCode
+    services: Services, was: State, generation: int, code: ExitCode
 ) -> None:
     """It is named each time; its values may stop every copy until somebody changes its settings."""
-    services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
-    try:
-        register(services, TABLE)
-        record = services.store.get(TABLE)
-        assert record is not None
-        failed = replace(record, state=State.FAILED, resume_to=was, generation=generation)
-        services.store.put(failed)
-        runs = Runs(services, services.store.tables)
-        assert runs.exit_code() is code
-        assert [one.table for one in runs.waiting()] == [TABLE]
-    finally:
-        services.close()
+    put(services, state=State.FAILED, resume_to=was, generation=generation)
+    runs = Runs(services, services.store.tables)
+    assert runs.exit_code() is code
+    assert [one.table for one in runs.waiting()] == [TABLE]
 
 
 @pytest.mark.parametrize("state", [State.BOOTSTRAPPING, State.CATCHING_UP])
 @pytest.mark.parametrize("generation", [1, 2])
 def test_a_table_with_readers_whose_copy_nobody_continues_needs_a_bootstrap(
-    tmp_path: Path, state: State, generation: int
+    services: Services, state: State, generation: int
 ) -> None:
-    services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
-    try:
-        register(services, TABLE)
-        record = services.store.get(TABLE)
-        assert record is not None
-        services.store.put(replace(record, state=state, generation=generation))
-        runs = Runs(services, services.store.tables)
-        copying = Lease(services.store, TABLE, "another process")
-        copying.acquire()
-        assert runs.exit_code() is ExitCode.OK
-        copying.release()
-        published = generation > 1
-        assert runs.exit_code() is (ExitCode.NEEDS_BOOTSTRAP if published else ExitCode.OK)
-    finally:
-        services.close()
+    put(services, state=state, generation=generation)
+    runs = Runs(services, services.store.tables)
+    copying = Lease(services.store, TABLE, "another process")
+    copying.acquire()
+    assert runs.exit_code() is ExitCode.OK
+    copying.release()
+    published = generation > 1
+    assert runs.exit_code() is (ExitCode.NEEDS_BOOTSTRAP if published else ExitCode.OK)
 
 
 def test_one_run_looks_at_captures_once_its_tables_are_done(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
-from pathlib import Path
 
 import pytest
 
-from cdc.run import RunContext, cycle, run_table
+from cdc.run import cycle, run_table
 from cdc.run import table as run_module
 from cdc.run.plan import FIRST_RETRY
 from cdc.store.table_state import State
-from operate.context import Services
 from tests.unit.bootstrap.test_killed import TABLE, Command
 
 AHEAD = timedelta(hours=2)
@@ -22,15 +19,6 @@ class FastClock(datetime):
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> FastClock:
         return super().now(tz) + AHEAD
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    monkeypatch.setattr(Services, "spark", None)
-    monkeypatch.setattr(RunContext, "spark", None)
-    command = Command(tmp_path, "failed")
-    yield command
-    command.services.close()
 
 
 def test_a_failed_table_waits_by_the_clock_of_the_state_store(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -13,25 +12,15 @@ import sqlalchemy as sa
 
 from cdc.errors import FencedError, LostHistoryError, MissingFolderError
 from cdc.lake.pointer import read_local
-from cdc.run import RunContext, run_table
+from cdc.run import run_table
 from cdc.run.commits import keep_size
 from cdc.store.lease import Lease
 from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import LakeSize, State, TableRecord
 from cdc.store.tables import leases, loss_rows
-from operate.context import Services
 from tests.records import NOW
 from tests.unit.bootstrap.test_killed import TABLE, Command
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    monkeypatch.setattr(Services, "spark", None)
-    monkeypatch.setattr(RunContext, "spark", None)
-    command = Command(tmp_path, "failed")
-    yield command
-    command.services.close()
 
 
 def copied_again(store: Store) -> TableRecord:

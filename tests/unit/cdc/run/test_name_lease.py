@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -14,21 +12,11 @@ import sqlalchemy as sa
 from cdc.config.lake import CatalogConfig
 from cdc.errors import FencedError
 from cdc.lake.catalog import CatalogEntry
-from cdc.run import RunContext, catalog_name
+from cdc.run import catalog_name
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import State
 from cdc.store.tables import leases
-from operate.context import Services
 from tests.unit.bootstrap.test_killed import TABLE, Command
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    monkeypatch.setattr(Services, "spark", None)
-    monkeypatch.setattr(RunContext, "spark", None)
-    command = Command(tmp_path, "failed")
-    yield command
-    command.services.close()
 
 
 @pytest.mark.parametrize("during", [True, False], ids=["while it sets the name", "before"])
