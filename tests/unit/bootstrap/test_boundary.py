@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.boundary import first_beyond
+from bootstrap.boundary import first_beyond, recorded
+from bootstrap.capture_proof import Capture
 from cdc.kafka import KafkaRecord
+from cdc.runtime.progress import NullProgress
+from cdc.store.attempt import Attempt
+from tests.records import NOW, ORDERS
+from tests.unit.cdc.capture.test_judgement import NAMES
 
 
 def record(offset: int) -> KafkaRecord:
@@ -50,3 +60,32 @@ def test_each_place_in_a_topic_without_gaps_is_found() -> None:
 
 def test_a_topic_without_records_begins_at_its_end() -> None:
     assert first_beyond(7, 7, lambda low, high: None, lambda one: True) == 7
+
+
+@pytest.mark.parametrize(
+    ("converter", "kept"),
+    [("io.confluent.connect.avro.AvroConverter", True), ("another", False), (None, False)],
+)
+def test_an_attempt_records_whether_its_connector_sends_null(
+    converter: str | None, kept: bool
+) -> None:
+    """The connector counts that is there now, not the settings that a new one would have."""
+    running = converter and {
+        "value.converter": converter,
+        "value.converter.ignore.default.for.nullables": "true",
+    }
+    kafka = SimpleNamespace(ends_many=lambda _: {"t.orders": {}}, topic_id=lambda _: "T")
+    unused = cast("Any", None)
+    capture = Capture(
+        table=ORDERS,
+        topic="t.orders",
+        names=NAMES,
+        source=unused,
+        connect=cast("Any", SimpleNamespace(connector=lambda _: running)),
+        kafka=cast("Any", kafka),
+        definitions=unused,
+        exactly_once=True,
+        recovery=unused,
+        progress=NullProgress(),
+    )
+    assert recorded(Attempt(UUID(int=1), NOW, "/lake"), capture).nulls_are_kept is kept
