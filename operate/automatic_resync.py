@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import LeaseHeldError
@@ -49,7 +48,6 @@ class Unattended:
             One outcome per resynced table. A table that another process already copies has no
             outcome.
         """
-        now = datetime.now(timezone.utc)
         due = []
         waiting: dict[TableId, str] = {}
         for record in self._records():
@@ -58,7 +56,7 @@ class Unattended:
                 if not is_candidate(record, settings):
                     continue
                 self._require_newest_settings(record)
-                why = why_not_copied(self._services, record, settings, now)
+                why = why_not_copied(self._services, record, settings)
             except TributaryError as error:
                 why = error.message
             if why is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +130,7 @@ def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) 
     Raises:
         KafkaError: The ends of topics cannot be read.
     """
-    wanted, now = set(tables), datetime.now(timezone.utc)
+    wanted, now = set(tables), services.store.now()
     records = [
         record
         for record in services.store.tables()

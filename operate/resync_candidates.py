@@ -44,7 +44,7 @@ def waits_for(
         record: The table's record.
         settings: The table's settings.
         rows: The table's estimated number of rows; None if the number is unknown.
-        now: The current time.
+        now: The time by the state store's clock, which all machines share.
     """
     limits = settings.resync
     if record.state is State.FAILED:
@@ -59,9 +59,7 @@ def waits_for(
     return None
 
 
-def why_not_copied(
-    services: Services, record: TableRecord, settings: TableSettings, now: datetime
-) -> str | None:
+def why_not_copied(services: Services, record: TableRecord, settings: TableSettings) -> str | None:
     """Return why a table's requested resync must wait now.
 
     Args:
@@ -69,7 +67,6 @@ def why_not_copied(
             size is queried at the source.
         record: The table's record.
         settings: The table's settings.
-        now: The current time.
 
     Returns:
         The reason; None if the resync can begin now, or if the table is no candidate.
@@ -83,4 +80,4 @@ def why_not_copied(
             rows = source.size(source.table(record.table)).rows
         except TributaryError as error:
             _log.warning("the size of table %s cannot be read: %s", record.table, error)
-    return waits_for(record, settings, rows, now)
+    return waits_for(record, settings, rows, services.store.now())

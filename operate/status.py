@@ -351,7 +351,7 @@ def _table(
         with _noted(notes):
             settings = services.config.table_settings(record.table)
             target, lateness = settings.freshness_target_s, settings.allowed_lateness_s
-            if (why := why_not_copied(services, record, settings, now)) is not None:
+            if (why := why_not_copied(services, record, settings)) is not None:
                 notes.append(f"on_incompatible is resync, but it waits: {why}")
             if settings.on_schema_change == "freeze":
                 notes += _left_out(services, record)

@@ -40,12 +40,15 @@ class FailedConnector:
         given_up: Whether no process restarts the connector any more.
         runs: Whether the connector has only lost its connection to the source: Connect reports the
             connector and its tasks as running.
+        outage: Whether the connector does not reach the source. Such a connector is restarted until
+            the source is back.
     """
 
     reason: str
     remedy: str
     given_up: bool = False
     runs: bool = False
+    outage: bool = False
 
 
 def restart_connector(
@@ -64,14 +67,14 @@ def restart_connector(
     Returns:
         The failure. Its reason also names the number of restarts so far.
     """
-    tried = restarts.claim(name)
-    tries, refused = _restarts_text(tried), ""
+    tried = restarts.claim(name, outage=failed.outage)
+    tries, refused = _restarts_text(tried, failed), ""
     if tried.now:
         try:
             restart(connect, name, only_failed=not failed.runs)
         except ConnectError as error:
             refused = f", which Connect refused: {error.message}"
-    given_up = tried.next_at is None and tried.times >= LIMIT and not tried.now
+    given_up = _is_last(tried, failed) and not tried.now
     return replace(failed, reason=f"{failed.reason} ({tries}{refused})", given_up=given_up)
 
 
@@ -101,13 +104,14 @@ def explained(name: str, trace: str) -> FailedConnector:
     """Return the reason and the remedy of a connector's failure, from its Java stack trace."""
     reason = f"connector {name} failed: {redact(failures.explain(trace))}"
     remedy = failures.remedy(trace, f"Correct the cause; to restart it at once, {RETRY}.")
-    return FailedConnector(reason, remedy)
+    return FailedConnector(reason, remedy, outage=failures.is_outage(trace))
 
 
 def disconnected(names: CaptureNames) -> FailedConnector:
     """Return the reason and the remedy for a connector that runs but has lost its connection."""
     reason = f"connector {names.connector} runs, but has lost its connection to the server"
-    return FailedConnector(reason, f"{silence(names)} To restart it at once, {RETRY}.", runs=True)
+    remedy = f"{silence(names)} To restart it at once, {RETRY}."
+    return FailedConnector(reason, remedy, runs=True, outage=True)
 
 
 class Recovery:
@@ -187,11 +191,17 @@ class Recovery:
         return disconnected(names) if lost else None
 
 
-def _restarts_text(tried: Restarted) -> str:
+def _is_last(tried: Restarted, failed: FailedConnector) -> bool:
+    """Whether a connector has had its last restart, so that an operator must restart it."""
+    return not failed.outage and tried.next_at is None and tried.times >= LIMIT
+
+
+def _restarts_text(tried: Restarted, failed: FailedConnector) -> str:
     """Return, as text, how often a connector was restarted, and when the next restart can be."""
-    if tried.next_at is None and tried.times >= LIMIT:
+    if _is_last(tried, failed):
         return f"restarted {tried.times} times in a row, and not again by itself"
     again = (
         "" if tried.next_at is None else f", the next one not before {tried.next_at:%H:%M:%S} UTC"
     )
-    return f"restarted, time {tried.times} of {LIMIT}{again}"
+    limit = "" if failed.outage else f" of {LIMIT}"
+    return f"restarted, time {tried.times}{limit}{again}"

@@ -9,6 +9,7 @@ _EXCEPTION = re.compile(r"^(?:[a-z_][\w$]*\.)+(?P<name>[A-Z][\w$]*)(?:: )?")
 _DUMP = re.compile(r"\s*\[[^\[\]]*\]|\b\w*(?:Context|Info|Schema)\{[^{}]*\}")
 _LENGTH = 400
 
+_UNREACHABLE = r"connection to .* refused|connection attempt failed|unknownhost|could not connect"
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         r"password authentication failed|no password was provided|not permitted to log in"
@@ -27,7 +28,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         " rights on it.",
     ),
     (
-        r"connection to .* refused|connection attempt failed|unknownhost|could not connect",
+        _UNREACHABLE,
         "Check that the worker reaches the primary; set endpoint_for_connect when it sees another"
         " address than this machine.",
     ),
@@ -135,6 +136,20 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
 )
 
+_OUTAGE = re.compile(
+    r"connection (?:to .* )?(?:was )?refused|connection attempt failed|connection reset|broken pipe"
+    r"|no route to host|network is unreachable|connect timed out|read timed out"
+    r"|unknownhost|temporary failure in name resolution|name or service not known"
+    r"|could not connect|communications link failure|unable to connect to the m\w+ database"
+    r"|i/o error occurred while sending to the backend|this connection has been closed"
+    r"|database connection failed when (?:reading|writing)"
+    r"|the database system is (?:starting up|shutting down|in recovery|not yet accepting)"
+    r"|terminating connection due to administrator command|server shutdown in progress"
+    r"|unexpected end of stream|failed to read next byte|client is not connected",
+    re.IGNORECASE,
+)
+"""What a stack trace says if the connector does not reach its source."""
+
 
 def explain(trace: str) -> str:
     """Return the outermost message and the root cause in a Connect stack trace, in one line."""
@@ -151,6 +166,18 @@ def remedy(trace: str, default: str) -> str:
         if re.search(pattern, trace, re.IGNORECASE):
             return advice
     return default
+
+
+def is_outage(trace: str) -> bool:
+    """Whether a connector failed because it did not reach its source, or lost the connection.
+
+    The result is False if a known remedy other than a check of the connection applies, for example
+    for a wrong password: then waiting does not help.
+    """
+    if not _OUTAGE.search(trace):
+        return False
+    first = next((pattern for pattern, _ in _REMEDIES if re.search(pattern, trace, re.I)), None)
+    return first is None or first == _UNREACHABLE
 
 
 def _headline(text: str) -> str:

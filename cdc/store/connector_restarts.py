@@ -1,7 +1,8 @@
-"""Counts the restarts of failed connectors, so that no connector is restarted forever."""
+"""Counts the restarts of failed connectors, so that no poisoned connector restarts forever."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 LIMIT = 8
 """Maximum number of restarts in a row. The last one is due about an hour after the first.
 
-After the last one, an operator must restart the connector.
+After the last one, an operator must restart the connector. Restarts during an outage of the source
+have no such limit.
 """
 
 _FIRST_PAUSE_S = 30.0
 """Pause between the first restart and the second. Each later pause is twice as long."""
 _LAST_PAUSE_S = 3600.0
 """Longest of these pauses."""
+_OUTAGE_PAUSE_S = 300.0
+"""Longest pause during an outage, so that changes come soon after the source is back."""
 _SETTLED_S = 600.0
 """A connector has recovered if it runs this many seconds after its next restart became due."""
 
@@ -53,8 +57,16 @@ class Restarts:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def claim(self, connector: str) -> Restarted:
-        """Claim a connector's next restart if it is due; return the connector's stored restarts."""
+    def claim(self, connector: str, *, outage: bool = False) -> Restarted:
+        """Claim a connector's next restart if it is due; return the connector's stored restarts.
+
+        Args:
+            connector: The connector's name.
+            outage: Whether the connector failed because it does not reach the source. Such a
+                connector is restarted until the source is back.
+        """
+        limit = math.inf if outage else LIMIT
+        longest_s = _OUTAGE_PAUSE_S if outage else _LAST_PAUSE_S
         try:
             with self._store.transaction() as connection:
                 at = float(connection.execute(sa.select(self._store.clock)).scalar_one())
@@ -62,18 +74,18 @@ class Restarts:
                     sa.select(restart_rows).where(_of_connector(connector))
                 ).first()
                 times = 0 if row is None else int(row.times)
-                if row is not None and (times >= LIMIT or at < row.next_at):
-                    return _restarted(times, row.next_at)
-                next_at = at + min(_FIRST_PAUSE_S * 2**times, _LAST_PAUSE_S)
+                if row is not None and (times >= limit or at < row.next_at):
+                    return _restarted(times, row.next_at, limit)
+                next_at = at + min(_FIRST_PAUSE_S * 2 ** min(times, LIMIT), longest_s)
                 if row is None:
                     values = {"connector": connector, "times": 1, "next_at": next_at}
                     connection.execute(sa.insert(restart_rows).values(**values))
-                    return _restarted(1, next_at, now=True)
+                    return _restarted(1, next_at, limit, now=True)
                 mine = sa.update(restart_rows).where(
                     _of_connector(connector), restart_rows.c.times == times
                 )
                 taken = connection.execute(mine.values(times=times + 1, next_at=next_at)).rowcount
-                return _restarted(times + 1, next_at, now=taken == 1)
+                return _restarted(times + 1, next_at, limit, now=taken == 1)
         except IntegrityError:  # another process has just claimed the first restart
             return Restarted(1, None)
 
@@ -97,7 +109,7 @@ def _of_connector(connector: str) -> sa.ColumnElement[bool]:
     return restart_rows.c.connector == connector
 
 
-def _restarted(times: int, next_at: float, *, now: bool = False) -> Restarted:
-    """Return a connector's stored restarts; after ``LIMIT`` restarts, no further one is planned."""
-    due = None if times >= LIMIT else datetime.fromtimestamp(next_at, timezone.utc)
+def _restarted(times: int, next_at: float, limit: float, *, now: bool = False) -> Restarted:
+    """Return a connector's stored restarts; after ``limit`` restarts, no further one is planned."""
+    due = None if times >= limit else datetime.fromtimestamp(next_at, timezone.utc)
     return Restarted(times, due, now)

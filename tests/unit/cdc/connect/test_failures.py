@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.connect.failures import explain, remedy
+from cdc.connect.failures import explain, is_outage, remedy
 
 CONVERSION = """\
 org.apache.kafka.connect.errors.ConnectException: An exception occurred in the change event \
@@ -96,3 +96,39 @@ def test_known_failures_have_their_remedy(said: str, advice: str) -> None:
 
 def test_unknown_failures_get_the_default() -> None:
     assert remedy("java.lang.NullPointerException", "default") == "default"
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "org.postgresql.util.PSQLException: Connection to db:5432 refused. Check that the hostname",
+        "org.postgresql.util.PSQLException: FATAL: the database system is starting up",
+        "org.postgresql.util.PSQLException: FATAL: the database system is shutting down",
+        "org.postgresql.util.PSQLException: Database connection failed when reading from copy",
+        "org.postgresql.util.PSQLException: FATAL: terminating connection due to administrator"
+        " command",
+        "com.mysql.cj.jdbc.exceptions.CommunicationsException: Communications link failure",
+        "io.debezium.DebeziumException: Unable to connect to the MySQL database at db:3306 with"
+        " user 'cdc': Connection refused",
+        "java.net.UnknownHostException: db",
+        "java.net.SocketException: Connection reset",
+    ],
+)
+def test_a_source_that_is_away_is_an_outage(cause: str) -> None:
+    trace = f"org.apache.kafka.connect.errors.ConnectException: Stopped\n\tat x\nCaused by: {cause}"
+    assert is_outage(trace)
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        CONVERSION,
+        LOST,
+        PURGED,
+        "PSQLException: Connection attempt failed\nCaused by: FATAL: password authentication failed"
+        ' for user "cdc"',
+        "Communications link failure\nCaused by: Error code: 1236; binlog purged",
+    ],
+)
+def test_what_waiting_does_not_repair_is_no_outage(trace: str) -> None:
+    assert not is_outage(trace)
