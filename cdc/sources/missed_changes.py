@@ -1,4 +1,4 @@
-"""The protocol by which a source's tables show whether a connector left out a change."""
+"""The protocol for queries of a source's tables that find changes which a connector left out."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class MissedChanges(Protocol):
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the row that a given row's transaction inserted directly after the given row.
+        """Return the row that the same transaction inserted directly after a given row.
 
         Args:
             table: The table.
             key: The key of the given row: values from the row's event, by column name.
-            transaction: The transaction's id in the given row's event. If None, the id is read
-                from the given row in the source's table, for example from PostgreSQL's ``xmin``.
+            transaction: The id of the transaction, from the event of the given row. If None, the id
+                is read from the given row in the table, for example from PostgreSQL's ``xmin``.
         """

@@ -33,14 +33,14 @@ class NamedTypes(Protocol):
         """Return a digest of all names and types, by one cheap query of the source."""
 
     def read(self) -> tuple[str, Names]:
-        """Return the digest of the source's types, and the types by name, then by schema."""
+        """Return the digest of the source's types, and the types by name and then by schema."""
 
     def columns_of(self, types: Collection[int]) -> list[TypedColumn]:
         """Return the source's columns that have one of the types, or an array of one of them."""
 
 
 class TypeReader(Protocol):
-    """The part of a source that reads its user-defined types."""
+    """The methods of a source that read its user-defined types."""
 
     @property
     def named_types(self) -> NamedTypes | None:

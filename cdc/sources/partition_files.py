@@ -1,4 +1,4 @@
-"""The protocol by which the files of partitions reveal changes that have no event."""
+"""The protocol for finding changes without an event from the files of partitions."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class PartitionFiles(Protocol):
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
         """Return the source's partitions that a TRUNCATE could have emptied since an earlier look.
 
-        Since that look at the catalog, such a partition has got a new file. It has no row that was
-        written before the look.
+        Such a partition has had a new file since that look at the catalog, and has no row from
+        before the look.
 
         Args:
             table: The table.
-            files: Each partition's file at that look, by partition.
-            since: A transaction id: when that look was taken, every transaction with a lower id had
+            files: The file number of each partition at that look, by the partition's number.
+            since: A transaction id. At the time of that look, every transaction with a lower id had
                 ended. Empty if no such id is known.
         """
 
     def written_together(self, partitions: Collection[int]) -> int | None:
-        """Return the id of the transaction that last wrote the partitions in the source's catalog.
+        """Return the id of the transaction that last wrote the catalog rows of all the partitions.
 
-        The result is None if several transactions wrote the partitions. TRUNCATE of the root writes
-        all partitions in one transaction. VACUUM FULL writes each partition in a transaction of its
-        own.
+        The result is None if no single transaction did. TRUNCATE of the root writes the catalog
+        rows of all partitions in one transaction. VACUUM FULL uses a transaction for each
+        partition.
         """

@@ -1,4 +1,4 @@
-"""One error for all columns due to which a table cannot be replicated, with the settings to add."""
+"""The error for all columns due to which a table cannot be replicated, with the settings to add."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def refusal(
         table: The table.
         key: The table's key. A key column can neither be read by key nor be left out.
         settings: The table's settings.
-        types: Columns whose type has no rule, each with its error.
-        names: Columns whose name the lake does not allow, each with the reason.
-        bound: Virtual columns whose values do not depend on the row alone, each with what else its
-            values depend on, for example the session's time zone.
+        types: Columns whose type has no rule, by name, each with its error.
+        names: Columns whose name the lake does not allow, by name, each with the reason.
+        bound: Virtual columns whose values do not depend on the row alone, by name. Each has in
+            words what else its values depend on, for example the session's time zone.
     """
     kind = UnsupportedTypeError if types else SchemaError
     others = {

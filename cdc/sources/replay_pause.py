@@ -38,7 +38,8 @@ def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
 
     Raises:
         ReplicaError: Another process or an operator has paused replay, or replay cannot be resumed.
-        LeaseHeldError: After a wait of `WAIT_S`, another process still holds the right to pause.
+        LeaseHeldError: After a wait of `WAIT_S` seconds, another process still holds the replica's
+            lease.
     """
     with leases.hold(_resource(source.name), wait_s=WAIT_S):
         if source.name in store.paused_replays():
@@ -59,13 +60,13 @@ def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
 
 
 def resume_left_paused(store: Store, leases: Leases, open_source: Callable[[str], Replay]) -> None:
-    """Resume replay on each source's replica where a killed process has left replay paused.
+    """Resume replay on each replica where a killed process has left replay paused.
 
     If a replay cannot be resumed now, the next command tries again.
 
     Args:
-        store: The state store. It lists each source on whose replica a process meant to pause
-            replay and has not yet noted the end of the pause.
+        store: The state store. Before a process pauses replay, it records the source there. After
+            the pause, it deletes this record.
         leases: A process holds the lease of a source's replica while it has paused replay there.
         open_source: Opens a source by its name.
     """

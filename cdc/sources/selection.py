@@ -97,14 +97,15 @@ def misread(table: SourceTable, settings: TableSettings) -> tuple[SourceColumn, 
     """Return the replicated columns whose values can be missing from events.
 
     The connector can mistake the type of such a column for another type (see
-    `SourceColumn.misread_as`). Columns whose values are read from the source by key are left out.
+    `SourceColumn.misread_as`). Columns whose values Tributary reads from the source by key are left
+    out.
     """
     by_key = settings.columns.is_read_by_key
     return tuple(one for one in _kept(table, settings) if one.misread_as and not by_key(one.name))
 
 
 def _kept(table: SourceTable, settings: TableSettings) -> list[SourceColumn]:
-    """Return the columns that the log has and the settings do not leave out."""
+    """Return the columns that the log contains and that the settings do not exclude."""
     wanted = set(settings.columns.include) or {column.name for column in table.columns}
     return [
         column
@@ -124,7 +125,7 @@ def _misread(table: SourceTable, column: SourceColumn) -> UnsupportedTypeError:
 
 
 def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -> Column:
-    """Return a source column as a column of the lake, by the table's settings."""
+    """Convert a source column to a column of the lake, by the table's settings."""
     rules = settings.columns
     read_by_key, decimal = rules.is_read_by_key(column.name), rules.decimal(column.name)
     hide = rules.hides(column.name)
@@ -153,8 +154,8 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
 def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
     """Return the columns that the settings name and the source table lacks.
 
-    Before and after a rename in `columns.renames`, a setting can list the column's old name and its
-    new name. If the table has a column with one of these two names, neither name is returned.
+    A column that `columns.renames` renames can be in a setting by both names. If the table has the
+    column by one of these names, neither name is returned.
     """
     rules = settings.columns
     there = {column.name for column in table.columns}
@@ -173,8 +174,8 @@ def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 def require_named(table: SourceTable, settings: TableSettings) -> None:
     """Refuse to copy a source table that lacks a column which the settings name.
 
-    If the name is misspelled, values that must be hidden would reach the lake. Runs of a table that
-    is already followed do not call this function: there, a setting may name a column that is not
+    If the name is misspelled, values that must be hidden would reach the lake. Only copies call
+    this function: the settings of a table that runs already follow may name a column that is not
     added yet or is already dropped.
 
     Raises:

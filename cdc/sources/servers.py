@@ -56,7 +56,7 @@ class Servers(Generic[C, E]):
         self.config: C = config
 
     def endpoint(self, *, on_replica: bool) -> E:
-        """Return a server's endpoint; the primary's if the source has no replica."""
+        """Return the endpoint of the replica or primary; the primary's if there is no replica."""
         # A configuration has endpoints of its own kind. The type variables cannot express this.
         config: Any = self.config
         endpoint: E = (config.replica if on_replica else None) or config.primary
@@ -68,7 +68,7 @@ class Servers(Generic[C, E]):
         return credential
 
     def where(self, *, on_replica: bool) -> str:
-        """Return the source server's name in messages."""
+        """Return the source's server as messages name it."""
         endpoint = self.endpoint(on_replica=on_replica)
         kind = "replica" if on_replica and self.config.replica else "primary"
         return f"{kind} {endpoint.host}:{endpoint.port}"

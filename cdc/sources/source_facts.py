@@ -73,19 +73,21 @@ class SourceColumn:
         default_sql: The default as the catalog prints it.
         old_values: The values of the column in rows from before the column was added. The catalog
             stores such a value when a column is added with a default, and keeps it when the default
-            is dropped. Each value is printed as an array of one element, such as ``{5}``. The
-            entries are the different values of the partitions; None is for partitions without one.
+            is dropped. Partitions can have different values. Each value is an array literal with
+            one element, such as ``{5}``; None stands for partitions without such a value.
         number: The column's number in the catalog, which no later column of the table gets; None if
             the server does not number columns.
         refused_by_domain: Whether the column's type is a domain that refuses NULL. A row can still
             have a NULL, for example from a subquery without rows.
         not_validated: Whether the column is NOT NULL by a constraint that older rows need not meet
-            (NOT VALID). The column is ``nullable`` then, but the connector treats it as NOT NULL.
+            (NOT VALID). If so, ``nullable`` is True, but the connector treats the column as NOT
+            NULL.
         depends_on: For a virtual generated column of MySQL or MariaDB: what its values depend on
             besides the row, for example the session's time zone. Empty if the values depend on the
             row alone.
-        misread_as: A type with the same name as the column's type. The connector can mistake the
-            column's type for it, and events then lack the column's values. Empty if there is none.
+        misread_as: Name of another type, with its schema, for which the connector can mistake the
+            column's type. Both types have the same name in different schemas. After the mistake,
+            events lack the column's values. Empty if there is no such type.
     """
 
     name: str
@@ -108,10 +110,10 @@ class Leaf:
     Args:
         table: The partition.
         kind: The partition's kind.
-        replica_identity: The partition's own replica identity, which applies to its rows in place
-            of the root's.
+        replica_identity: The partition's own replica identity. For its rows, PostgreSQL ignores the
+            replica identity of the root.
         identity_columns: Columns by which the log identifies an old row; empty if it has none.
-        access_method: As for `SourceTable`.
+        access_method: See `SourceTable`.
     """
 
     table: TableId
@@ -130,17 +132,19 @@ class SourceTable:
         kind: The table's kind.
         columns: Live columns in catalog order.
         primary_key: The primary key's columns in key order; empty without a primary key.
-        unique_indexes: The columns of each unique index, also the primary key's. Indexes that are
-            invalid or deferrable, have a condition, or are not on whole columns are left out.
+        unique_indexes: The columns of each unique index, also of the primary key's index. Indexes
+            are left out that are invalid or deferrable, have a condition, or are on expressions or
+            prefixes of columns.
         replica_identity: PostgreSQL's setting for the columns of an old row in the log; None for a
             source without this setting, whose log has whole rows.
-        identity_columns: Columns by which the log identifies an old row; empty for ``nothing``.
+        identity_columns: Columns by which the log identifies an old row; empty for replica identity
+            ``nothing``.
         owner: The owning role.
         source_kind: The kind of the table's source, for the SQL in remedies.
         partition_root: The root, if this table is a partition.
         updated: Rows updated since the server's statistics began.
-        deleted: Rows deleted since then.
-        hazards: Facts that could stop the connector for all tables of the tier, one sentence each.
+        deleted: Rows deleted since the server's statistics began.
+        hazards: Reasons why the connector could stop for all tables of the tier, one sentence each.
         children: Names of the tables that inherit from this table. Partitions are left out.
         leaves: The partitions with the table's rows.
         withheld: Generated columns that are not published. If the replica identity is ``full``, the
@@ -149,8 +153,8 @@ class SourceTable:
             server does not number tables.
         dropped_by: PostgreSQL: the id of the youngest transaction that dropped a column; empty if
             there is none.
-        access_method: PostgreSQL: the table's access method, if the log has no rows of tables with
-            this method; otherwise empty, as for ``heap``.
+        access_method: PostgreSQL: the table's access method, if changes of tables with this method
+            cannot be captured. Empty if they can, as for ``heap``.
     """
 
     table: TableId
@@ -182,8 +186,8 @@ class SourceTable:
     def identity_in_log(self) -> frozenset[str] | None:
         """The columns of old rows that the source's log has; None if it has whole old rows.
 
-        For a partitioned table, the columns of all partitions are returned. The result is None if
-        the log has whole old rows of at least one partition.
+        For a partitioned table, the result has each column that the log has for at least one
+        partition. It is None if the log has whole old rows of at least one partition.
         """
         logged = self.leaves or (self,)
         if any(one.replica_identity in (None, "full") for one in logged):
@@ -193,10 +197,10 @@ class SourceTable:
     def columns_with_nulls(self, *, trust_domains: bool) -> frozenset[str]:
         """Return the columns that can have NULL in the source and be NOT NULL for the connector.
 
-        PostgreSQL's connector reads the table's definition from the catalog, and this definition
-        can be older or newer than an event. So the result has all columns that allow NULL. The
-        connectors of MySQL and MariaDB read the definition from the log. For these sources, the
-        result is empty.
+        PostgreSQL's connector reads the table's definition from the catalog, earlier or later than
+        an event was logged. A column that allows NULL in the event can be NOT NULL in this
+        definition. So the result has all columns that allow NULL. The connectors of MySQL and
+        MariaDB read the definition from the log, so for these sources the result is empty.
 
         Args:
             trust_domains: Whether to assume that no row has NULL in a column whose domain refuses
@@ -213,14 +217,13 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class Look:
-    """A source table at one moment: its catalog facts, and the effects of earlier DDL statements.
+    """A source table at one moment: its catalog entry, its fingerprint, and earlier DDL.
 
     Args:
         table: The table in the catalog.
         fingerprint: The table's fingerprint.
-        statements: The lake follows an earlier look. These are the effects of the DDL statements
-            that were logged after that look. None until they are read, and for PostgreSQL, whose
-            catalog shows every change without them.
+        statements: The effects of the DDL statements since the look that the lake follows. None
+            until they are read. None for PostgreSQL, whose catalog shows all their effects.
     """
 
     table: SourceTable
@@ -234,8 +237,9 @@ class Planned:
 
     Args:
         table: The table after the statements.
-        fingerprint: The table's catalog facts after the statements.
-        beyond_catalog: Changes that the catalog will not show, such as values that USING computes.
+        fingerprint: The table's fingerprint after the statements.
+        beyond_catalog: Changes that will not be visible in the catalog, such as values that USING
+            computes.
         statements: The effects of the statements as the log will report them; None for PostgreSQL,
             whose log does not report statements.
     """
@@ -348,11 +352,11 @@ class LogHealth(Protocol):
 
 @dataclass(frozen=True)
 class NextInserted:
-    """The row that a given row's transaction inserted directly after the given row.
+    """The row that the same transaction inserted directly after a given row.
 
     Args:
-        known: Whether the source can answer. It cannot if the given row has changed since its
-            insert, or if the type of the row's key cannot be compared.
+        known: Whether the source can find out which row this is. It cannot if the given row has
+            changed since its insert, or if the key's type cannot be compared.
         key: The key values, as text, of the row that was inserted; None if there is no such row.
     """
 
@@ -385,9 +389,9 @@ class KeyRange:
     """The rows of a source table with ``lower <= key < upper``.
 
     Args:
-        lower: Values of the key columns as the source prints them, in key order; None for no lower
-            bound.
-        upper: Such values for the upper bound; None for no upper bound.
+        lower: Values of the key columns as the source prints them, in key order; None if there is
+            no lower bound.
+        upper: The same for the upper bound; None if there is no upper bound.
     """
 
     lower: tuple[str, ...] | None = None
@@ -433,7 +437,7 @@ class SnapshotQuery:
         table: A parenthesised subquery; its columns have generated names.
         predicates: One SQL condition per key range, in the order of the given ranges.
         select: Spark SQL expressions, one per column of the schema.
-        properties: JDBC and Spark options; holds the password, so it is not in the repr.
+        properties: JDBC and Spark options. They contain the password, so the repr leaves them out.
     """
 
     url: str

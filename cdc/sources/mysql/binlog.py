@@ -1,4 +1,4 @@
-"""The health of a server's binlog, which the server retains whether or not a connector reads it."""
+"""The health of a server's binlog, which the server purges even if no connector has read it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class BinlogHealth:
     Args:
         source: Key of the source.
         purged: The position up to which the server has deleted the binlog.
-        executed: Reads the server's current position. `problem` calls this function when it
-            compares positions: an older position could be before the position that Connect has
-            stored since, which would look like a loss.
-        retained_bytes: Size of all files of the binlog; None if it is not known.
+        executed: Reads the position up to which the server has executed transactions. `problem`
+            calls this function each time: in an older result, transactions could be missing that
+            the connector has captured since, and `problem` would report a loss.
+        retained_bytes: Total size of the binlog's files; None if it is not known.
     """
 
     source: str
@@ -76,7 +76,7 @@ class BinlogHealth:
         return stored()
 
     def facts(self) -> dict[str, Any]:
-        """Return the binlog's size and purged position, by name, for ``status`` and messages."""
+        """Return the binlog's size and purged position by name, for ``status`` and messages."""
         return {
             "retained_bytes": self.retained_bytes,
             "purged": str(self.purged),
@@ -112,5 +112,5 @@ class NoBinlog:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Return the names that `BinlogHealth.facts` returns, each with the value None."""
+        """Return the names that `BinlogHealth.facts` has as keys, each with the value None."""
         return dict.fromkeys(("retained_bytes", "purged"))

@@ -57,7 +57,7 @@ class BinlogCapture:
         return binlog_continuity.continuity(self._connections, earlier, sent)
 
     def log_health(self) -> LogHealth:
-        """Return the health of the binlog; the server can purge parts that are not captured yet."""
+        """Return the binlog's health; the server can purge files that are not captured yet."""
         source = self._connections.source
         with self._connections.open("admin") as session:
             if str(session.value("SELECT @@global.log_bin")) in ("0", "OFF"):
@@ -71,7 +71,10 @@ class BinlogCapture:
             return primary.executed_position(session, self._kind)
 
     def audit(self) -> list[str]:
-        """Return problems of the server: the binlog lacks changes, or connectors misread them."""
+        """Return the problems of the MySQL or MariaDB server that affect the capture of all tables.
+
+        Due to such a problem, the binlog lacks changes, or the connectors misread them.
+        """
         with self._connections.open("admin") as session:
             return preparation.audit_server(session, append=self._names.append)
 
@@ -84,9 +87,10 @@ class BinlogCapture:
             return preparation.audit_table(session, table, append=self._names.append)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return which MySQL or MariaDB logins may not read the whole table, and GRANTs to run.
+        """Return the problem and the remedy if a login may not read all columns of the table.
 
-        The result is None if all logins may read the whole table.
+        Both are parts of a message. The problem names the logins of MySQL or MariaDB, and the
+        remedy has the GRANT statements. The result is None if all logins may read all columns.
         """
         return rights.missing(self._connections, table.table)
 
@@ -101,11 +105,12 @@ class BinlogCapture:
         return found, Fingerprint({**fingerprint.facts, READ_AT: read_at})
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
-        """Return the facts of the table in MySQL's or MariaDB's catalog, read in a new transaction.
+        """Return the table's fingerprint in MySQL or MariaDB, read in a new transaction.
 
-        If ``on_replica``, the definitions come from the replica. The facts about files and log come
-        from the primary, which is read after the replica. So these facts include the effect of each
-        statement that the replica has executed.
+        If ``on_replica``, the definitions of the table and its columns come from the replica. The
+        ids of the table's files and the gaps in the binlog come from the primary, which is read
+        after the replica. So these values include the effect of each statement that the replica has
+        executed.
         """
         if not on_replica:
             return self._on_primary(table)
@@ -114,7 +119,7 @@ class BinlogCapture:
         return catalog.with_files(found, self._on_primary(table))
 
     def _on_primary(self, table: TableId) -> Fingerprint:
-        """Return a table's fingerprint on the primary, with the current GTID set or position."""
+        """Return a table's fingerprint on the primary, with the primary's current log position."""
         with self._connections.open("admin") as session:
             read_at = str(primary.shown(session, self._kind, table))
             found = catalog.read_fingerprint(session, table)

@@ -1,9 +1,9 @@
-"""Finds commits that a server has lost, even if it gave their GTIDs to later commits.
+"""Finds transactions that a server has lost, even if later transactions have the same GTIDs.
 
-After a crash of its machine, a server can lack the last commits of its binlog. The binlog then
+After a crash of its machine, a server can lack the last transactions of its binlog. The binlog then
 continues in a new file. Each file begins with a list of the GTIDs in all files before it, and this
-list never changes. So the list shows the loss for as long as the new file exists, also after the
-server has given the same GTIDs to later commits.
+list never changes. So a lost transaction is missing from the list of the new file, even if the
+server has given its GTID to a later transaction.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
     Args:
         connections: Opens sessions.
         earlier: The mark that an earlier call returned; None without an earlier call.
-        sent: Reads the transactions that the connector has sent. It is called only if the server
-            has begun a new file since the mark.
+        sent: Reads the transactions that the connector has sent. This function calls it only if the
+            server has begun a new binlog file since the mark.
 
     Returns:
         The comparison; None if the server has no GTIDs, or no binlog.
@@ -73,13 +73,14 @@ def known_by_file(
 ) -> Mapping[str, GtidSet]:
     """Return, for each binlog file, transactions that were logged before the next file began.
 
-    The mark and the sent transactions prove this. A file is left out if the server has no later
-    file, since a loss is found only by the list of GTIDs at the beginning of a later file.
+    These are the transactions of ``earlier`` and ``sent``. A file is left out if it is the newest
+    one: a loss is found only by the list of GTIDs at the beginning of a later file.
 
     Args:
         kind: ``mysql`` or ``mariadb``.
         earlier: The mark that an earlier comparison returned.
-        sent: The transactions that the connector has sent, from any server and file.
+        sent: The transactions that the connector has sent. Transactions of other servers, and of
+            files before the mark's file, are ignored.
         files: The files that the server has, in ascending order.
     """
     known = {earlier.file: [earlier.executed]}
@@ -99,10 +100,12 @@ def known_by_file(
 
 
 def begins_again(earlier: str, newest: str) -> bool:
-    """Return whether the newest binlog file has a smaller number than the file ``earlier``.
+    """Return whether the server has started to number its binlog files from the beginning.
+
+    Then the newest file has a smaller number than a file that was the newest one before.
 
     Args:
-        earlier: The file that was the newest at an earlier time.
+        earlier: The file that was the newest one at an earlier time.
         newest: The newest file now. The result is False if the two base names differ.
     """
     known, found = BinlogPosition(earlier, 0), BinlogPosition(newest, 0)
@@ -110,10 +113,10 @@ def begins_again(earlier: str, newest: str) -> bool:
 
 
 def file_after(earlier: str, files: Iterable[str]) -> str | None:
-    """Return the oldest binlog file that began after an earlier file; None without such a file.
+    """Return the oldest binlog file with a higher number than a given file; None without one.
 
     Args:
-        earlier: The earlier file, which may be purged.
+        earlier: The given file, which may be purged.
         files: The files that the server has, in ascending order.
     """
     known = BinlogPosition(earlier, 0)
@@ -142,8 +145,8 @@ def _executed(session: Session, kind: str) -> GtidSet | None:
 def _unlogged(session: Session, kind: str) -> GtidSet:
     """Return MySQL's executed GTIDs that no binlog file has; for MariaDB, the empty set.
 
-    After a crash, InnoDB can have a commit that the binlog has lost. MySQL does not use the GTID of
-    this commit again, so the connector skips no later commit.
+    After a crash, InnoDB can have a transaction that the binlog has lost. MySQL gives the GTID of
+    this transaction to no later transaction, so the connector skips none.
     """
     return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
 

@@ -38,22 +38,21 @@ def sample_boundaries(
 ) -> Boundaries:
     """Return about ``chunks - 1`` keys that cut a MySQL or MariaDB table into equal ranges.
 
-    The keys are in the server's order.
+    The keys are sorted in the server's order.
 
-    The function reads the key's index once, and does not read rows. After each step of a fixed
-    number of rows, it takes the key as a boundary. If the estimated number of rows is too low, the
-    step is too small. So when there are ``2 * chunks`` boundaries, the function drops every second
-    boundary and doubles the step.
+    The function reads the key's index once, and reads no rows. Each n-th key becomes a boundary. If
+    the estimated number of rows is too low, n is too small. So when there are ``2 * chunks``
+    boundaries, the function drops every second boundary and doubles n.
 
     Args:
         session: A session.
         table: The table.
         key: The table's key in the lake. An append table without a primary key gets no boundaries.
-        chunks: Wanted number of ranges.
+        chunks: The wanted number of ranges.
         size: The table's size.
 
     Raises:
-        SourceError: The key's type does not allow ranges.
+        SourceError: A key column has a type whose values cannot be cut into ranges.
     """
     columns = range_key(table, key)
     if chunks <= 1 or not columns:
@@ -80,11 +79,10 @@ def _next(
     lower: tuple[str, ...] | None,
     step: int,
 ) -> tuple[str, ...] | None:
-    """Return the key that comes ``step`` rows after ``lower`` in a MySQL or MariaDB table.
+    """Return the key ``step`` rows after the key ``lower`` in a MySQL or MariaDB table.
 
-    The result is None if the table ends earlier.
-
-    Without ``lower``, the rows are counted from the table's first row.
+    The result is None if fewer rows follow. If ``lower`` is None, the rows are counted from the
+    table's first row.
     """
     shown = ", ".join(printed(kind, name) for kind, name in zip(types, names, strict=True))
     # The subquery sorts, since the printed text would sort differently.
@@ -98,9 +96,10 @@ def _next(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the bytes of a MySQL or MariaDB table's largest row in a sample.
+    """Return the size in bytes of the largest row in a sample of a MySQL or MariaDB table.
 
-    The result counts the bytes of the values as text. The result is None if the table is empty.
+    The size of a row is the sum of the sizes of its values as text. The result is None if the table
+    is empty.
 
     The sample has the first and the last rows by the primary key. For a table without a primary
     key, the sample has arbitrary rows.

@@ -98,7 +98,7 @@ def read_described(session: Session, table: TableId) -> tuple[SourceTable, Finge
 
 
 def as_values(session: Session, found: Described) -> tuple[SourceTable, Fingerprint]:
-    """Convert the facts of a MySQL or MariaDB table to a `SourceTable` and a `Fingerprint`."""
+    """Convert a MySQL or MariaDB table's description to a `SourceTable` and a `Fingerprint`."""
     return _source_table(found), found.fingerprint(on_replica=False)
 
 
@@ -108,12 +108,12 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
     Args:
         session: A session on the primary or the replica.
         table: The table.
-        on_replica: Whether the session is on the replica. If so, the result lacks the facts about
-            files and log (`PHYSICAL`), which :func:`with_files` adds from the primary.
+        on_replica: Whether the session is on the replica. If so, the result lacks the facts
+            `PHYSICAL` about files and log. :func:`with_files` adds them from the primary.
 
     Raises:
         MissingTableError: There is no such table.
-        SourceError: The table changed during each attempt to read its facts.
+        SourceError: The table changed during each attempt to read it.
     """
     found = describe(session, [table], on_replica=on_replica)
     return _present(found, table).fingerprint(on_replica=on_replica)
@@ -133,16 +133,14 @@ def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
 
     The result can be compared with a fingerprint of the primary.
 
-    The replica's current state is a state that the primary had between the fence and now. So if the
-    primary still has the table's files from before the fence, no statement has replaced the
-    replica's files of the table.
+    Every statement that the replica has executed was executed by the primary before. So if a
+    statement has replaced the table's files on the replica, the primary's files are new, too.
     """
     files = {name: primary.facts[name] for name in PHYSICAL if name in primary.facts}
     return Fingerprint({**replica.facts, **files})
 
 
 def _source_table(found: Described) -> SourceTable:
-    """Convert the facts of a MySQL or MariaDB table to a `SourceTable`."""
     table, columns = found.table, found.source_columns()
     return SourceTable(
         table=table,
@@ -168,7 +166,7 @@ def _hazards(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
 
 
 def _present(found: dict[TableId, Described], table: TableId) -> Described:
-    """Return the facts of a MySQL or MariaDB table; raise an error if the table was not found."""
+    """Return the description of a table; raise `MissingTableError` if MySQL or MariaDB lacks it."""
     if table not in found:
         raise _missing(table)
     return found[table]

@@ -361,9 +361,9 @@ def _variables(session: Session) -> dict[str, str]:
 
 
 def replication_status(session: Session) -> dict[str, Any] | None:
-    """Return the state of the first replication channel; None without a channel.
+    """Return the state of the first replication channel; None if the server has no channel.
 
-    The state's keys are MySQL's current names.
+    The keys are column names of SHOW REPLICA STATUS, in lower case.
     """
     for row in session.named("SHOW REPLICA STATUS"):
         return replica_faults.by_current_names(row)

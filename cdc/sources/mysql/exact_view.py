@@ -123,20 +123,20 @@ def replica_view(
 ) -> Iterator[View]:
     """Open a view of a MySQL or MariaDB replica at one position.
 
-    The position is known once all sessions have opened their views.
+    The view's `split` returns the position once all sessions have opened their views.
 
     Args:
         connections: The source's servers.
         fenced: The replica and the marker that it has replicated.
-        sessions: Number of sessions, each of which reads once. The sessions connect while this
-            context manager's block runs.
-        resuming: Returns a context manager, in whose block the applier is stopped. The applier runs
-            after that block, even if this process dies in it.
+        sessions: Number of sessions that share the view. They must connect while the block of this
+            context manager runs.
+        resuming: Returns a context manager that starts the applier at the end of its block, even if
+            this process dies in the block. The applier is stopped in this block.
         timeout_s: Bound of the wait for the sessions to arrive, in seconds.
         progress: Shows the waits.
 
     Raises:
-        ReplicaError: Another copy in this process takes too long to open its own sessions' views.
+        ReplicaError: Another copy in this process takes too long to open the views of its sessions.
         SourceError: The replica cannot be reached.
     """
     with ExitStack() as stack:
@@ -219,7 +219,7 @@ class _Opening(threading.Thread):
         raise self.failure() or self._sessions_missing(0)
 
     def failure(self) -> TributaryError | None:
-        """Return why MySQL or MariaDB views could not be opened; None while there is no error."""
+        """Return why MySQL or MariaDB views could not be opened; None without an error so far."""
         if isinstance(self._error, TributaryError):
             return self._error
         if self._error is not None:
@@ -230,7 +230,7 @@ class _Opening(threading.Thread):
         return None
 
     def end(self) -> None:
-        """Give up the MySQL or MariaDB sessions that have not arrived, and end the thread."""
+        """Stop waiting for MySQL or MariaDB sessions that have not arrived, and end the thread."""
         self._given_up.set()
         self.join(2 * replica_applier.PAUSE_LIMIT_S)
 
@@ -274,7 +274,6 @@ class _Opening(threading.Thread):
             return split
 
     def _wait_for_sessions(self, session: Session) -> None:
-        """Wait until all MySQL or MariaDB sessions have arrived at the gate."""
         come = 0
 
         def absent() -> bool:
@@ -299,8 +298,8 @@ class _Opening(threading.Thread):
         """Check that the MySQL or MariaDB replica has executed transactions without a gap.
 
         Raises:
-            ReplicaError: The replica lacks a transaction, and has executed a later transaction of
-                the server on which the lacking one was committed.
+            ReplicaError: There is a gap in the GTIDs of one server. For example, the replica has
+                executed transactions 1 to 3 and 5 of the server, and lacks transaction 4.
         """
         if not isinstance(split, MysqlGtidSet):
             return  # a MariaDB position in one GTID domain has no gaps
@@ -324,7 +323,6 @@ class _Opening(threading.Thread):
         return split.reaches(applied(session, self._connections.config.kind))
 
     def _wait_until_all_have_views(self, session: Session) -> None:
-        """Wait until all MySQL or MariaDB sessions have signalled that they have their views."""
         limit_s = replica_applier.PAUSE_LIMIT_S / 2
         if absent := wait_while(
             lambda: max(self._sessions - self.gate.passed(session), 0),
@@ -338,7 +336,6 @@ class _Opening(threading.Thread):
             )
 
     def _sessions_missing(self, come: int) -> ReplicaError:
-        """Return the error for MySQL or MariaDB sessions that did not arrive in time."""
         return ReplicaError(
             f"only {come} of the {self._sessions} sessions that read at the same time have"
             f" connected to the {self._where}",
@@ -353,7 +350,7 @@ class _Opening(threading.Thread):
 
 
 def _has_right(session: Session, right: str) -> bool:
-    """Whether the session's MySQL or MariaDB account has a right itself; its roles do not count."""
+    """Whether a MySQL or MariaDB account has a right itself; rights of its roles do not count."""
     name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     held = session.rows(
         "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s"

@@ -104,8 +104,8 @@ def watch(kind: str) -> tuple[str, ...]:
 def audit(kind: str) -> tuple[str, ...]:
     """Return the rights on the whole MySQL or MariaDB server that the admin login needs.
 
-    On MySQL, a login needs XA_RECOVER_ADMIN to see the prepared branches of XA transactions.
-    MariaDB shows them to every login.
+    On MySQL, a login needs XA_RECOVER_ADMIN to read the prepared branches of XA transactions. On
+    MariaDB, every login may read them.
     """
     return ("PROCESS", "REPLICATION CLIENT", *(("XA_RECOVER_ADMIN",) if kind == "mysql" else ()))
 

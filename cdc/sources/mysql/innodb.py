@@ -1,7 +1,7 @@
 """Reads from InnoDB's catalog: the files of tables' rows, and foreign keys.
 
-InnoDB's catalog tables need the right PROCESS and then show everything. The standard catalog tables
-silently leave out objects that a login has no right to.
+A login with the right PROCESS sees all rows of InnoDB's catalog tables. The standard catalog tables
+silently leave out objects on which a login has no right.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Stored:
         ids: InnoDB's id of each partition, by the partition's name. A table without partitions
             counts as one partition with an empty name. A rebuild or TRUNCATE changes the ids. The
             ids on a replica differ from those on its primary.
-        versions: By partition, how often columns were added or dropped in place since the partition
-            got its id; None if the server does not count this.
+        versions: For each partition, by name: how often columns were added or dropped in place
+            since the partition got its id. None if the server does not count this.
     """
 
     ids: dict[str, int]
@@ -126,7 +126,7 @@ def _rows(session: Session, place: str, values: Sequence[object]) -> list[dict[s
 
     Args:
         session: A session.
-        place: SQL: the catalog table's name and a WHERE clause.
+        place: The SQL after FROM: the catalog table's name and a WHERE clause.
         values: The values for the ``%s`` of the clause, in order.
 
     Raises:
@@ -141,17 +141,17 @@ def _rows(session: Session, place: str, values: Sequence[object]) -> list[dict[s
 
 
 def file_pattern(table: TableId) -> str:
-    """Return a regular expression for ``database/table`` as InnoDB encodes both names."""
+    """Return a regular expression that matches ``database/table`` as InnoDB encodes both names."""
     return f"{_pattern(table.schema)}/{_pattern(table.name)}"
 
 
 def _plain(table: TableId) -> str:
-    """Return ``database/table`` as InnoDB encodes it if no letter has a short form (`_SHORT`)."""
+    """Return ``database/table`` as InnoDB encodes names without short forms (`_SHORT`)."""
     return "/".join("".join(map(_encoded, name)) for name in (table.schema, table.name))
 
 
 def _pattern(name: str) -> str:
-    """Return a regular expression for a name that InnoDB has encoded."""
+    """Return a regular expression that matches a name as InnoDB encodes it."""
     return "".join(
         f"@(?:{ord(sign):04x}|[0-9A-Za-z@]{{2}})" if _is_short(sign) else re.escape(_encoded(sign))
         for sign in name
@@ -159,23 +159,23 @@ def _pattern(name: str) -> str:
 
 
 def _like(name: str) -> str:
-    """Return a LIKE pattern for a name that InnoDB has encoded; it can also match other names."""
+    """Return a LIKE pattern that matches a name as InnoDB encodes it, and perhaps other names."""
     return "".join("@%" if _is_short(sign) else _encoded(sign) for sign in name)
 
 
 def _encoded(sign: str) -> str:
-    """Return a character as InnoDB writes it in names of files, for example ``@0024`` for $."""
+    """Return a character as InnoDB writes it in file names, for example ``@0024`` for $."""
     plain = sign.isascii() and (sign.isalnum() or sign == "_")
     return sign if plain else f"@{ord(sign):04x}"
 
 
 def _is_short(sign: str) -> bool:
-    """Whether InnoDB can write a letter in short form, as ``@`` and two characters (`_SHORT`)."""
+    """Whether InnoDB can encode a letter in short form: ``@`` and two characters (`_SHORT`)."""
     return any(first <= ord(sign) <= last for first, last in _SHORT)
 
 
 def _text(numbers: dict[str, int]) -> str:
-    """Return InnoDB's number for each partition as one string to compare: ``p0:7,p1:8``."""
+    """Return the numbers of a table's partitions as one string, for example ``p0:7,p1:8``."""
     return ",".join(f"{part}:{n}" if part else str(n) for part, n in sorted(numbers.items()))
 
 

@@ -1,8 +1,7 @@
-"""SQL that returns a key's values as text, and literals that compare like these values.
+"""SQL that converts key values to text, and literals that compare with key columns.
 
-Whatever the boundaries are, the ranges between them have each row exactly once: each range ends at
-the literal with which the next range begins. The server must guarantee only that ``<`` and ``>=``
-are opposites.
+Ranges contain each row exactly once, whatever keys bound them: each range ends at the literal with
+which the next range begins. This needs only that ``<`` and ``>=`` are opposites on the server.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
     """Return the types of a MySQL or MariaDB key's columns.
 
     Raises:
-        SourceError: There is no key, or its type does not allow ranges.
+        SourceError: There is no key, or a key column has a type whose values cannot be cut into
+            ranges.
     """
     if not key:
         raise SourceError(
@@ -55,7 +55,8 @@ def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
         key: The table's key in the lake; empty for ``mode: append``.
 
     Returns:
-        The columns; empty for ``mode: append`` if the primary key is absent or allows no ranges.
+        The columns. For ``mode: append``, they are empty if there is no primary key, or if values
+        of its types cannot be cut into ranges.
     """
     if key:
         return tuple(key)
@@ -67,7 +68,7 @@ def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
 
 
 def _mysql_type(kind: object, table: SourceTable, name: str) -> MysqlType:
-    """Return the type of a key's column in MySQL or MariaDB; refuse a type without ranges."""
+    """Return a MySQL or MariaDB key column's type; refuse a type that cannot be cut into ranges."""
     known = {*_INTEGERS, *_BY_NUMBER, *_REAL, *_TEXT, *_BYTES, *_MOMENTS, "decimal"}
     if not isinstance(kind, MysqlType) or kind.name not in known:
         raise SourceError(
@@ -81,7 +82,9 @@ def _mysql_type(kind: object, table: SourceTable, name: str) -> MysqlType:
 
 
 def printed(kind: MysqlType, column: str) -> str:
-    """Return SQL that MySQL or MariaDB evaluates to a key's value as text for :func:`literal`.
+    """Return SQL that MySQL or MariaDB evaluates to the text of a key value.
+
+    The function :func:`literal` converts this text to a literal.
 
     Args:
         kind: The key column's type.
@@ -100,11 +103,11 @@ def printed(kind: MysqlType, column: str) -> str:
 
 
 def literal(kind: MysqlType, text: str) -> str:
-    """Return a value as a MySQL or MariaDB constant that compares like the column's values.
+    """Return a MySQL or MariaDB literal (SQL) that compares with a column like the column's values.
 
-    The constant of a string has no explicit collation, so the server compares it in the column's
-    collation. The constant has the string's bytes as hex digits, so no character of the string can
-    end the constant.
+    The literal of a string has no explicit collation, so the server compares it in the column's
+    collation. It has the string's bytes as hex digits, so no character of the string can end the
+    literal.
 
     Args:
         kind: The column's type.
@@ -128,11 +131,11 @@ def literal(kind: MysqlType, text: str) -> str:
 
 
 def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[MysqlType]) -> str:
-    """Return the SQL condition that a row's key is in a range, for MySQL or MariaDB.
+    """Return SQL that MySQL or MariaDB evaluates to whether a row's key is in a range.
 
-    The condition compares one column at a time and not whole rows, since the servers use the index
-    for comparisons of columns. A further condition bounds the first column alone. With this
-    condition, a server can use the index even if it cannot do so for the other conditions.
+    The SQL compares one column after another, since the servers do not use the index for
+    comparisons of whole rows such as ``(a, b) >= (1, 2)``. If the key has several columns, further
+    conditions bound the first column alone, so that a server can at least use the index for it.
 
     Args:
         key_range: The range.
@@ -179,7 +182,7 @@ def zero_date(where: str) -> tuple[str, str]:
     """Return the problem of a MySQL or MariaDB key with a date such as 2024-02-31, and the remedy.
 
     Args:
-        where: Words for the message, for example ``in key column 'day'``.
+        where: Words for the problem's text, for example ``in key column 'day'``.
     """
     return (
         f"a row has a date that no calendar has {where} (a zero or partial one, or one as"

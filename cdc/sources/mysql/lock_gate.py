@@ -38,7 +38,7 @@ class Gate:
         session.rows(f"DO GET_LOCK('{self._pause}', 0), RELEASE_LOCK('{self._gate}')")
 
     def end_pause(self, session: Session) -> None:
-        """End the pause: MySQL or MariaDB sessions with a view may read, and the others fail."""
+        """End the pause: MySQL or MariaDB sessions with a view may read, and all others fail."""
         session.rows(f"DO RELEASE_LOCK('{self._pause}'), RELEASE_LOCK('{self._exit}')")
 
     def waiting(self, session: Session) -> int:
@@ -56,7 +56,7 @@ class Gate:
 
         Args:
             session: A session of the login whose sessions are counted.
-            sign: The name of the signal in the lock's name.
+            sign: The signal, as in the lock's name: ``come`` or ``open``.
         """
         held = f"IS_USED_LOCK(CONCAT('{self.name}.{sign}.', ID)) = ID"
         query = f"SELECT count(*) FROM information_schema.PROCESSLIST WHERE {held}"  # noqa: S608 - ours
@@ -69,8 +69,8 @@ class Gate:
         Before it opens the view, and again afterwards, the session checks that the pause has begun
         and not ended. So the view is opened during the pause. The session then signals that it has
         its view, and waits at the exit. Without the exit, a session with little to read could end
-        before its signal is counted. The servers lack a statement that fails with a given message.
-        So the check is a subquery that fails because it returns two rows.
+        before its signal is counted. The check is a subquery that returns two rows, and so fails,
+        outside the pause.
         """
         late = (
             "SELECT (SELECT 1 UNION ALL SELECT 2 FROM DUAL"  # noqa: S608 - names are ours
@@ -90,18 +90,16 @@ class Gate:
 
     @property
     def _gate(self) -> str:
-        """Name of the MySQL or MariaDB lock at which sessions wait before they open their views."""
         return f"{self.name}.gate"
 
     @property
     def _exit(self) -> str:
-        """Name of the MySQL or MariaDB lock at which sessions wait when they have their views."""
         return f"{self.name}.exit"
 
     @property
     def _pause(self) -> str:
         """Name of the MySQL or MariaDB lock that is held during the pause.
 
-        A view that a session opens before the pause or after it is refused.
+        A session fails if it opens its view before or after the pause.
         """
         return f"{self.name}.pause"

@@ -30,21 +30,21 @@ def fetch_by_key(
     keys: Sequence[Sequence[object]],
     columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Return the MySQL or MariaDB rows with the given keys: their key columns and ``columns``.
+    """Return the MySQL or MariaDB rows with the given keys.
 
-    A column's collation can treat ``a`` and ``A`` as one key. The lake does not. So a row is left
-    out if the text of its key differs from each given key.
+    A column's collation can treat ``a`` and ``A`` as equal. The lake does not. So a row is left out
+    if its key equals a given key only by the collation.
 
     Args:
         session: A session on the primary or the replica.
         table: The table.
         schema: The table's lake schema.
         keys: Values of the lake's types, in the order of ``schema.key``.
-        columns: Columns of the schema.
+        columns: Names of the columns to return besides the key columns.
 
     Raises:
         SchemaError: A column is not in the schema, or a key value is NULL.
-        SourceError: The key has a type that cannot be looked up.
+        SourceError: A key column has a type whose values cannot be cut into ranges.
     """
     names = list(dict.fromkeys([*schema.key, *(schema.column(name).name for name in columns)]))
     rule = rules(table, schema)
@@ -79,19 +79,19 @@ def stored_value(
 ) -> tuple[str | None, TypeRule]:
     """For a new MySQL or MariaDB column, return its value in older rows (text) and its type rule.
 
-    Older rows have the default with which the column was added. The server does not show that
-    default. So the value is the column's current default as text, and is wrong if the default was
-    changed later. The value is None if the default is NULL, or if the table has no row.
+    Rows from before the column was added have the default with which it was added. The server does
+    not report that default. So the value is the column's current default, and is wrong if the
+    default was changed later. The value is None if the default is NULL, or if the table has no row.
 
     Args:
-        session: A session on the primary. After the call it has an open transaction, which locks
+        session: A session on the primary. The function leaves a transaction open in it, which locks
             the table's definition.
         table: The table as the run's comparison read it, with the column's default.
         wanted: The column in the lake.
 
     Raises:
-        SourceError: The column has no default, its default is an expression, which can give each
-            row a different value, or the column was changed after the run's comparison.
+        SourceError: The column has no default, its default is an expression, or the column was
+            changed after the run's comparison. An expression can have another value for each row.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(

@@ -1,8 +1,9 @@
 """Computes a table as it would be after planned statements, which are not executed.
 
-Only a server knows how its catalog prints a definition. So this module creates a temporary table in
-database ``tributary`` with one column of the planned definition, and reads the column back from the
-catalog. Other sessions do not see the temporary table, and a row-based binlog does not contain it.
+Only a server knows how its catalog prints a column's definition. So this module creates a temporary
+table in database ``tributary`` that has one column with the planned definition, and reads the
+column back from the catalog. Other sessions do not see the temporary table, and a row-based binlog
+does not contain it.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ _OURS = frozenset(
 
 @dataclass(frozen=True)
 class Lookups:
-    """Facts that only the MySQL or MariaDB server knows.
+    """Answers that only the MySQL or MariaDB server can give.
 
     Args:
-        define: Takes the SQL that defines one column. Returns the row that the catalog would have
-            of the column, with ``shown``, ``nullable``, ``value``, ``charset`` and ``collation``.
-        defaults: The default of each column, by name, as ``define`` returns it in ``value``.
+        define: Takes the SQL of a column's definition. Returns the row that the catalog would have
+            for this column, with ``shown``, ``nullable``, ``value``, ``charset`` and ``collation``.
+        defaults: The default of each column, by name, printed like ``value`` of ``define``.
         indexes: The columns of each unique index, by the index's name; empty for an index on a
             column's prefix or on an expression.
     """
@@ -109,7 +110,6 @@ def after_statements(
 
 @contextmanager
 def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
-    """Yield MySQL's or MariaDB's lookups."""
     names = (table.schema, table.name)
     _require_row_format(session, table)
     collation = str(session.value(_COLLATION, names))
@@ -147,7 +147,7 @@ def _open_lookups(session: Session, table: TableId) -> Iterator[Lookups]:
 
 
 def _require_row_format(session: Session, table: TableId) -> None:
-    """Refuse a session that logs statements: the binlog would contain the temporary table."""
+    """Refuse a session that logs statements: then the binlog would contain the temporary table."""
     found = session.rows("SHOW SESSION VARIABLES LIKE 'binlog_format'")
     if found and found[0][1] != "ROW":
         raise SourceError(
@@ -201,7 +201,6 @@ class _Draft:
         self._indexes = {name.lower(): parts for name, parts in lookups.indexes.items()}
 
     def result(self) -> Described:
-        """Return the MySQL or MariaDB table's description after the applied statements."""
         key = (self._key,) if self._key else ()
         return replace(
             self._found,
@@ -211,7 +210,7 @@ class _Draft:
         )
 
     def apply(self, clauses: Sequence[Clause]) -> None:
-        """Apply a MySQL or MariaDB statement; its clauses use the column names from before it."""
+        """Apply a MySQL or MariaDB statement; its clauses name columns as before the statement."""
         before = {row["name"]: row for row in self._rows}
         after: dict[str, Row | None] = dict(before)
         added: list[Row] = []
@@ -255,7 +254,7 @@ class _Draft:
 
         Args:
             column: The new definition.
-            old: The column's former row; None for a new column.
+            old: The column's row before the statement; None for a new column.
         """
         row = {**self._lookups.define(column.sql), "name": column.name}
         if column.not_null:
@@ -309,7 +308,7 @@ class _Draft:
     def _rename_in_indexes(self, names: Mapping[str, str | None]) -> None:
         """Rename columns in the keys and indexes of MySQL or MariaDB, and remove dropped columns.
 
-        An index without remaining columns is kept as an empty index.
+        An index that loses all its columns stays, with an empty list of columns.
 
         Args:
             names: The new name of each column, by its old name; None for a dropped column.
@@ -337,7 +336,11 @@ class _Draft:
         return any(row["name"].lower() == name.lower() for row in self._rows)
 
     def _row(self, name: str) -> Row:
-        """Return a MySQL or MariaDB column's row; refuse its name in a different letter case."""
+        """Return the row of a MySQL or MariaDB column.
+
+        Raises:
+            DdlError: No column has this name, or a column has it in another letter case.
+        """
         for row in self._rows:
             if row["name"] == name:
                 return row
@@ -347,16 +350,16 @@ class _Draft:
         raise _refused(self._table, f"there is no column {name!r}")
 
     def _require_once(self) -> None:
-        """Refuse two columns of a MySQL or MariaDB table with the same name."""
+        """Raise a `DdlError` if two columns of the MySQL or MariaDB table have the same name."""
         names = [row["name"].lower() for row in self._rows]
         if doubled := next((name for name in names if names.count(name) > 1), None):
             raise _refused(self._table, f"two columns would have the name {doubled!r}")
 
 
 def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
-    """Add to ``placed`` a MySQL or MariaDB column, and the column ``place`` that precedes it.
+    """Note in ``placed`` that a MySQL or MariaDB column comes directly after the column ``place``.
 
-    An empty ``place`` means FIRST. If ``place`` is None, nothing is added.
+    An empty ``place`` means FIRST. If ``place`` is None, the statement has no position.
     """
     if place is not None:
         placed.append((name, place))

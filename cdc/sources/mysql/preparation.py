@@ -104,7 +104,7 @@ def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[st
 def _grants(connections: Connections, role: Role, known: dict[Role, Account]) -> list[str]:
     """Return the MySQL or MariaDB statements that grant a login its rights on Tributary's tables.
 
-    A right that the login has only by a role is granted to the login itself, too.
+    The statements include rights that the login has only by a role.
     """
     account = known[role]
     rights_of = own_rights(connections.config.kind)
@@ -146,10 +146,10 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
 
 
 def audit_server(session: Session, *, append: bool) -> list[str]:
-    """Return problems of the server: the binlog lacks changes, or the connectors misread them.
+    """Return the problems of the server that affect the capture of all tables.
 
-    Runs call this function also for tables without new events, since a server that does not log
-    changes causes no events.
+    Due to such a problem, the binlog lacks changes, or the connectors misread them. Runs call this
+    function also for tables without new events, since a change that is not logged causes no event.
 
     Args:
         session: The admin's session on the primary.
@@ -174,7 +174,7 @@ def audit_server(session: Session, *, append: bool) -> list[str]:
 
 
 def _cascades(session: Session, table: SourceTable) -> list[str]:
-    """Return the foreign keys with which InnoDB changes the table's rows without an event."""
+    """Return a problem for each foreign key by which InnoDB changes the table without events."""
     if not cascades_unseen(session):
         return []
     return [
@@ -185,10 +185,10 @@ def _cascades(session: Session, table: SourceTable) -> list[str]:
 
 
 def cascades_unseen(session: Session) -> bool:
-    """Whether InnoDB changes rows through foreign keys without an event.
+    """Whether changes of rows by foreign keys are missing from the binlog.
 
-    MySQL 9.6 and later versions make these changes in the server and log them. With
-    ``innodb_native_foreign_keys`` they leave these changes to InnoDB, as earlier versions do.
+    They are missing if InnoDB makes them. MySQL 9.6 and later versions make them in the server and
+    log them, unless ``innodb_native_foreign_keys`` is on.
     """
     version = str(session.value("SELECT version()"))
     numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2])
@@ -199,10 +199,10 @@ def cascades_unseen(session: Session) -> bool:
 
 
 def xa_used(session: Session) -> str | None:
-    """Return evidence of XA transactions whose events can be wrong or missing; None without any.
+    """Return evidence of XA transactions whose events can be wrong or missing; None without it.
 
     The binlog has the rows of a prepared XA transaction before the transaction commits or rolls
-    back. XA transactions that commit without a preparation are a problem only on servers without
+    back. An XA transaction that commits without XA PREPARE is a problem only on servers without
     GTIDs (see `_xa_of_one_phase`).
     """
     if used := _xa_prepared(session):
@@ -237,11 +237,11 @@ def _xa_prepared(session: Session) -> str | None:
 def _xa_of_one_phase(session: Session) -> str | None:
     """Return evidence of XA transactions on a server without GTIDs; None without evidence.
 
-    The connector recognizes the start of a transaction by BEGIN, and XA transactions have XA START
-    instead. So with each row of an XA transaction, the connector stores the end of the row's event,
-    and not the event's number in the transaction. After a restart the connector continues from that
-    end, and can leave out rows of the transaction. With GTIDs, a restarted connector reads the
-    whole transaction again, since the stored GTIDs do not contain the transaction yet.
+    The connector knows that a transaction begins when it reads BEGIN. An XA transaction begins with
+    XA START. So the connector does not count the events of an XA transaction: with each row, it
+    stores the binlog offset at which the row's event ends. After a restart, it continues there, and
+    can leave out rows. With GTIDs, a restarted connector reads the whole transaction again, since
+    the stored GTIDs do not contain the transaction yet.
     """
     if has_gtids(session, session.kind):
         return None

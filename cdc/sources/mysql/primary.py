@@ -63,10 +63,10 @@ def gtid_mode(session: Session) -> str:
 def executed_position(session: Session, kind: str) -> LogPosition:
     """Return the position up to which the MySQL or MariaDB server has executed transactions.
 
-    For MariaDB this is ``gtid_binlog_pos``, which has the transactions that the server has logged.
-    On the primary, exactly these transactions can be captured and reach replicas.
-    ``gtid_current_pos`` leaves out the transactions of another server that was the primary before.
-    ``gtid_slave_pos`` leaves out the server's own transactions.
+    For MariaDB this is ``gtid_binlog_pos``, the transactions that the server has logged. On the
+    primary, exactly these transactions can be captured and reach replicas. ``gtid_current_pos``
+    lacks transactions of a server that was the primary before. ``gtid_slave_pos`` lacks the
+    server's own transactions.
 
     Raises:
         SourceError: The server writes no binlog.
@@ -78,16 +78,16 @@ def executed_position(session: Session, kind: str) -> LogPosition:
 
 
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
-    """Return a binlog position; each statement on the table before it has changed the catalog.
+    """Return a log position such that the catalog has the effect of all earlier DDL on the table.
 
-    The binlog can contain a statement whose change of the catalog is not committed yet. A GTID set
-    does not include such a statement, but a file and an offset can be after it. The statement holds
-    a lock on the table's name until it commits. So after this function has read the position, it
-    lets the server print the table's definition: the server then waits for that lock.
+    A binlog file and offset can be after a statement whose change of the catalog is not committed
+    yet; a GTID set does not include such a statement. The statement holds a lock on the table's
+    name until it commits. So after this function has read the position, it runs SHOW CREATE TABLE,
+    which waits for that lock.
 
-    The server refuses to print the definition for a login that may read only some of the columns.
-    This function then raises the server's error. A query of the catalog would leave out the columns
-    that the login may not read, without an error.
+    The server refuses SHOW CREATE TABLE to a login that may read only some of the columns. This
+    function then raises the server's error. A query of the catalog would silently leave out the
+    other columns.
     """
     found = executed_position(session, kind)
     try:
@@ -99,13 +99,13 @@ def shown(session: Session, kind: str, table: TableId) -> LogPosition:
 
 
 def applied(session: Session, kind: str) -> GtidSet:
-    """Return the GTIDs that a replica has executed; on MariaDB, only those that it replicated."""
+    """Return the GTIDs that a replica has executed; for MariaDB, only those that it replicated."""
     name = "gtid_executed" if kind == "mysql" else "gtid_slave_pos"
     return _gtids(session.value(f"SELECT @@global.{name}"), kind)
 
 
 def purged(session: Session, kind: str) -> LogPosition:
-    """Return the position up to which the binlog is purged."""
+    """Return the position up to which the server has purged its binlog."""
     if kind == "mysql" and has_gtids(session, kind):
         return _gtids(session.value("SELECT @@global.gtid_purged"), kind)
     logs = session.rows("SHOW BINARY LOGS")
@@ -119,7 +119,10 @@ def purged(session: Session, kind: str) -> LogPosition:
 
 
 def binlog_status(session: Session, kind: str) -> list[tuple[object, ...]]:
-    """Return the binlog's end and filters: file, offset, logged databases, ignored databases."""
+    """Return the row of the binlog's status in a list; the list is empty without a binlog.
+
+    The first columns are the last file, its end offset, the logged and the ignored databases.
+    """
     if kind == "mariadb":
         return session.rows("SHOW MASTER STATUS")
     try:
@@ -196,8 +199,8 @@ def binlog_bytes(session: Session) -> int:
 def identity(session: Session, kind: str) -> tuple[str, bool]:
     """Return the unique id of a MySQL or MariaDB server, and whether the server is read-only.
 
-    On MariaDB the id begins with `UNKNOWN` if the row with the id is missing: before the first
-    capture, or after the row was deleted.
+    MariaDB's id is in a row that the first capture writes. If this row is missing, the returned id
+    begins with `UNKNOWN`.
     """
     # read_only is a number, and in newer servers of MariaDB a word.
     read_only = str(session.value("SELECT @@global.read_only")) not in ("0", "OFF")
@@ -215,9 +218,9 @@ def own_id(session: Session, kind: str) -> str:
 
 
 def identity_test(kind: str, server: str) -> str:
-    """Return an SQL condition that is true only on the MySQL or MariaDB server with this id.
+    """Return SQL that is true on the MySQL or MariaDB server with this id, and false elsewhere.
 
-    The id is one that :func:`identity` has returned.
+    The id is a result of :func:`identity`.
     """
     # The ids are compared as hex digits: none can end the SQL text, and no collation is involved.
     return f"hex({_identity_sql(kind)}) = '{server.encode().hex().upper()}'"

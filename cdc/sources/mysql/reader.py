@@ -52,13 +52,13 @@ def snapshot_query(
     """Return the query with which Spark reads ranges of a MySQL or MariaDB table.
 
     Each range is one partition in Spark. Columns get generated names, since Spark does not escape
-    quotes in names; ``select`` restores the source's names. The columns are in a subquery. The
-    servers merge it into Spark's query, so predicates use the key's index. An append table is read
-    by its primary key, if it has one.
+    quotes in names; ``select`` restores the source's names. The generated names come from a
+    subquery. The servers merge it into Spark's query, so predicates use the key's index. An append
+    table is read by its primary key, if it has one.
 
     Raises:
-        SourceError: The key's type does not allow ranges, or the JDBC driver cannot connect with
-            the configured settings.
+        SourceError: Values of a key column cannot be cut into ranges, or the JDBC driver cannot
+            connect with the configured settings.
     """
     kind = connections.config.kind
     on_replica = view is None or view.on_replica
@@ -97,9 +97,9 @@ def snapshot_query(
 
 
 def _checked(rule: TypeRule, number: int, name: str, key: Sequence[str]) -> str:
-    """Return Spark SQL that reads a MySQL or MariaDB column from the query's result.
+    """Return a Spark SQL expression that converts a MySQL or MariaDB column to its lake type.
 
-    If the column is a key column with a date that no calendar has, Spark's read fails.
+    For a key column, the expression fails if the value is a date that no calendar has.
     """
     value = rule.from_jdbc(f"c{number}")
     if name not in key or rule.lake_type not in ("date", "timestamp", "timestamp_ntz"):
@@ -112,11 +112,11 @@ def session_init(view: View | None, kind: str) -> str:
 
     The session runs these statements in the transaction in which it then reads.
 
-    A session cannot import another session's view, so each session opens a view of its own. A view
-    that shows the marker was opened after the fence. If a load balancer sent the session to another
-    server, the session does not see the marker, or finds another server id. The servers lack a
-    statement that fails with a given message. So the check is a subquery that fails because it
-    returns two rows (see :func:`explain_failure`). For an exact view, the session first waits at
+    A session cannot import another session's view, so each session opens a view of its own. The
+    statements check that the session sees the marker, so its view was opened after the marker was
+    replicated. They also compare the server's id, since a load balancer can send the session to
+    another server. The check is a subquery that returns two rows, and so fails, if the session or
+    the server is wrong (see :func:`explain_failure`). For an exact view, the session first waits at
     the view's `Gate`.
     """
     if view is None:
@@ -141,9 +141,9 @@ def explain_failure(table: TableId, text: str, *, together: bool = False) -> Sou
 
     Args:
         table: The table.
-        text: The exception's message.
-        together: Whether all sessions opened their views together, so that no new session can get
-            such a view.
+        text: The message of Spark's exception.
+        together: Whether the view is exact: all its sessions opened it together, and no later
+            session can.
     """
     said = _FROM_SERVER.findall(text)
     reason = said[-1].strip() if said else text.strip()[:500]

@@ -40,7 +40,7 @@ class Position:
 
     @property
     def described(self) -> str:
-        """The state of a MySQL or MariaDB replica as messages show it."""
+        """The state of a MySQL or MariaDB replica in words, for messages."""
         parts = [
             "lag unknown" if self.lag_seconds is None else f"{self.lag_seconds:.0f} s behind",
             f"has executed {self.executed or 'nothing'}",
@@ -74,10 +74,9 @@ def wait_for_position(
     Raises:
         ReplicaError: The wait reached its bound; the error has the lag and the replica's own error.
             Or the replica is the primary itself, does not replicate, leaves out changes, continues
-            after errors, has transactions that the primary lacks, or follows another server
-            without GTIDs.
-        PositionError: The primary has GTIDs now and had none when the position was read, or the
-            other way round.
+            after errors, or has transactions that the primary lacks. Or there are no GTIDs, and the
+            replica follows another server than the primary.
+        PositionError: GTIDs were turned on or off on the primary after ``upto`` was read.
     """
     where = connections.where(on_replica=True)
     primary = _require_other_server(connections)
@@ -190,7 +189,7 @@ def _require_no_errant(connections: Connections) -> None:
 
 
 def _replica_status(connections: Connections, session: Session) -> dict[str, Any]:
-    """Return the state of replication; refuse a MySQL or MariaDB server that does not replicate."""
+    """Return the replication status; refuse a MySQL or MariaDB server that does not replicate."""
     status = replication_status(session)
     if status is None:
         kind = connections.config.kind
@@ -206,7 +205,7 @@ def _replica_status(connections: Connections, session: Session) -> dict[str, Any
 def _position(
     connections: Connections, session: Session, status: dict[str, Any], primary: _Primary
 ) -> Position:
-    """Return the MySQL or MariaDB replica's position from its state of replication."""
+    """Compute the MySQL or MariaDB replica's position from its replication status."""
     seconds = status.get("seconds_behind_source")
     error = str(status.get("last_sql_error") or status.get("last_io_error") or "")
     return Position(
@@ -223,9 +222,9 @@ def _position(
 def _place(connections: Connections, status: dict[str, Any], primary: str) -> BinlogPosition:
     """Return the file and offset in the primary's binlog up to which the replica has executed.
 
-    A replica reports a file and offset only in the binlog of the server that it follows. So the
-    server that the replica follows must be the primary. If several threads of the replica (workers)
-    execute transactions, all threads have committed up to the returned file and offset.
+    The file and offset that a replica reports are those of the server that it follows. So this
+    server must be the primary. If several threads of the replica (workers) execute transactions,
+    all threads have committed up to the returned file and offset.
     """
     where = connections.where(on_replica=True)
     if other := follows_another(status, primary):

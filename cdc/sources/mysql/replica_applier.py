@@ -68,8 +68,8 @@ def server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
 
     A session of the server runs two statements, the countdown: the first waits `PAUSE_LIMIT_S`, and
     the second starts the applier. The server runs the second statement even if the client is gone.
-    The end of the block kills the session, and so ends the countdown. If the block fails and the
-    applier is not known to run, the session is not killed, so the server starts the applier.
+    At the end of the block, the session is killed, which ends the countdown. If the block fails and
+    the applier may still be stopped, the session is not killed, so the server starts the applier.
 
     Yields:
         A function that begins the countdown.
@@ -101,7 +101,7 @@ def server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
 
 
 def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
-    """Wait until the countdown of a session has begun; the applier must not be stopped earlier.
+    """Wait until the countdown of a session has begun; only then may the applier be stopped.
 
     Raises:
         ReplicaError: The countdown has not begun in time.
@@ -119,7 +119,7 @@ def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
 
 
 def _goes_on(connections: Connections) -> bool:
-    """Whether the applier is known to run."""
+    """Whether the applier runs for certain; False if the replica cannot be queried."""
     try:
         return not paused(connections)
     except SourceError:

@@ -56,7 +56,7 @@ class Applying:
     """The settings and the state with which a MySQL or MariaDB replica applies changes.
 
     Args:
-        channels: The state of each channel, by MySQL's current names.
+        channels: The state of each replication channel, as `by_current_names` returns it.
         settings: The replica's settings by name.
     """
 
@@ -66,7 +66,7 @@ class Applying:
 
 @dataclass(frozen=True)
 class Executed:
-    """The transactions that a MySQL or MariaDB server has executed, as its variables show them.
+    """The transactions that a MySQL or MariaDB server has executed, from its system variables.
 
     Args:
         logged: MySQL's ``gtid_executed``, MariaDB's ``gtid_binlog_state``.
@@ -90,14 +90,17 @@ def applying(session: Session, kind: str) -> Applying:
 
 
 def channels(session: Session, kind: str) -> Iterator[dict[str, Any]]:
-    """Return the state of each channel by MySQL's current names, which MariaDB does not use."""
+    """Return the state of each replication channel, as `by_current_names` returns it."""
     # MariaDB shows the default channel alone, unless it is asked for all channels.
     shown = "SHOW ALL REPLICAS STATUS" if kind == "mariadb" else "SHOW REPLICA STATUS"
     return map(by_current_names, session.named(shown))
 
 
 def by_current_names(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the replication state with MySQL's current names as keys."""
+    """Return a row of the replication status with the column names of new MySQL versions.
+
+    The names are in lower case. For example, ``Slave_IO_Running`` becomes ``replica_io_running``.
+    """
     return {
         name.lower().replace("slave", "replica").replace("master", "source"): value
         for name, value in row.items()
@@ -159,8 +162,8 @@ def errant_transactions(
 
     With semi-synchronous replication, a MySQL primary sends a transaction to the replica, waits for
     the replica's acknowledgement, and only then counts the transaction as executed. So the function
-    reads the primary repeatedly, until the primary has executed the transactions or such a wait
-    must have ended.
+    queries the primary repeatedly, until the primary has executed all transactions of the replica
+    or such a wait must have ended.
 
     Args:
         connections: Opens sessions.
@@ -180,16 +183,16 @@ def errant_transactions(
 def errant(replica: Executed, primary: Executed, kind: str) -> str:
     """Return the GTIDs that the replica has executed and the primary has not; empty if none.
 
-    The caller must read the replica before the primary. Then the primary's transactions include all
-    transactions that the primary had sent to the replica when the replica was read.
+    The caller must read the replica before the primary. Otherwise the replica's set could have
+    transactions that the primary executed between the two reads, and the primary's set would lack
+    them.
 
-    A MariaDB primary has executed a transaction if its log has the transaction's number or a later
-    number, of the same domain and server. The log can lack transactions that the server replicated
-    before it became the primary. ``gtid_slave_pos`` has the last such transaction of each domain.
+    A MariaDB primary has executed a transaction if its log has the same or a later number of the
+    same domain and server. The log can lack transactions that the server replicated before it
+    became the primary. ``gtid_slave_pos`` has the last such transaction of each domain.
 
-    A replica can follow several MariaDB primaries. So a domain that the primary does not have comes
-    from another primary, and its transactions are left out. Transactions that the replica itself
-    wrote are not left out.
+    A MariaDB replica can follow several primaries. So the result leaves out transactions of domains
+    that this primary does not have, except transactions that the replica itself wrote.
     """
     if kind == "mysql":
         return str(MysqlGtidSet.parse(replica.logged).without(MysqlGtidSet.parse(primary.logged)))

@@ -45,16 +45,15 @@ def applied(session: Session, kind: str) -> str:
     The result changes with each such transaction, and stays the same when a channel is deleted. It
     is empty if the primary writes replicated transactions to its binlog.
 
-    For MySQL, the result is always empty, since MySQL has no variable with these GTIDs. If a MySQL
-    server has no GTIDs, such a transaction cannot be found. If the server has GTIDs, a copy that
-    begins after such a transaction waits until the connector has captured it. The connector never
-    does, so the wait reaches its bound, and the copy fails.
+    For MySQL, the result is always empty, since MySQL has no variable with these GTIDs. Without
+    GTIDs, such transactions stay undetected. With GTIDs, a copy fails if it begins after such a
+    transaction: it waits until the connector has captured the transaction, and this never happens.
     """
     return str(session.value(_APPLIED) or "") if kind == "mariadb" else ""
 
 
 def _replicates(session: Session, kind: str) -> bool:
-    """Whether a MySQL server has a replication channel, or a MariaDB server replicates now."""
+    """Whether MySQL has a replication channel, or MariaDB has a running one."""
     if kind == "mysql":
         return bool(session.rows("SHOW REPLICA STATUS"))
     # MariaDB shows its channels only to a login with REPLICA MONITOR. A stopped channel replicates

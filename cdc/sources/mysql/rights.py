@@ -1,8 +1,8 @@
 """Checks the rights of logins with statements that need these rights.
 
-The grants of a login do not show its rights: a login can have a right by a role or by a pattern of
-names, and a right can cover some columns of a table and not others. The statement for a table is
-SHOW CREATE TABLE. It needs the right to read all columns of the table.
+The grants of a login do not suffice to find its rights: a login can have a right by a role or by a
+pattern of names, and a right can be limited to some columns of a table. The statement that tests
+the rights on a table is SHOW CREATE TABLE. It needs the right to read all columns of the table.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ _NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 
 
 def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
-    """Return the MySQL or MariaDB logins that may not read all columns of a table, and the remedy.
+    """Return the problem and the remedy if a login may not read all columns of a table.
 
-    The result is None if all logins may read all columns.
+    Both are parts of a message. The problem names the logins of MySQL or MariaDB, and the remedy
+    has the GRANT statements. The result is None if all logins may read all columns.
 
-    The catalog leaves out columns and tables that a login may not read, without an error. If the
-    capture login could not read a table when the connector first started, the connector never gets
-    the definition of the table.
+    The check must come before the capture: the catalog silently leaves out what a login may not
+    read. If the capture login could not read a table when the connector first started, the
+    connector never gets the definition of the table.
     """
     lacking: dict[str, str] = {}
     for role, on_replica in _logins(connections):
@@ -118,7 +119,7 @@ def of_tables(connections: Connections) -> Iterator[Check]:
 
 
 def prepared_branches(session: Session) -> list[str]:
-    """Return the prepared branches of XA transactions, also those from before a restart.
+    """Return the prepared branches of XA transactions, also those from before a server restart.
 
     Returns:
         The identifier of each branch in the syntax of XA COMMIT and XA ROLLBACK.
@@ -142,7 +143,7 @@ def prepared_branches(session: Session) -> list[str]:
 def _branch(form: object, length: object, _: object, data: object) -> str:
     """Return the identifier of a branch from a row of MySQL's or MariaDB's XA RECOVER.
 
-    MariaDB prints the identifier itself, MySQL the bytes of its two parts.
+    MariaDB prints the identifier in this syntax. MySQL prints its two parts in one hex string.
     """
     text = str(data)
     if not text.startswith("0x"):
@@ -160,7 +161,7 @@ def _logins(connections: Connections) -> Iterator[tuple[Role, bool]]:
 def _allowed(session: Session, statement: str) -> bool:
     """Whether a MySQL or MariaDB login may run a statement.
 
-    The result is also True if the object of the statement does not exist.
+    The result is also True if the table or log in the statement does not exist.
     """
     try:
         session.rows(statement)

@@ -18,16 +18,16 @@ _AT_CRASH = (
 
 @dataclass(frozen=True)
 class RequiredSetting:
-    """The value that one setting of MySQL or MariaDB must have.
+    """The value that a system variable of MySQL or MariaDB must have.
 
     Args:
-        value: The value, as the server shows it.
+        value: The value, as the server prints it.
         remedy: The statement or step that sets the value.
-        of_sessions: Whether an open session keeps the old value after the setting is changed.
-        loses: Whether changes are missing from the binlog, or unusable, while the server runs with
-            a different value. If False, only `check` reports a different value.
-        at_crash: Whether a server with a different value loses changes only when its machine
-            crashes. If True, `check` reports such a value as a warning and not as an error.
+        of_sessions: Whether open sessions keep the old value after the variable is changed.
+        loses: Whether another value makes changes missing from the binlog, or unusable, while the
+            server runs. If False, only `check` reports another value.
+        at_crash: Whether another value loses changes only when the server's machine crashes. If
+            True, `check` reports a warning and not an error.
     """
 
     value: str

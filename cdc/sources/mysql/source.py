@@ -100,7 +100,7 @@ class MysqlSource:
             return catalog.read_table(session, table)
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """Return the replicated MySQL or MariaDB columns, whether or not the key is usable."""
+        """Return the replicated columns of a MySQL or MariaDB table, even without a usable key."""
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
@@ -144,7 +144,7 @@ class MysqlSource:
             return compressed_columns.obstacle(session)
 
     def cascades_unseen(self) -> bool:
-        """Whether InnoDB itself changes rows by foreign keys; the log lacks such changes."""
+        """Whether the binlog lacks changes of rows by foreign keys, since InnoDB makes them."""
         with self._connections.open("admin") as session:
             return preparation.cascades_unseen(session)
 
@@ -159,9 +159,9 @@ class MysqlSource:
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
         """Write a marker in MySQL or MariaDB; only transactions before it can be captured in part.
 
-        If tables are added to the connector in the middle of a transaction, the connector can miss
-        the earlier changes of this transaction. The transaction is before the marker in the log, so
-        the copy contains all its changes.
+        If a table is added to the connector in the middle of a transaction, the connector can miss
+        the transaction's earlier changes of the table. The transaction is before the marker in the
+        log. So the copy, whose view contains the marker, has all its changes.
         """
         marker = self.write_marker()
         return OlderEnded(str(marker.id), marker.position)
@@ -178,7 +178,7 @@ class MysqlSource:
         return ()
 
     def nudge(self) -> None:
-        """Write a marker: Connect stores a transaction's position only when a later one arrives."""
+        """Write a marker: Connect stores a transaction's position only after a later event."""
         self.write_marker()
 
     def write_marker(self) -> Marker:
@@ -206,8 +206,8 @@ class MysqlSource:
         For a table that must be read at one moment, `open_exact_view` opens the view.
 
         Each session checks that it sees the marker row, so it reads at a moment after the marker.
-        If only some sessions see a change, the change has an event at or after O. These events are
-        applied to the copy, which then is exact.
+        If only some sessions see a change, the change has an event at or after O. Such events are
+        applied to the copy, and so make it exact.
         """
         self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         identity = self.identity(on_replica=True)
@@ -273,7 +273,7 @@ class MysqlSource:
     def assert_view_alive(self, view: View) -> None:
         """Check that the MySQL or MariaDB replica is still the view's server.
 
-        The replica must also have the primary's changes and no other changes.
+        The replica must also have all of the primary's changes and no other changes.
         """
         now = self.identity(on_replica=True)
         if now.system_identifier != view.identity.system_identifier:
@@ -320,7 +320,7 @@ class MysqlSource:
             return boundaries.table_size(session, table)
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the bytes of the largest row in a sample; None if the MySQL table is empty."""
+        """Return the size in bytes of the largest row in a sample; None if the table is empty."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
@@ -378,7 +378,10 @@ class MysqlSource:
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return no row: a restarted connector skips none, since it stores numbers of rows."""
+        """Return that there is no such row: a restarted MySQL or MariaDB connector skips no row.
+
+        The connector stores how many rows of an event it has sent.
+        """
         return NextInserted(known=True)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""Reads the facts of tables from the catalog, and makes their fingerprints."""
+"""Reads descriptions of tables from the catalog, and computes their fingerprints."""
 
 from __future__ import annotations
 
@@ -53,22 +53,24 @@ FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW' AND ({where})
 
 @dataclass(frozen=True)
 class Described:
-    """The facts of one table in the catalog of MySQL or MariaDB.
+    """The description of one table in the catalog of MySQL or MariaDB.
 
     Args:
         table: The table.
-        kind: ``TABLE_TYPE``.
+        kind: The table's ``TABLE_TYPE``, for example ``BASE TABLE``.
         engine: The table's storage engine.
         partitioned: Whether the table has partitions.
-        created: Time of the last write of the table's definition, as the server prints it.
+        created: The table's ``CREATE_TIME``, as the server prints it.
         columns: Rows of ``information_schema.COLUMNS``, in order.
         primary_key: Columns of the primary key, in its order.
         unique: Columns of each unique index, the primary key's first. Indexes on expressions or on
             prefixes of columns are left out.
-        stored: The ids of the rows' files in InnoDB; None for other engines, and on a replica.
+        stored: InnoDB's ids of the files with the table's rows; None for other engines, and on a
+            replica.
         of_mariadb: Whether the server is MariaDB.
-        unlogged: As one string: the GTIDs of replicated transactions that the binlog lacks, and why
-            a filter can leave the table's changes out of the binlog. Empty if there is neither.
+        unlogged: One string with two parts: the GTIDs of replicated transactions that the binlog
+            lacks, and why a filter can leave the table's changes out of the binlog. Each part can
+            be empty.
     """
 
     table: TableId
@@ -132,7 +134,7 @@ class Described:
         return Fingerprint(facts)
 
     def _column(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the facts of one MySQL or MariaDB column for the fingerprint."""
+        """Return the entry of one MySQL or MariaDB column in the fingerprint."""
         return {
             "name": row["name"],
             "shown": row["shown"],
@@ -155,16 +157,16 @@ class Described:
 
 
 def number(name: str) -> int:
-    """Derive a number from a column's name, since MySQL has no permanent numbers of columns."""
+    """Return a number that depends only on a column's name, since MySQL does not number columns."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
 
 
 def describe(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> dict[TableId, Described]:
-    """Return the facts of MySQL or MariaDB tables that exist.
+    """Return the descriptions of those MySQL or MariaDB tables that exist.
 
-    All facts of a table are from the same moment.
+    A description shows its table at one moment.
 
     Raises:
         SourceError: A table changed during each attempt to read it, or the login lacks PROCESS.
@@ -183,10 +185,11 @@ def describe(
 def describe_steady(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> tuple[dict[TableId, Described], set[TableId]]:
-    """Return the facts of MySQL or MariaDB tables, and the tables that changed at each attempt.
+    """Return the descriptions of MySQL or MariaDB tables, and the tables that could not be read.
 
-    All facts of a table are from the same moment. The catalog is read by several statements,
-    between which a table can change. So a table is read until two successive results are equal.
+    A description shows its table at one moment. The catalog is read by several statements, between
+    which a table can change. So a table is read until two successive results are equal. A table
+    could not be read if it changed at each attempt.
 
     Raises:
         SourceError: The login lacks PROCESS.
@@ -205,14 +208,15 @@ def describe_steady(
 def read_steady(
     read: Callable[[Collection[TableId]], Mapping[TableId, Facts]], tables: Collection[TableId]
 ) -> tuple[dict[TableId, Facts], set[TableId]]:
-    """Read MySQL or MariaDB tables until two successive results of each are equal.
+    """Read MySQL or MariaDB tables until two successive results for each table are equal.
 
     Args:
-        read: Returns the facts of those given tables that exist.
+        read: Returns what the caller wants to know of each table; tables that do not exist are left
+            out.
         tables: The tables.
 
     Returns:
-        The facts of the tables that exist, and the tables whose results differed each time.
+        The results for the tables that exist, and the tables whose results differed each time.
     """
     found: dict[TableId, Facts] = {}
     left = set(tables)
@@ -240,7 +244,7 @@ def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, st
 def _read(
     session: Session, tables: Collection[TableId], *, on_replica: bool
 ) -> dict[TableId, Described]:
-    """Read MySQL's or MariaDB's tables by several statements, between which facts can change."""
+    """Read MySQL's or MariaDB's tables by several statements, between which a table can change."""
     kind = session.kind
     if kind == "mysql":  # by default, times and sizes can be a day old
         session.rows("SET SESSION information_schema_stats_expiry = 0")
@@ -256,7 +260,7 @@ def _read(
 def _read_part(
     session: Session, tables: Sequence[TableId], stored: Mapping[TableId, Stored]
 ) -> Iterator[tuple[TableId, Described]]:
-    """Yield the facts of at most `_PART` MySQL or MariaDB tables.
+    """Yield the descriptions of at most `_PART` MySQL or MariaDB tables.
 
     A statement with thousands of tables would be slow.
     """

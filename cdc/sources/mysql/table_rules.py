@@ -54,7 +54,7 @@ class MysqlTableRules:
         return f"CREATE UNIQUE INDEX <name> ON {_named(table)} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return two statements of MySQL or MariaDB, one of which the operator chooses.
+        """Return SQL with two MySQL or MariaDB statements, one of which the operator chooses.
 
         The first one makes a column NOT NULL. The second one drops the column's default.
         """
@@ -72,8 +72,8 @@ class MysqlTableRules:
 def former_formats(table: SourceTable) -> str | None:
     """Return the problem of TIME, DATETIME or TIMESTAMP columns in the format before MariaDB 10.1.
 
-    The connectors misread the values of such columns, and possibly the values of other columns,
-    too. The result is None if the table has no such columns.
+    The connectors misread the values of such columns, and possibly also those of other columns. The
+    result is None if the table has no such columns.
     """
     names = [column.name for column in table.columns if FORMER_FORMAT in str(column.type)]
     if not names:

@@ -1,7 +1,7 @@
-"""Finds generated columns for which MySQL reads a text as a date.
+"""Finds generated columns for which MySQL converts a string to a date.
 
-Such a text can have an offset from UTC, as ``2024-02-29 23:30:00+02:00`` has. MySQL converts it to
-the session's time zone. MariaDB ignores the offset.
+The string can have an offset from UTC, as in ``2024-02-29 23:30:00+02:00``. MySQL then converts the
+value to the session's time zone. MariaDB ignores the offset.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _OFFSET = re.compile(r"[+-]\d\d:\d\d")
 
 @dataclass
 class _Level:
-    """What was seen between two parentheses.
+    """The content of one pair of parentheses in an expression; an inner pair counts as one value.
 
     Args:
-        function: The function before the parenthesis; empty without one.
+        function: The function whose arguments the parentheses contain; empty without a function.
         kind: The type to which CAST converts, or which JSON_VALUE returns.
-        text: Whether a text is among the values.
-        document: Whether a JSON document is among the values.
-        words: The other words and signs, in lower case.
-        compared: Whether the present value is only compared, by CASE, and is not the result.
+        text: Whether one of the values can be a string.
+        document: Whether one of the values is a JSON document.
+        words: All other words and operators, in lower case.
+        compared: Whether the current value follows CASE or WHEN: it is compared and not returned.
     """
 
     function: str = ""
@@ -63,33 +63,33 @@ class _Level:
     compared: bool = False
 
     def use(self, *, text: bool, document: bool) -> None:
-        """Note a value of this level."""
+        """Record whether a value at this level is a string or a JSON document."""
         self.text |= text and not self.compared
         self.document |= document and not self.compared
 
     def see(self, word: str) -> None:
-        """Note a word or sign of this level, in lower case."""
+        """Record a word or operator at this level, in lower case."""
         self.words.add(word)
         if word in ("case", "when", "then", "else", "end"):
             self.compared = word in ("case", "when")
 
     @property
     def reads(self) -> bool:
-        """Whether a text is read as a date at this level."""
+        """Whether MySQL converts a string to a date at this level."""
         cast = self.function in ("cast", "convert") and self.kind in _DATES
         read = cast or self.function in _READERS or bool(self.words & _READERS)
         return self.text and read and not self.words & _COMPARED
 
     @property
     def is_text(self) -> bool:
-        """Whether the value of this level can be a text with an offset."""
+        """Whether the result of this level can be a string with an offset from UTC."""
         if self.function in _NO_TEXT or self.words & _COMPARED or self.kind in _DATES:
             return False
         return self.text or (self.document and not self.keeps_document)
 
     @property
     def keeps_document(self) -> bool:
-        """Whether the value of this level is a document if its arguments are documents."""
+        """Whether this level returns a JSON document if its arguments are JSON documents."""
         of_json = self.function.startswith("json_") and self.function not in _OF_JSON
         return of_json or self.function in _ANY or self.kind == "json"
 
@@ -97,9 +97,10 @@ class _Level:
 def reads_text_as_date(
     tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], kind: str
 ) -> bool:
-    """Whether MySQL reads a text as a date for a generated column, except by STR_TO_DATE.
+    """Whether MySQL converts a string to a date to compute a generated column.
 
-    MySQL converts a text that it compares with a date to no other time zone.
+    STR_TO_DATE does not count. Comparisons of strings with dates do not count, either, since they
+    convert no string to the session's time zone.
 
     Args:
         tokens: The column's expression.
@@ -131,5 +132,9 @@ def reads_text_as_date(
 
 
 def _introduces(following: Sequence[re.Match[str]]) -> bool:
-    """Whether a word is the name of a function, or the type or character set of a literal."""
+    """Whether a word is the name of a function, or the type or character set of a literal.
+
+    Args:
+        following: The token after the word; empty at the expression's end.
+    """
     return opens(following) or (bool(following) and following[0]["text"] is not None)

@@ -1,9 +1,11 @@
 """Finds virtual generated columns whose values depend on the session that reads them.
 
 The server computes the value of a virtual column whenever a row is read or written. The binlog has
-the value as computed in the writer's session. A copy has the value as computed in the copy's
-session, with time zone UTC, at the time of the copy. A stored column has one value for all
-sessions. An ALTER that copies the table computes this value again, in the session of the ALTER.
+the value that the server computed in the writer's session. A copy has the value that the server
+computes in the copy's session, with time zone UTC.
+
+A stored generated column has one value for all sessions. An ALTER that copies the table computes
+this value again, in the session of the ALTER.
 """
 
 from __future__ import annotations
@@ -53,8 +55,8 @@ def session_bound(
 
     Args:
         columns: Rows of ``information_schema.COLUMNS`` as `table_facts` reads them.
-        of_mariadb: Whether the server is MariaDB, which ignores the offset of a text that it reads
-            as a date.
+        of_mariadb: Whether the server is MariaDB, which ignores the offset of a string that it
+            converts to a date.
     """
     kinds = {str(row["name"]).lower(): _kind(str(row["shown"])) for row in columns}
     virtual = {
@@ -84,7 +86,9 @@ def session_bound(
 def _of_type(
     tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], kind: str, *, of_mariadb: bool
 ) -> str | None:
-    """Return what a value depends on if it is computed as a time of the session's time zone.
+    """Return why a column's value depends on the session's time zone; None if it does not.
+
+    It does if the column is a TIMESTAMP, or if MySQL converts a string to a date to compute it.
 
     Args:
         tokens: The column's expression.
@@ -100,7 +104,7 @@ def _of_type(
 
 
 def _kind(shown: str) -> str:
-    """Return the name of a type as shown by the catalog: ``int`` for ``int(11) unsigned``."""
+    """Return the name of a type that the catalog prints: ``int`` for ``int(11) unsigned``."""
     return re.split(r"\W", shown.lower(), maxsplit=1)[0]
 
 
@@ -125,7 +129,12 @@ def _dependence(
 
 
 def _of_functions(tokens: Sequence[re.Match[str]], uses_time: bool) -> Iterator[str]:
-    """Yield what the functions and variables of an expression depend on besides their arguments."""
+    """Yield what the functions and variables of an expression depend on besides their arguments.
+
+    Args:
+        tokens: The expression.
+        uses_time: Whether the expression uses a column of type TIME.
+    """
     for place, token in enumerate(tokens):
         if token["sign"] == "@":
             yield f"{_SESSION} (a variable)"
@@ -143,7 +152,11 @@ def _of_functions(tokens: Sequence[re.Match[str]], uses_time: bool) -> Iterator[
 
 
 def _is_fixed(arguments: Sequence[re.Match[str]]) -> bool:
-    """Whether a `date_format` has a constant format that gives the same text in each session."""
+    """Whether DATE_FORMAT has a constant format whose output is the same in each session.
+
+    Args:
+        arguments: The tokens after the function's opening parenthesis.
+    """
     depth = 0
     for place, token in enumerate(arguments):
         depth += (token["sign"] == "(") - (token["sign"] == ")")
@@ -157,7 +170,11 @@ def _is_fixed(arguments: Sequence[re.Match[str]]) -> bool:
 
 
 def _arguments(rest: Sequence[re.Match[str]]) -> int:
-    """Return the number of arguments of a function, from the tokens after its parenthesis."""
+    """Return the number of a function's arguments.
+
+    Args:
+        rest: The tokens after the function's opening parenthesis.
+    """
     depth, number = 0, 1
     for token in rest:
         if token["sign"] == ")" and not depth:

@@ -38,7 +38,7 @@ WHERE c.oid = %(oid)s AND c.relkind <> 'p'
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Return the bytes of a PostgreSQL table, and the planner's estimate of its rows."""
+    """Return the size in bytes of a PostgreSQL table, and the planner's estimate of its rows."""
     heap, _ = _byte_totals(session, table)
     plan = session.execute(
         sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {}").format(relation(table))
@@ -57,8 +57,8 @@ def sample(
 ) -> Boundaries:
     """Return up to ``chunks - 1`` keys that cut a PostgreSQL table into ranges of about equal size.
 
-    The keys are in the server's order. From a small table, all keys are read. From a large table,
-    whole pages are sampled, up to a maximum. The server sorts the keys that are read.
+    The server sorts the keys. From a small table, all keys are read. From a large table, whole
+    pages are sampled, up to a maximum.
 
     A table without a key is cut by its pages. If such a table is partitioned, each chunk has the
     same range of pages of every partition.
@@ -102,10 +102,11 @@ def sample(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Return the bytes of a PostgreSQL table's largest row in a sample; None without rows.
+    """Return the size in bytes of the largest row in a sample of a PostgreSQL table.
 
-    The result counts the bytes of the values as text. The server decompresses each measured row. So
-    only the few sampled rows with the largest stored size are measured.
+    The size of a row is the sum of the sizes of its values as text. The server must decompress each
+    measured row, so only the sampled rows with the largest stored size are measured. The result is
+    None if the sample is empty.
     """
     names = [sql.Identifier(column.name) for column in table.columns if not column.generated]
     if not names:

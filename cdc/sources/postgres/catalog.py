@@ -71,9 +71,9 @@ def leaves(root: str) -> str:
 def access_method(table: str) -> str:
     """Return SQL that PostgreSQL evaluates to a table's access method, or to NULL.
 
-    The result is NULL if logical decoding can read the table's rows: it reads rows from the WAL of
-    ``heap`` tables only, and ``tde_heap`` (Percona) encrypts the files and writes the same WAL. It
-    is NULL also for a partitioned table, which has no rows: its method is for future partitions.
+    The SQL evaluates to NULL if logical decoding can read the table's rows from the WAL. It can do
+    so for the methods ``heap`` and ``tde_heap`` (Percona), which writes the same WAL. The SQL also
+    evaluates to NULL for a partitioned table, which has no rows itself.
 
     Args:
         table: The alias of the table's row of ``pg_class`` in the query around this SQL.
@@ -243,7 +243,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
 
 
 def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Return the generated columns due to which PostgreSQL can refuse changes of the table.
+    """Return the generated columns due to which PostgreSQL can refuse UPDATE and DELETE.
 
     The server does not publish these columns. With replica identity FULL, PostgreSQL 18 and later
     nevertheless requires them in the old row, and so refuses UPDATE and DELETE.
@@ -254,7 +254,7 @@ def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, .
 
 
 def _described(session: Session, source: str, only: TableId | None) -> Iterable[dict[str, Any]]:
-    """Yield the facts of each user table in PostgreSQL's catalog; with ``only``, of that table."""
+    """Yield PostgreSQL's description of each user table; with ``only``, of that table alone."""
     parameters = {"schema": only.schema if only else None, "name": only.name if only else None}
     hypertables, distributed = _hypertables(session), _distributed(session)
     for row in session.execute(_TABLES, parameters).fetchall():
@@ -301,7 +301,7 @@ def has_citus(session: Session) -> bool:
 
 
 def _distributed(session: Session) -> set[int]:
-    """Return object ids of Citus's tables (PostgreSQL), whose rows Citus keeps in other tables."""
+    """Return object ids of Citus's tables (PostgreSQL), whose rows Citus stores in other tables."""
     if not has_citus(session):
         return set()
     query = "SELECT logicalrelid::oid FROM pg_catalog.pg_dist_partition"
@@ -399,10 +399,11 @@ def _money_digits(session: Session) -> int:
 
 
 def qualify_names(session: Session) -> None:
-    """Let the server print every name with its schema, except names of ``pg_catalog``.
+    """Make the server print every name with its schema, except names of ``pg_catalog``.
 
-    The function also sets the settings by which the server prints defaults and stored values.
-    Behind a pooler, the transaction can run in a session that had other settings.
+    The function also changes the settings by which the server prints defaults and stored values.
+    All settings apply to the open transaction, since a pooler can run the next one in another
+    session.
     """
     read_by(session, search_path="pg_catalog")
 

@@ -166,13 +166,16 @@ def _missing_on_tables(session: Session, connections: Connections, role: Role) -
 
 
 def _first_names(names: list[str]) -> str:
-    """Return the first names of PostgreSQL tables and the number of the others, for a message."""
+    """Return the names of the first PostgreSQL tables and the number of the remaining ones.
+
+    The result is text for a message.
+    """
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _as_superuser(statement: sql.SQL, *names: str) -> str:
-    """Return a remedy for a PostgreSQL superuser: the statement with the given names in it.
+    """Return the remedy that a PostgreSQL superuser runs a statement with the given names in it.
 
     The rights on schema ``tributary`` need no such remedy: onboarding itself grants them.
     """

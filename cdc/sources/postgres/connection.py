@@ -80,7 +80,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
     """Opens sessions on one source's PostgreSQL servers; safe to use from any thread."""
 
     def where(self, *, on_replica: bool) -> str:
-        """Return the PostgreSQL server's name in messages, with the database."""
+        """Return the PostgreSQL server and the database as messages name them."""
         database = self.endpoint(on_replica=on_replica).database
         return f"{super().where(on_replica=on_replica)}/{database}"
 
@@ -214,9 +214,8 @@ def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
 def reading(session: Session) -> Iterator[None]:
     """Open a PostgreSQL transaction with the session settings for reading values.
 
-    The transaction itself makes these settings, since a pooler can be between this process and the
-    server. The pooler may give each transaction another session of the server, and that session can
-    have other settings.
+    The settings are set again in each transaction: a pooler between this process and the server can
+    run each transaction in another session of the server, which can have other settings.
     """
     with session.transaction():
         read_by(session)
@@ -224,7 +223,7 @@ def reading(session: Session) -> Iterator[None]:
 
 
 def read_by(session: Session, **settings: str) -> None:
-    """For the rest of the open transaction, use the PostgreSQL settings for reading values.
+    """Apply the PostgreSQL settings for reading values to the rest of the open transaction.
 
     Args:
         session: A session with an open transaction.

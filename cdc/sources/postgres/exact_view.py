@@ -1,7 +1,7 @@
 """Opens exact views: views at a known log position, which separates a copy from its stream.
 
-A change that the copy already contains can be applied again by key without harm. If the change is
-appended again, its row is doubled. So the view of an append table must contain exactly the
+In a table with a key, a change that the copy already contains can be applied again without harm. In
+an append table, it would double a row. So the view of an append table must contain exactly the
 transactions that end at or before one position. A replica has such a view while its replay is
 paused. A primary has such a view at the start of a logical slot.
 """
@@ -51,7 +51,10 @@ _FUNCTIONS = ("pg_wal_replay_pause()", "pg_wal_replay_resume()")
 
 
 def grant_sql(role: str) -> str:
-    """Return the GRANT by which a PostgreSQL superuser lets a role pause and resume replay."""
+    """Return the GRANT statement that allows a role to pause and resume PostgreSQL's replay.
+
+    A superuser must run the statement.
+    """
     functions = ", ".join(f"pg_catalog.{name}" for name in _FUNCTIONS)
     statement = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(
         sql.SQL(functions), sql.Identifier(role)
@@ -92,7 +95,7 @@ def replay_state(connections: Connections) -> str:
 
 
 def resume(connections: Connections) -> None:
-    """Resume the PostgreSQL replica's replay, whoever paused it.
+    """Resume the PostgreSQL replica's replay, even if another process or an operator paused it.
 
     The function waits until replay has resumed.
 
@@ -126,8 +129,8 @@ def replica_view(
     Args:
         connections: The source's servers.
         marker: The marker that the view must contain.
-        resuming: Returns a context that resumes replay at its end, even if this process dies in the
-            context. This function pauses replay in the context, and does nothing else there.
+        resuming: Returns a context manager that resumes replay at the end of its block, even if
+            this process dies in the block. This function pauses replay in the block.
         timeout_s: Bound of each wait for the replica, in seconds.
         progress: Shows the waits.
 
@@ -160,7 +163,7 @@ def shared_view(
         progress: Shows the waits.
 
     Raises:
-        ReplicaError: The replica exports no whole snapshot.
+        ReplicaError: Each snapshot that the replica exported lacks its transactions in progress.
         SnapshotLostError: The replica cancelled the session.
     """
 
@@ -205,11 +208,13 @@ def _tested(
 
     A standby can export a snapshot without its list of transactions in progress. This happens if
     one of these transactions has reported subtransactions to the standby; with wal_level logical, a
-    savepoint is enough. A session that imports such a snapshot sees these transactions after they
-    commit. Before their commit, it marks their rows as rolled back (see `replica.own_snapshots`).
+    savepoint is enough. A session that imports such a snapshot sees a transaction of the list once
+    it has committed. Before that, the session marks the transaction's rows as rolled back (see
+    `replica.own_snapshots`).
+
     The list is exported whole or not at all. So this function keeps a transaction of its own open
-    during the export. The snapshot is used only if an importing session does not see this
-    transaction after its commit.
+    during the export, and commits it afterwards. The function uses the snapshot only if a session
+    that imports it does not see this transaction.
     """
     for tried in range(_VIEWS):
         time.sleep(_VIEW_PAUSE_S * tried)
@@ -230,7 +235,7 @@ def _tested(
 
 @contextmanager
 def _in_progress(connections: Connections, fence: _Fence) -> Iterator[UUID]:
-    """Write a marker in a PostgreSQL transaction, and keep this transaction open in the block.
+    """Write a marker in a PostgreSQL transaction that stays open until the block ends.
 
     The block begins after the replica has replayed the write.
 
@@ -247,9 +252,9 @@ def _in_progress(connections: Connections, fence: _Fence) -> Iterator[UUID]:
 def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
     """Whether a PostgreSQL session that imports a snapshot sees a marker.
 
-    The transaction of the marker must have ended. The snapshot may lack its transactions in
-    progress, so the session must not look at rows of other transactions, such as the markers of
-    other commands. Therefore it reads by the key's index.
+    The marker's transaction must have ended. The session reads by the key's index, so that it reads
+    no rows of other transactions. If the snapshot lacks its transactions in progress, a session
+    that reads their rows does harm (see `_tested`).
     """
     with exporting(connections, on_replica=True) as session:
         session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
@@ -259,7 +264,10 @@ def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
 
 
 def _taken(connections: Connections, session: Session) -> Exported:
-    """Pause PostgreSQL's replay; return an exported snapshot, and the position of the pause."""
+    """Pause PostgreSQL's replay; return a snapshot that is exported during the pause.
+
+    Its position is the position at which replay is paused.
+    """
     where = connections.where(on_replica=True)
     for _ in range(_TRIES):
         with connections.open("snapshot", on_replica=True) as control:
@@ -287,8 +295,8 @@ def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
     """Make PostgreSQL resume replay by itself if this process dies while replay is paused.
 
     The countdown is one query string with two statements: a wait of `PAUSE_LIMIT_S`, and the call
-    that resumes replay. A session of the server executes this string. The end of this block cancels
-    the countdown. The death of this process does not cancel the countdown.
+    that resumes replay. A session of the server executes this string. The end of the block cancels
+    the countdown, and the death of this process does not.
 
     Yields:
         A function that begins the countdown.
@@ -362,7 +370,7 @@ def primary_view(
 
 
 def _wait_for(session: Session, state: str) -> bool:
-    """Wait for a state of PostgreSQL's replay; return whether replay has reached the state."""
+    """Wait until PostgreSQL's replay has reached a state; return False if it has not in time."""
     return not wait_while(lambda: _state(session) != state, timeout_s=_STATE_S, poll_s=_POLL_S)
 
 

@@ -1,4 +1,4 @@
-"""Reads the fingerprints of tables, and further facts that explain why a fingerprint changed."""
+"""Reads fingerprints of tables, and finds changes of partitions that explain a new fingerprint."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 def _indexes(table: str) -> str:
     """Return SQL that PostgreSQL evaluates to a JSON object: a table's unique indexes, by id.
 
-    The object has the indexes by which the log could identify old rows. Indexes that contain the
-    primary key are left out.
+    These are the indexes that can be the table's replica identity. Indexes that contain the primary
+    key are left out.
 
     Args:
         table: The alias of the table's row of ``pg_class`` in the query around this SQL.
@@ -229,8 +229,8 @@ def read_fingerprints(
 ) -> dict[TableId, Fingerprint]:
     """Return the fingerprint of each PostgreSQL table; missing tables are left out.
 
-    The fingerprint includes the table's entry in the publication. If a table was removed from the
-    publication and added again, its entry is new, and its changes in between are in no topic.
+    The fingerprint includes the table's entry in the publication. A table that was removed from the
+    publication and added again has a new entry. Its changes in between are in no topic.
     """
     named = {(table.schema, table.name): table for table in tables}
     with session.transaction():
@@ -262,9 +262,9 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
     """Return the relations that have no row and, by PostgreSQL's statistics, never had one.
 
     An empty file alone does not prove this, since VACUUM also empties a file after a DELETE of all
-    rows. So the server's statistics must count no insert since the relation's creation. These
-    statistics lack inserts of the last seconds, and all inserts before a crash of the server. Every
-    login may read them.
+    rows. So the server's statistics must count no insert since the relation's creation. The
+    statistics do not count inserts of the last seconds, nor inserts before a crash of the server.
+    Every login may read the statistics.
     """
     query = (
         "SELECT c FROM unnest(%s::oid[]) c WHERE pg_catalog.pg_relation_size(c) = 0"
@@ -274,11 +274,10 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
 
 
 def written_together(session: Session, oids: Collection[int]) -> int | None:
-    """Return the id of the PostgreSQL transaction that last wrote these relations' catalog rows.
+    """Return the id of the transaction that last wrote the catalog rows of all these relations.
 
-    The result is None if the catalog rows were last written by several transactions. TRUNCATE of a
-    partition tree writes the catalog rows of all its leaves. A TRUNCATE or GRANT that names all
-    leaves also writes the catalog rows of all leaves.
+    The result is None if no single PostgreSQL transaction did. TRUNCATE of a partition tree writes
+    the catalog rows of all its leaves, and so does a TRUNCATE or GRANT that names all leaves.
     """
     row = session.execute(_LAST_WRITERS, (list(oids),)).fetchone()
     return int(row[1]) if row is not None and row[0] == 1 else None
@@ -311,15 +310,16 @@ def truncated(
 
     After a TRUNCATE, a partition has a new file, and no row from before that look at the catalog.
     VACUUM FULL and CLUSTER also give a partition a new file, but its rows keep their transaction
-    ids. So a partition is left out if this function finds a row from before the look in it. A
-    partition with a new file is returned without a TRUNCATE if all its rows are younger than the
-    look, if ``since`` is empty, or if the search for older rows takes too long.
+    ids. So a partition with a new file is left out if it has a row from before the look.
+
+    If ``since`` is empty, or the search for such rows takes too long, the function returns
+    partitions with new files without this check.
 
     Args:
         session: A session of a role that may read the table.
         table: The table.
-        files: Each partition's file at that look, by the partition's object id.
-        since: A transaction id: when that look was taken, every transaction with a lower id had
+        files: The file number of each partition at that look, by the partition's object id.
+        since: A transaction id. At the time of that look, every transaction with a lower id had
             ended. Empty if no such id is known.
     """
     leaves = session.execute(_RENEWED, (list(files), list(files.values()))).fetchall()
@@ -342,7 +342,12 @@ def truncated(
 def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: str) -> bool:
     """Whether a PostgreSQL partition has a row of a transaction below ``since``.
 
-    The query ends at the first such row. ``bounds`` is the partition's constraint as SQL.
+    Args:
+        session: A session of a role that may read the table.
+        table: The root table.
+        leaf: The partition's object id.
+        bounds: The partition's constraint as SQL.
+        since: The transaction id.
     """
     # The bounds are the server's own SQL; without parameters a % is not a placeholder.
     query = sql.SQL(_HAS_OLDER).format(

@@ -60,7 +60,7 @@ def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple
 
 
 def _values(kind: PostgresType) -> list[str]:
-    """Describe which values of this type PostgreSQL's connector can never send."""
+    """Return descriptions of values of this type that PostgreSQL's connector can never send."""
     element = kind.element
     if element is None or element.name == "timetz":
         name = (element or kind).name

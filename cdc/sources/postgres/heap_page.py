@@ -1,7 +1,7 @@
-"""Finds the next row that a given row's transaction inserted into the page of the given row.
+"""Finds the row that the same transaction inserted after a given row, in the same heap page.
 
 One record of the WAL can have all rows that COPY inserts into a page. The events of these rows then
-have the same log position, but the rows have different numbers in the page.
+have the same log position, but the rows have different line numbers in the page.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ _SMALLEST_ROW = 28
 def next_inserted(
     session: Session, table: SourceTable, key: Mapping[str, object], transaction: int | None
 ) -> NextInserted:
-    """Return the next row that a given row's PostgreSQL transaction inserted into the row's page.
+    """Return the row that the same PostgreSQL transaction inserted after a given row, in its page.
 
-    A row that was changed or deleted after its insert is skipped, since it also has later events.
+    The next such row in the page is returned. A row that was changed or deleted after its insert is
+    skipped, since it also has later events.
 
     Args:
         session: A session on the primary.
         table: The table.
         key: The key of the given row: values from the row's event, by column name.
-        transaction: The transaction's id in the given row's event. The given row in the table must
-            have this id as ``xmin``. None accepts any ``xmin``: if the row was inserted after a
-            savepoint, its ``xmin`` differs from the id in its event.
+        transaction: The id of the transaction, from the event of the given row. The row in the
+            table must have this id as ``xmin``. None accepts any ``xmin``: a row that was inserted
+            after a savepoint has another ``xmin``.
     """
     kinds = {column.name: plain_type_of(column).name for column in table.columns}
     if not key or any(kinds.get(name) not in _PLAIN for name in key):
@@ -68,7 +69,7 @@ def next_inserted(
 
 
 def _places_behind(place: str, block_size: int) -> str:
-    """Return the ``ctid`` values after ``place`` in its page, as a PostgreSQL array literal."""
+    """Return the ``ctid`` values after a given one in its page, as a PostgreSQL array literal."""
     page, number = (int(part) for part in place.strip("()").split(","))
     last = block_size // _SMALLEST_ROW
     return "{" + ",".join(f'"({page},{n})"' for n in range(number + 1, last + 1)) + "}"

@@ -93,7 +93,7 @@ WHERE actual IS DISTINCT FROM datcollversion AND datcollversion IS NOT NULL
 
 
 def outdated_collations(session: Session) -> list[str]:
-    """Return the PostgreSQL database's collations whose library has changed, with the versions.
+    """Return the PostgreSQL collations whose library has changed, with both versions, for messages.
 
     The function checks the collations that columns of user tables have. From version 15 on, it also
     checks the database's own collation.
@@ -111,9 +111,9 @@ def differs(
     If so, the function logs a warning with the reason.
 
     There are two reasons. An index can be older than the server's library that compares text, and
-    so have the order of an earlier version. Or the replica, whose indexes are copies of the
+    so be sorted by an earlier version of it. Or the replica, whose indexes are copies of the
     primary's, compares text with a different version of the library. In both cases, ranges that are
-    read by an index could lack rows or have rows twice.
+    read by an index could lack rows or contain rows twice.
     """
     with connections.open("snapshot") as session:
         ours = versions(session, table, key)
@@ -141,7 +141,9 @@ def differs(
 def differing_versions(
     ours: Mapping[str, LibraryVersion], theirs: Mapping[str, LibraryVersion]
 ) -> list[str]:
-    """Return PostgreSQL columns whose library versions differ or are unknown, with the versions.
+    """Return PostgreSQL columns whose library versions on two servers differ or are unknown.
+
+    The names are followed by the versions, for messages.
 
     Args:
         ours: The versions on the primary, by column.
@@ -157,6 +159,8 @@ def differing_versions(
 
 def outdated_versions(found: Mapping[str, LibraryVersion]) -> list[str]:
     """Return PostgreSQL columns whose recorded library version differs from the actual one.
+
+    The names are followed by the versions, for messages.
 
     Args:
         found: The versions on one server, by column.

@@ -21,7 +21,10 @@ _POLICY = "row-level security"
 def missing_rights(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
-    """Return the rights that logins lack on a PostgreSQL table, and GRANTs; None if they lack none.
+    """Return the problem and the remedy if a login lacks a right on a PostgreSQL table.
+
+    Both are parts of a message. The remedy has the statements that a superuser must run. The result
+    is None if no right is missing.
 
     Args:
         connections: Opens sessions.
@@ -60,7 +63,10 @@ def _not_owned(
 
 
 def _select_lacking(connections: Connections, table: SourceTable) -> tuple[str, str] | None:
-    """Return why the snapshot login cannot read a PostgreSQL table, and GRANTs; None if it can."""
+    """Return why the snapshot login cannot read a PostgreSQL table, and the statements to run.
+
+    The result is None if the login can read the table.
+    """
     user = sql.Identifier(connections.credential("snapshot").user)
     schema, name = sql.Identifier(table.table.schema), table.table.name
     columns = [sql.Identifier(column.name) for column in table.columns]

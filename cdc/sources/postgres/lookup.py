@@ -34,14 +34,14 @@ def fetch_by_key(
     keys: Sequence[Sequence[object]],
     columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Return the PostgreSQL rows with the given keys: their key columns and ``columns``.
+    """Return the PostgreSQL rows with the given keys.
 
     Args:
         session: A session on the primary or the replica.
         table: The table.
         schema: The table's lake schema.
         keys: Values of the lake's types, in the order of ``schema.key``.
-        columns: Columns of the schema.
+        columns: Names of the columns to return besides the key columns.
 
     Raises:
         SchemaError: A column is not in the schema, or a key value is NULL.
@@ -83,14 +83,14 @@ def stored_value(
 ) -> tuple[str, TypeRule]:
     """For a new PostgreSQL column, return its value in older rows (text) and its type rule.
 
-    Older rows are those from before the column was added. A binary value is text in hex digits.
+    Older rows are those from before the column was added. A binary value is returned as hex digits.
 
     Args:
         session: A session on the primary.
         table: The table.
         wanted: The column in the lake.
-        stored: One of the column's ``old_values``: an array of one element, as the catalog prints
-            it.
+        stored: One of the column's ``old_values``: an array literal with one element, such as
+            ``{5}``.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(

@@ -41,12 +41,15 @@ WHERE t.oid = ANY(%(types)s) AND own.nspname <> %(schema)s
 
 
 def others(session: Session, schema: str, types: Collection[int]) -> dict[int, str]:
-    """Return the types that the connector can mistake for another type, each with that type's name.
+    """Return the types that the connector can mistake for another type of the same name.
 
     Args:
         session: A session on the primary.
         schema: The schema of the table whose columns have these types.
         types: The object ids of the types.
+
+    Returns:
+        For each such type, by its object id, the name of the other type with its schema.
     """
     found = session.execute(_OTHERS, {"schema": schema, "types": list(types)}).fetchall()
     return {int(oid): str(name) for oid, name in found}

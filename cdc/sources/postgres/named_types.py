@@ -1,6 +1,7 @@
-"""Reads the names of user-defined types, by which Debezium looks up the types of columns.
+"""Reads user-defined types with their names, by which Debezium looks up the types of columns.
 
-`cdc.capture.type_looks` explains how. The connector leaves out the types of temporary tables.
+`cdc.capture.type_looks` explains the lookup. The types of temporary tables are left out, since the
+connector ignores them.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class UserTypes:
             return _digest(session)
 
     def read(self) -> tuple[str, Names]:
-        """Return the digest, and PostgreSQL's types by name, then by schema, at one moment."""
+        """Return the digest, and PostgreSQL's types by name and then by schema, of one moment."""
         types: dict[str, dict[str, NamedType]] = {}
         with self._connections.open("admin") as session, session.transaction():
             session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -1,4 +1,4 @@
-"""Compares the files of partitions to find rows that changed without an event."""
+"""Finds changes of rows without an event from the files of partitions."""
 
 from __future__ import annotations
 
@@ -25,17 +25,14 @@ class PostgresPartitionFiles:
             return fingerprint.empty_files(session, partitions)
 
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
-        """Return the PostgreSQL partitions that a TRUNCATE could have emptied.
-
-        Only a TRUNCATE counts that came after the catalog look with the result ``files``.
-        """
+        """Return PostgreSQL partitions that a TRUNCATE could have emptied since an earlier look."""
         with self._connections.open("snapshot") as session:
             return fingerprint.truncated(session, table, files, since)
 
     def written_together(self, partitions: Collection[int]) -> int | None:
-        """Return the id of the transaction that last wrote the PostgreSQL partitions.
+        """Return the id of the transaction that last wrote all these partitions' catalog rows.
 
-        The result is None if the partitions were last written by several transactions.
+        The result is None if no single PostgreSQL transaction did.
         """
         with self._connections.open("admin") as session:
             return fingerprint.written_together(session, partitions)

@@ -52,14 +52,14 @@ _LONGER = ("varchar", "varbit", "timestamp", "timestamptz", "time", "timetz", "i
 
 @dataclass(frozen=True)
 class Lookups:
-    """Queries of facts that only the PostgreSQL server knows.
+    """Answers that only the PostgreSQL server can give.
 
     Args:
-        type: Returns the type that a string names, such as ``numeric(10,2)``.
-        volatile: Returns those of the given functions whose value can differ for each row.
-        constraints: For each constraint, by name, whether it is the primary key and whether its
+        type: Takes the name of a type, such as ``numeric(10,2)``, and returns the type.
+        volatile: Takes names of functions, and returns those whose value can differ for each row.
+        constraints: For each constraint, by name: whether it is the primary key, and whether its
             index is the replica identity.
-        misread: Takes a type's name. Returns `SourceColumn.misread_as` for a column of this type.
+        misread: Takes the name of a type. Returns `SourceColumn.misread_as` for a column of it.
     """
 
     type: Callable[[str], PostgresType]
@@ -71,7 +71,7 @@ class Lookups:
 def after_statements(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
-    """Return a PostgreSQL table as it would be after actions, with `Lookups` from the server."""
+    """Return a PostgreSQL table as it would be after actions; the server answers the `Lookups`."""
 
     def number(text: str) -> int:
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
@@ -130,7 +130,6 @@ class _Draft:
         self._next = int(self._facts["attributes"])
 
     def result(self) -> Planned:
-        """Return the PostgreSQL table after the actions that were applied."""
         table = replace(
             self._table,
             columns=tuple(self._columns[number] for number in sorted(self._columns)),
@@ -215,7 +214,7 @@ class _Draft:
             self._facts["keys"].pop("identity", None)
 
     def _set_key(self, names: Sequence[str]) -> None:
-        """Make columns the primary key of the PostgreSQL table, and so NOT NULL."""
+        """Make columns the primary key of the PostgreSQL table, which also makes them NOT NULL."""
         numbers = [self._number(name) for name in names]
         self._key = tuple(names)
         self._facts["keys"]["primary"] = " ".join(str(number) for number in numbers)
@@ -253,7 +252,7 @@ class _Draft:
             self._rewrite()
 
     def _change(self, number: int, **facts: Any) -> None:
-        """Change facts of a PostgreSQL column, such as ``nullable``, in table and fingerprint."""
+        """Change attributes of a PostgreSQL column, such as ``nullable``, and the fingerprint."""
         column = self._columns[number]
         if "name" in facts:
             column = replace(column, name=facts["name"])
@@ -267,8 +266,9 @@ class _Draft:
     def _rewrite(self) -> None:
         """Give the table a new file, as the PostgreSQL server does in a rewrite.
 
-        The new file contains the values that the catalog stored for older rows. So the server
-        removes such values from the catalog, and writes the definitions of their columns again.
+        The rewrite puts the values that the catalog stored for older rows into the rows. So the
+        server removes these values from the catalog, and writes the catalog rows of their columns
+        again.
         """
         for number, column in self._columns.items():
             if {*column.old_values} - {None}:
@@ -283,14 +283,14 @@ class _Draft:
         return [number for number, column in self._columns.items() if column.name == name]
 
     def _number(self, name: str) -> int:
-        """Return the catalog number of a PostgreSQL column; refuse a name that no column has."""
+        """Return the catalog number of a PostgreSQL column; raise a `DdlError` if there is none."""
         for number in self._numbers(name):
             return number
         raise _refused(self._table.table, f"there is no column {name!r}")
 
 
 def _stays(old: PostgresType, new: PostgresType) -> bool:
-    """Whether rows stay as they are on disk when a PostgreSQL column gets another type."""
+    """Whether PostgreSQL keeps the rows of a table as they are when a column's type changes."""
     if old == new:
         return True
     if new.typmod == -1 and (old.name, new.name) in (("varchar", "text"), ("text", "varchar")):

@@ -38,7 +38,7 @@ WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
 
 
 def current_transaction_id(session: Session) -> int:
-    """Return a new PostgreSQL transaction id, whose transaction has already committed."""
+    """Return the id of a new PostgreSQL transaction that has already committed."""
     row = session.execute("SELECT pg_current_xact_id()::text").fetchone()
     return int(_present(row)[0])
 
@@ -71,9 +71,9 @@ def wait_until_visible(
 ) -> frozenset[int]:
     """Wait until new statements see the changes of PostgreSQL transactions.
 
-    A transaction releases the lock on its own id after its changes have become visible. The log and
-    the locks have only the lower half of each id, and a snapshot has whole ids. So the ids are
-    looked up among the locks, and not compared with a snapshot.
+    The function waits until the transactions have released the locks on their own ids: a
+    transaction does so after its changes have become visible. It does not compare the ids with a
+    snapshot, since a snapshot has whole ids, and the log has only the lower half of each id.
 
     Args:
         session: A session of the primary.
@@ -83,7 +83,7 @@ def wait_until_visible(
         progress: Shows the wait.
 
     Returns:
-        The lower halves of the ids of all transactions that are open after the wait.
+        The lower 32 bits of the id of each transaction that is open after the wait.
 
     Raises:
         SourceError: The wait reached its bound. The error names those of the given transactions
@@ -106,7 +106,15 @@ def _wait(
     timeout_s: float,
     progress: Progress,
 ) -> None:
-    """Wait until ``blockers`` returns None: no awaited PostgreSQL transaction is open any more."""
+    """Wait until ``blockers`` returns None.
+
+    Args:
+        blockers: Describes the PostgreSQL transactions that are still open; None if there are none.
+        what: What is waited for, in words for messages.
+        source: The source's name.
+        timeout_s: Bound of the wait, in seconds.
+        progress: Shows the wait.
+    """
     with shown_as(f"wait for {what}", progress) as task:
 
         def still_open() -> str:
@@ -124,7 +132,7 @@ def _wait(
 
 
 def _described(rows: Sequence[tuple[object, ...]]) -> list[str]:
-    """Describe at most ten open or prepared transactions of PostgreSQL for a message."""
+    """Return descriptions of at most ten open or prepared PostgreSQL transactions for messages."""
     lines = []
     for pid, gid, user, database, application, state, seconds in rows[:_NAMED]:
         what = f"prepared transaction {gid!r}" if gid is not None else f"session {pid}"
@@ -145,7 +153,7 @@ def _described(rows: Sequence[tuple[object, ...]]) -> list[str]:
 
 
 def identity(session: Session) -> ServerIdentity:
-    """Return the identity of a primary or a standby: its cluster and its timeline."""
+    """Return the identity of a server: its cluster, its timeline, and whether it is a standby."""
     row = session.execute("SELECT pg_is_in_recovery()").fetchone()
     in_recovery = bool(_present(row)[0])
     system = optional_row(session, "SELECT system_identifier::text FROM pg_control_system()")
@@ -167,7 +175,7 @@ def identity(session: Session) -> ServerIdentity:
 
 
 def write_marker(session: Session) -> Marker:
-    """Write a new marker row, and read PostgreSQL's position at or after the row's commit."""
+    """Write a new marker row; its position is read after the row is committed in PostgreSQL."""
     server = identity(session)
     marker_id = uuid4()
     session.execute("DELETE FROM tributary.marker WHERE written_at < now() - interval '30 days'")
@@ -184,13 +192,13 @@ def write_marker(session: Session) -> Marker:
 
 
 def current_lsn(session: Session) -> Lsn:
-    """Return the insert position of PostgreSQL's log, at or after every commit so far."""
+    """Return the end of PostgreSQL's log; all commits so far are before it."""
     row = session.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
     return Lsn.parse(_present(row)[0])
 
 
 def _present(row: tuple[object, ...] | None) -> tuple[str, ...]:
-    """Return the row of a PostgreSQL query that always gives one row."""
+    """Return the row of a PostgreSQL query; the query always returns one row."""
     if row is None:
         raise AssertionError("a SELECT without FROM gives one row")
     return row  # type: ignore[return-value]  # each caller knows its one column

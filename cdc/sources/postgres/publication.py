@@ -83,7 +83,7 @@ TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)):
 
 
 def prepare(session: Session, publication: str, credentials: Credentials, *, append: bool) -> None:
-    """Create the missing parts: schema ``tributary``, its tables and grants, the publication."""
+    """Create what is missing: schema ``tributary``, its tables and grants, the publication."""
     with session.transaction():
         for statement in _preparation(session, publication, credentials, append):
             session.execute(statement)
@@ -120,7 +120,7 @@ def planned(
 def _preparation(
     session: Session, publication: str, credentials: Credentials, append: bool
 ) -> list[sql.SQL | sql.Composed]:
-    """Return the statements that create the missing parts, and correct the publication."""
+    """Return the statements that create what is missing, and that correct the publication."""
     own_tables = ("marker", "heartbeat_log" if append else "heartbeat")
     statements: list[sql.SQL | sql.Composed] = []
     if session.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
@@ -285,8 +285,8 @@ def _settings(session: Session, publication: str) -> tuple[dict[str, bool], bool
     """Return a publication's settings; None if there is no such publication.
 
     Returns:
-        Whether each operation is published, whether changes of partitions are published under
-        their root, and whether the publication is for all tables.
+        Three values: by operation, such as ``insert``, whether it is published; whether changes of
+        partitions are published under the root table; whether the publication is for all tables.
     """
     row = session.execute(
         "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables "

@@ -56,10 +56,10 @@ def snapshot_query(
     """Return the query with which Spark reads ranges of a PostgreSQL table.
 
     Each range is one partition in Spark. Columns get generated names, since Spark does not escape
-    quotes in names; ``select`` restores the source's names. The server flattens the subquery, so
-    predicates use the key's index. A table without a key is read by the ``ctid`` of its rows. For
-    such a table, column `ROW` has the id of the table or partition, followed by the row's ``ctid``.
-    Under one view, this value is different for each row.
+    quotes in names; ``select`` restores the source's names. The generated names come from a
+    subquery. The server flattens it, so predicates use the key's index. A table without a key is
+    read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of the table or
+    partition, followed by the row's ``ctid``. Under one view, this value is different for each row.
     """
     endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
     rule = rules(table, schema)
@@ -103,10 +103,14 @@ def snapshot_query(
 
 
 def predicate(key_range: KeyRange, width: int) -> str:
-    """Return PostgreSQL's WHERE clause of a range over the generated key columns.
+    """Return SQL that PostgreSQL evaluates to whether a row's key is in a range.
 
     The bounds are untyped literals. So the server reads each bound as a value of the key column's
     type, and compares it in the column's collation.
+
+    Args:
+        key_range: The range.
+        width: The number of key columns. Their generated names are ``k0``, ``k1`` and so on.
     """
     keys = sql.SQL(", ").join(sql.Identifier(f"k{number}") for number in range(width))
     clauses = [
@@ -125,10 +129,10 @@ def session_init(view: View | None) -> str:
     The session runs these statements in the transaction in which it then reads.
 
     If a fetch size is set, Spark turns autocommit off, so the first statement begins this
-    transaction. If there is a view, the transaction keeps one snapshot: it imports the view's
-    snapshot, or takes its own if the view has none to import. The statements fail if the
-    session does not see the view's marker, for example because a pooler or a load balancer has sent
-    the session to another server.
+    transaction. If there is a view, all statements of the transaction use one snapshot: the view's
+    snapshot, or the transaction's own if the view has none. The statements fail if the session does
+    not see the view's marker, for example because a pooler or a load balancer has sent the session
+    to another server.
     """
     begin = [sql.SQL("SET TRANSACTION READ ONLY")]
     if view is not None:
@@ -189,7 +193,12 @@ def _view_checks(view: View) -> sql.Composed:
 
 
 def explain_failure(table: TableId, text: str) -> SourceError:
-    """Return the typed error for the message of a Spark task that could not read the table."""
+    """Return the typed error of a Spark task that failed to read the PostgreSQL table.
+
+    Args:
+        table: The table.
+        text: The message of Spark's exception.
+    """
     refused = re.search(r"ERROR: tributary: ([^\n]+)", text)
     if refused:
         return ReplicaError(
@@ -277,9 +286,9 @@ def jdbc_properties(connections: Connections, endpoint: Endpoint) -> dict[str, s
 def relation(table: SourceTable) -> sql.Composable:
     """Return the PostgreSQL table for a FROM clause, quoted and qualified.
 
-    ONLY leaves out rows of tables that inherit from the table, since the log has the changes of
-    these rows under the other tables. A partitioned table is read without ONLY, since all its rows
-    are in its partitions.
+    ONLY leaves out rows of tables that inherit from the table, since their events are in the topics
+    of those tables. A partitioned table is read without ONLY, since all its rows are in its
+    partitions.
     """
     name = sql.Identifier(table.table.schema, table.table.name)
     return name if table.kind == "partitioned" else sql.SQL("ONLY {}").format(name)

@@ -69,7 +69,7 @@ def replica_position(connections: Connections) -> ReplicaPosition:
 
 
 def describe_lag(position: ReplicaPosition) -> str:
-    """Return the lag of a PostgreSQL replica as messages show it."""
+    """Return the lag of a PostgreSQL replica in words, for messages."""
     parts = []
     if position.lag_bytes is not None:
         parts.append(f"{position.lag_bytes} bytes")
@@ -124,7 +124,7 @@ def check_standby(
 
 
 def is_ahead(found: ServerIdentity, other: Marker | ServerIdentity) -> bool:
-    """Whether PostgreSQL's timeline in ``found`` is later; False if a timeline is not known."""
+    """Whether a PostgreSQL server's timeline is later than another; False if one is not known."""
     if found.timeline is None or other.timeline is None:
         return False
     return found.timeline > other.timeline
@@ -201,11 +201,10 @@ def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> Replic
 def own_snapshots(connections: Connections, marker: Marker) -> View:
     """Return a view of the PostgreSQL replica whose sessions take snapshots of their own.
 
-    No session imports a snapshot. A snapshot that a standby exports can lack its list of
-    transactions in progress. A session that imports such a snapshot takes the rows of these
-    transactions for rows of transactions that were rolled back, and marks them so in the standby's
-    pages. After the commit of these transactions, no session of the standby sees their changes, and
-    a promotion does not bring them back.
+    No session imports a snapshot, since a snapshot that a standby exports can lack its list of
+    transactions in progress. A session that imports such a snapshot treats these transactions as
+    rolled back, and marks their rows so in the standby's pages. Then no session of the standby ever
+    sees these rows, even after the transactions commit, and even after a promotion.
 
     Raises:
         ReplicaError: The replica does not show the marker, or is not a standby of the primary.
@@ -217,9 +216,9 @@ def own_snapshots(connections: Connections, marker: Marker) -> View:
 
 @contextmanager
 def primary_view(connections: Connections, marker: Marker) -> Iterator[Exporter]:
-    """Open a view of a session's snapshot on the PostgreSQL primary.
+    """Open a view with the snapshot of a session on the PostgreSQL primary.
 
-    Other sessions can import the view until the block ends.
+    Other sessions can import the snapshot until the block ends.
 
     Raises:
         ReplicaError: The view lacks the marker.
@@ -230,7 +229,7 @@ def primary_view(connections: Connections, marker: Marker) -> Iterator[Exporter]
 
 
 def exported_now(connections: Connections, session: Session, *, on_replica: bool) -> Exported:
-    """Export the snapshot of a PostgreSQL transaction; return it with an upper bound of it."""
+    """Export the snapshot of a PostgreSQL transaction, and read a position at or after it."""
     snapshot = export(session)
     # read after the snapshot was taken, so the snapshot contains nothing after this position
     position = optional_row(session, "SELECT pg_last_wal_replay_lsn()::text")
@@ -242,7 +241,7 @@ def exported_now(connections: Connections, session: Session, *, on_replica: bool
 
 @contextmanager
 def exporting(connections: Connections, *, on_replica: bool) -> Iterator[Session]:
-    """Open a PostgreSQL session whose transaction keeps the snapshot of its first statement."""
+    """Open a PostgreSQL session with a transaction in which all statements use one snapshot."""
     with connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0) as session:
         session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         session.read_only = True
@@ -251,7 +250,7 @@ def exporting(connections: Connections, *, on_replica: bool) -> Iterator[Session
 
 
 def export(session: Session) -> str:
-    """Let other PostgreSQL sessions import this transaction's snapshot; return its id."""
+    """Allow other PostgreSQL sessions to import this transaction's snapshot; return its id."""
     row = session.execute("SELECT pg_export_snapshot()").fetchone()
     return row[0] if row else ""
 
@@ -280,7 +279,7 @@ def proven(
     *,
     on_replica: bool,
 ) -> View:
-    """Return a view of PostgreSQL, after a check of its marker and of its server.
+    """Check the marker and the server of a PostgreSQL view, and return the view.
 
     Raises:
         ReplicaError: The view lacks the marker, or the replica is not a standby of the primary.
@@ -331,7 +330,7 @@ def assert_alive(connections: Connections, exporter: Exporter) -> None:
 
 
 def assert_same_server(connections: Connections, view: View) -> None:
-    """Check that the PostgreSQL replica is still the server of a view of many snapshots.
+    """Check that the PostgreSQL replica is still the server of a view without a shared snapshot.
 
     Raises:
         SnapshotLostError: The server is not the same one, or cannot be reached.
@@ -362,7 +361,7 @@ def _require_same(
 
 
 def lost_view(connections: Connections, view: View, reason: str) -> SnapshotLostError:
-    """Return the error for a lost PostgreSQL view, with the relevant settings and the lag."""
+    """Return the error for a lost PostgreSQL view, with the replica's lag and relevant settings."""
     where = connections.where(on_replica=view.on_replica)
     facts = conflict_facts(connections) if view.on_replica else []
     remedy = (

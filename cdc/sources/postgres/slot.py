@@ -1,4 +1,4 @@
-"""A replication slot: the log that PostgreSQL retains for one capture."""
+"""The health of a replication slot, for which PostgreSQL retains the log of one capture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SlotHealth:
         name: The slot's name.
         active: Whether a connector reads the slot now.
         wal_status: ``reserved``, ``extended``, ``unreserved`` or ``lost``.
-        confirmed_flush_lsn: Position up to which the connector has acknowledged everything.
+        confirmed_flush_lsn: Position up to which the connector has confirmed all changes.
         restart_lsn: Position from which the server retains the log; None if the slot is lost.
         retained_bytes: Size of the retained log; None if the slot is lost.
         safe_wal_size: Number of bytes that the server can write before the slot can be ``lost``;
@@ -59,9 +59,8 @@ class SlotHealth:
     ) -> str | None:
         """Return why the slot has lost uncaptured changes; None if none are lost.
 
-        If no connector reads the slot, the slot's position must not be after Connect's stored
-        position. Otherwise the slot was recreated, or something other than the connector has moved
-        the slot.
+        If no connector reads the slot, and the slot's position is after Connect's stored position,
+        the slot was recreated, or something other than the connector has moved it.
         """
         if self.wal_status == "lost":
             return "has wal_status lost; see max_slot_wal_keep_size"
@@ -88,10 +87,11 @@ class SlotHealth:
         return None
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Return the slot's confirmed position, or Connect's without exactly-once support.
+        """Return the position up to which Kafka has all changes.
 
-        Without that support, the connector's driver can confirm a position beyond a record that
-        Kafka has not acknowledged.
+        With exactly-once support, this is the slot's confirmed position. Without it, this is the
+        position that Connect has stored: the connector's driver can confirm a position before Kafka
+        has acknowledged the records up to it.
         """
         return self.confirmed_flush_lsn if exactly_once else stored()
 
@@ -137,7 +137,7 @@ class NoSlot:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Return the names that `SlotHealth.facts` returns, each with the value None."""
+        """Return the names that `SlotHealth.facts` has as keys, each with the value None."""
         return dict.fromkeys(
             ("active", "wal_status", "retained_bytes", "safe_wal_size", "confirmed_flush_lsn")
         )

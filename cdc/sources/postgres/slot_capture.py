@@ -161,8 +161,8 @@ class PostgresCapture:
     def unreadable(self) -> str | None:
         """Return a problem if the slot exists without its publication; None otherwise.
 
-        The server decodes each change by the publication's state at the time of the change. So a
-        recreated publication does not make the slot readable.
+        The server decodes a change by the publication's catalog rows at the time of the change. So
+        a recreated publication does not make the slot readable.
         """
         if not self.kept_log.exists() or self.sent_tables.exists():
             return None
@@ -173,7 +173,7 @@ class PostgresCapture:
         return self.kept_log.health() or NoSlot(self._slot)
 
     def audit(self) -> list[str]:
-        """Return the problems due to which a publication publishes too few or too many changes."""
+        """Return problems due to which the publication publishes too few or too many changes."""
         with self._connections.open("admin") as session:
             return publication.audit(session, self._publication, append=self._names.append)
 
@@ -183,10 +183,10 @@ class PostgresCapture:
             return publication.audit_table(session, self._publication, table)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the rights that logins lack on a table, and GRANTs; None if they lack none.
+        """Return the problem and the remedy if a login lacks a right on a PostgreSQL table.
 
-        The admin login needs the rights of the table's owner only if the publication lacks the
-        table.
+        Both are parts of a message. The remedy has the statements that a superuser must run. The
+        result is None if no right is missing.
         """
         return logins.missing_rights(self._connections, table, self._publication)
 

@@ -110,7 +110,7 @@ class PostgresSource:
             return catalog.read_table(session, table)
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """Return the replicated PostgreSQL columns, whether or not there is a usable key."""
+        """Return the replicated columns of a PostgreSQL table, even without a usable key."""
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
@@ -145,9 +145,10 @@ class PostgresSource:
             return primary.identity(session)
 
     def commit_position(self, last: str) -> str | None:
-        """Return the LSN of the last commit before an event, from `cdc.rows.columns.POSITION`.
+        """Return the LSN of the last commit before an event; None if it is not known.
 
-        The result is None if the event has no such LSN.
+        Args:
+            last: The event's value of `cdc.rows.columns.POSITION`.
         """
         ended = int(last.partition(":")[0], 16)
         return str(Lsn(ended)) if ended else None
@@ -168,7 +169,10 @@ class PostgresSource:
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until queries see PostgreSQL transactions; return the ids of open transactions."""
+        """Wait until queries see the given transactions; return the ids of all open transactions.
+
+        The ids are the lower 32 bits of PostgreSQL's transaction ids.
+        """
         with self._connections.open("admin") as session:
             return primary.wait_until_visible(
                 session, transactions, source=self._name, timeout_s=timeout_s, progress=progress
@@ -252,7 +256,7 @@ class PostgresSource:
         return exact_view.replay_state(self._connections) != "not paused"
 
     def resume_replay(self) -> None:
-        """Resume the PostgreSQL replica's replay, whoever paused it."""
+        """Resume the PostgreSQL replica's replay, even if another process or a person paused it."""
         if self.has_replica:
             exact_view.resume(self._connections)
 
@@ -266,7 +270,7 @@ class PostgresSource:
             del self._exporters[exporter.view.snapshot_id]
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that the PostgreSQL view's server is the same, and the view's snapshot is open."""
+        """Check that the PostgreSQL view is open, and that its server is still the same."""
         if not view.snapshot_id:
             replica.assert_same_server(self._connections, view)
             return
@@ -276,7 +280,7 @@ class PostgresSource:
         replica.assert_alive(self._connections, exporter)
 
     def assert_rows_of_primary(self, view: View) -> None:
-        """Do nothing, since a standby executes the changes of its primary only."""
+        """Do nothing, since a PostgreSQL standby has no other changes than its primary."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
         """Return the error for a failed read by Spark, from the message of Spark's exception.
@@ -290,7 +294,7 @@ class PostgresSource:
         return reader.explain_failure(table, text)
 
     def current_position(self) -> Lsn:
-        """Return the PostgreSQL primary's insert position, at or after every commit so far."""
+        """Return the end of the PostgreSQL primary's log; all commits so far are before it."""
         with self._connections.open("admin") as session:
             return primary.current_lsn(session)
 
@@ -304,7 +308,7 @@ class PostgresSource:
             return boundaries.table_size(session, table)
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the bytes of a PostgreSQL table's largest row in a sample; None without rows."""
+        """Return the size in bytes of the largest row in a sample; None if the sample is empty."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
@@ -322,7 +326,8 @@ class PostgresSource:
     ) -> Boundaries:
         """Return keys that cut a PostgreSQL table into up to ``chunks`` ranges of about equal size.
 
-        There are no keys if an index can order them differently from the server (see `key_order`).
+        No keys are returned if an index can sort them differently from the server (see
+        `key_order`).
         """
         if chunks > 1 and key_order.differs(
             self._connections, table, key, has_replica=self.has_replica
@@ -363,7 +368,7 @@ class PostgresSource:
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the next row that a given row's transaction inserted into the row's page."""
+        """Return the next row that the same transaction inserted, in the page of a given row."""
         with self._connections.open("snapshot") as session:
             return heap_page.next_inserted(session, table, key, transaction)
 

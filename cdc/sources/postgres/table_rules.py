@@ -30,11 +30,11 @@ class PostgresTableRules:
     """The rules of PostgreSQL; see `cdc.sources.table_rules.TableRules`."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
-        """Return why PostgreSQL's log lacks changes of the table's rows; None if it has them."""
+        """Return why PostgreSQL's log lacks changes of the table's rows; None if it lacks none."""
         return _kind(table) or _relatives(table) or _unlogged_partition(table) or _misplaced(table)
 
     def without_key(self, table: SourceTable) -> Obstacle:
-        """Return the problem of a PostgreSQL table without a key, and the choices to solve it."""
+        """Return the problem of a PostgreSQL table without a key, and ways to solve it."""
         relation, usable = table.table.relation, usable_keys(table)
         choices = [f"1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...)"]
         if usable:
@@ -87,7 +87,7 @@ class PostgresTableRules:
         return f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return two statements of PostgreSQL, one of which the operator chooses.
+        """Return SQL with two PostgreSQL statements, one of which the operator chooses.
 
         The first one makes a column NOT NULL. The second one drops the column's default.
         """
@@ -195,9 +195,10 @@ def _unlogged_partition(table: SourceTable) -> Obstacle | None:
 def _misplaced(table: SourceTable) -> Obstacle | None:
     """Return a problem if the connector always reads values into wrong columns.
 
-    Debezium 3.7.0 does not know the labels of a domain over an enum. At each value, it reads the
-    table's definition from the catalog again, with generated columns, which the log does not carry.
-    Then it reads each column behind a generated one by another column's place.
+    Debezium 3.7.0 does not know the labels of a domain over an enum. At each value of such a
+    domain, it reads the table's definition from the catalog again. This definition includes
+    generated columns, which the log does not contain. So the connector assigns values of columns
+    behind a generated column to wrong columns.
     """
     over = next((one for one in table.columns if _is_over_enum(one)), None)
     first = _first_misplacing(table)
@@ -214,7 +215,7 @@ def _misplaced(table: SourceTable) -> Obstacle | None:
 
 
 def _first_misplacing(table: SourceTable) -> str | None:
-    """Return a PostgreSQL table's first generated column with others behind; None without one."""
+    """Return the first generated column of a PostgreSQL table if other columns are behind it."""
     generated = [one.name for one in table.columns if one.generated]
     return misplacing([one.name for one in table.columns], generated)
 
@@ -237,7 +238,7 @@ def _identity_nothing(table: SourceTable) -> Obstacle | None:
 
 
 def _deferrable(table: SourceTable) -> Obstacle | None:
-    """Return a problem if PostgreSQL's log cannot identify rows, since the key is DEFERRABLE."""
+    """Return a problem if PostgreSQL's log identifies no rows, since the key is DEFERRABLE."""
     if (
         table.replica_identity != "default"
         or not table.primary_key

@@ -18,8 +18,8 @@ def obstacle(version: int) -> tuple[str, str] | None:
     The result is None if tables may join.
 
     Args:
-        version: ``server_version_num``: 150018 for 15.18. Packages and managed servers have the
-            same number as the release that they are built from.
+        version: ``server_version_num``: 150018 for 15.18. The builds of distributions and of
+            managed servers have the same number as the release.
     """
     major, minor = divmod(version, 10_000)
     if major < OLDEST:
