@@ -69,10 +69,10 @@ class LakeLayout:
 
     @property
     def needs_key_column(self) -> bool:
-        """Whether Hudi's record key is the column `KEY`.
+        """Whether the record key is the column `KEY`.
 
-        This is so if Hudi's own key generators would write the values of at least one key column
-        incorrectly as text (`is_natural`). An append table has the record key `ROW`.
+        Tributary fills `KEY` with the key columns' values as text. The column is needed if Hudi's
+        own key generators would render one of these values incorrectly (`is_natural`).
         """
         return not all(map(is_natural, self._key))
 
@@ -85,7 +85,7 @@ class LakeLayout:
 
     @property
     def moves_partitions(self) -> bool:
-        """Whether a change can move a row to another partition; False for an append table."""
+        """Whether an update can move a row to another lake partition; False for an append table."""
         return not self.is_log and not set(self.partition_by) <= set(self.schema.key)
 
     @property
@@ -125,10 +125,10 @@ class LakeLayout:
         )
 
     def project(self, rows: DataFrame) -> DataFrame:
-        """Return the Spark rows with exactly the lake's columns, in the lake's order and types.
+        """Return ``rows`` with exactly the lake table's columns, in the lake's order and types.
 
         Raises:
-            SchemaError: A column is missing.
+            SchemaError: ``rows`` lacks a column of the lake table.
         """
         have = {name.lower() for name in rows.columns}
         selected: list[SparkColumn] = []
@@ -152,10 +152,10 @@ class LakeLayout:
         )
 
     def _cell(self, name: str, lake_type: str) -> SparkColumn:
-        """Return the Spark column with the values of a lake column, in the lake column's type.
+        """Return a Spark column with a lake column's values, cast to the lake column's type.
 
         The write fails if a partition column has a string that readers would read as NULL: an empty
-        one, or the name of Hudi's partition for NULL.
+        string, or the name of Hudi's partition for NULL.
         """
         cell = column(name).cast(lake_type)
         partitions = {one.lower() for one in self.partition_by}
@@ -177,7 +177,7 @@ def column(name: str) -> SparkColumn:
 
 
 def _nullable(name: str) -> SparkColumn:
-    """Return the values of a column as a Spark column that Spark's schema declares nullable."""
+    """Return a column as a Spark column that allows NULL."""
     return F.when(F.lit(True), column(name)).alias(name)
 
 

@@ -1,6 +1,6 @@
 """Composes Hudi's settings for one table.
 
-A table's setting ``hudi`` may override some of Hudi's settings.
+A table's setting ``hudi`` can override some of these settings.
 """
 
 from __future__ import annotations
@@ -213,11 +213,11 @@ def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
 
 
 def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str, str]:
-    """Return the table's ``hudi`` settings, each value as text, after a check.
+    """Check a table's ``hudi`` settings, and return them with each value as a string.
 
     Raises:
-        ConfigError: A setting would break the lake's guarantees, is not a setting of Hudi, is a
-            secret by its name, or has an invalid value.
+        ConfigError: A setting would break the lake's guarantees, is not a setting of Hudi, has a
+            name like that of a secret, or has an invalid value.
     """
     for key, value in overrides.items():
         if not key.startswith("hoodie."):

@@ -29,12 +29,12 @@ class Published(Part):
         generation: The generation's number, from 1.
         attempt: UUID of the bootstrap attempt that wrote the generation.
         published_at: Time of publication, aware UTC; by default the time now.
-        continues: UUID of the attempt of the generation before this one, if a reader of that
-            generation can continue with this one; else None. A reader can continue if runs applied
-            changes to the former generation until this one replaced it, no loss of changes was
-            found between the two copies, and both generations were made with the same settings for
-            rows. Unless the former generation had wrong rows, each difference between the two
-            generations is then an event in the topic.
+        continues: UUID of the attempt that wrote the previous generation. None if a reader of the
+            previous generation's changes cannot continue with this generation's changes. A reader
+            can continue if runs applied changes to the previous generation until this generation
+            replaced it, no loss was found between the two copies, and both generations have the
+            same settings for rows. Then each difference between the two generations is an event in
+            the topic, unless the previous generation had wrong rows.
     """
 
     path: str
@@ -49,7 +49,8 @@ class Pointer(Published):
     """The published generation of a lake table, and the generations that were published before.
 
     Args:
-        former: Former generations, which a reader can still have open; the newest first.
+        former: The generations that were published before, newest first. A reader can still have
+            one of them open.
         format: Version of this document.
     """
 
@@ -90,19 +91,19 @@ class Pointer(Published):
         return at is not None
 
     def to_json(self) -> str:
-        """Return the text of the pointer's file."""
+        """Return the pointer as the JSON of its file."""
         return _CODEC.write(self, indent=2)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, folder: str) -> Pointer:
-        """Read the text of the pointer's file, as :meth:`to_json` wrote it.
+        """Parse the JSON that :meth:`to_json` wrote.
 
         Args:
-            text: The text of the file.
-            folder: The table's folder, for the error.
+            text: The content of the pointer's file.
+            folder: The table's folder, for the error message.
 
         Raises:
-            LakeError: The text is not a pointer, or is of another version.
+            LakeError: The content is not a pointer, or its format version is unknown.
         """
         return _CODEC.read(text, f"{folder}/{POINTER}", path=folder)
 
@@ -116,16 +117,16 @@ _CODEC = Codec(
 
 
 def moved(pointer: Pointer | None, to: Published) -> Pointer:
-    """Return the lake table's next pointer, which publishes a generation.
+    """Return the pointer that publishes a generation of a lake table.
 
     Args:
-        pointer: The pointer now; None if nothing is published.
+        pointer: The current pointer; None if no generation is published.
         to: The generation to publish. If it is the current generation already, the result is
             ``pointer``.
 
     Raises:
-        ReplacedGenerationError: The generation ``to`` was published before, and another generation
-            has replaced ``to``. If ``to`` were published again, readers would see an older state.
+        ReplacedGenerationError: The generation ``to`` was published earlier, and another generation
+            has replaced it since. If ``to`` were published again, readers would see older rows.
     """
     if pointer is None:
         return Pointer.of(to)
@@ -154,7 +155,7 @@ def local_folder(url: str) -> Path | None:
 
 
 def read_local(folder: Path) -> Pointer | None:
-    """Return the pointer in a table's local folder; None if nothing is published.
+    """Return the pointer in a table's local folder; None if the table has no published generation.
 
     Raises:
         LakeError: The file cannot be read.

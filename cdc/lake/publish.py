@@ -57,11 +57,12 @@ def write_pointer(
         table_base: Folder of the table, which holds all its generations.
         shown: The generation to publish.
         check: Called just before and just after the pointer is written. It raises FencedError if
-            this process no longer holds the table.
+            this process no longer holds the table's lease.
 
     Raises:
-        FencedError: This process no longer holds the table. The pointer may name ``shown`` already;
-            if so, the table's next run stops, since the table's record names another generation.
+        FencedError: This process no longer holds the table's lease. The pointer may name ``shown``
+            already. If so, the table's next run stops, since the state store's record names another
+            generation.
         ReplacedGenerationError: Another generation has replaced ``shown``.
         LakeError: The pointer cannot be read or written.
     """
@@ -110,7 +111,9 @@ def read_file(spark: SparkSession, folder_path: str, name: str) -> bytes | None:
 
 
 def folder_exists(spark: SparkSession, path: str) -> bool:
-    """Whether the lake has a folder at a path; in an object store, an object below the path.
+    """Whether a folder exists in the lake.
+
+    In an object store, a folder exists if there is an object below its path.
 
     Raises:
         LakeError: The path cannot be accessed.
@@ -187,7 +190,9 @@ def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
 
 
 def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> list[str]:
-    """Return those of the given attempts that have a folder, without listing any folder.
+    """Return the attempts whose folder exists.
+
+    Only their folders are looked up; the table's folder is not listed.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -232,11 +237,10 @@ def delete_path(spark: SparkSession, path: str) -> bool:
 
 
 def has_commit(spark: SparkSession, path: str, instant: str) -> bool:
-    """Whether the commit of an instant is complete in a Hudi table.
+    """Whether a Hudi table has a completed commit with this instant.
 
-    A commit that is older than the active timeline is archived, and counts as complete. The newest
-    commit of an idle shard can be that old. The timeline is listed only if the commit's file is
-    missing.
+    A commit that is older than the active timeline counts as complete, since Hudi has archived it.
+    The newest commit of an idle shard can be that old, since other shards commit to the same table.
 
     Raises:
         LakeError: The table's folder cannot be read.

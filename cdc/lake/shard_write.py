@@ -34,8 +34,8 @@ class ShardWrite:
         guard: Called with the shard's timeline just before the commit completes. It raises an error
             to refuse the commit.
         replaces: Whether the rows replace all rows of the shard.
-        size: Planned size of the shard's copy, by which a new table's index is chosen; None if the
-            shared table must exist before this write.
+        size: Planned size of the shard's copy. If this write creates the shared table, the size
+            decides Hudi's index. None if the shared table must exist already.
     """
 
     shard: Shard
@@ -51,15 +51,15 @@ class ShardWrite:
 
     @property
     def done(self) -> bool:
-        """Whether the shard's request was committed or refused."""
+        """Whether the shard's request was committed or has failed."""
         return self.instant is not None or self.error is not None
 
 
 def carried(latest: Committed | None) -> dict[str, ShardAccount]:
     """Return the accounts of all shards in a shared table's newest commit, by the shard's name.
 
-    An account is a shard's newest commit record. Each returned account names the instant of the
-    commit that made the record, so that the next commit can repeat the account.
+    A shard's account is its newest commit record with the instant of the commit that first had this
+    record. Each later commit of the shared table repeats the account.
     """
     if latest is None:
         return {}
@@ -80,7 +80,7 @@ def record_of(
         wanted: The requests.
         entries: The accounts of all shards before the commit. The record repeats the accounts of
             the shards that request nothing.
-        types: The types of the table's columns.
+        types: The shared table's Spark types, by column.
     """
     shards = dict(entries)
     for one in wanted:
@@ -98,7 +98,10 @@ def record_of(
 
 
 def types_before(latest: Committed | None) -> dict[str, str]:
-    """Return the columns' types in the shared table's newest commit, without the shard column."""
+    """Return each column's Spark type in the shared table's newest commit.
+
+    The shard column is left out.
+    """
     shared = latest.record.shared if latest is not None else None
     return dict(shared.types) if shared is not None else {}
 
@@ -120,8 +123,8 @@ def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
     """Refuse to write shards together if their settings define different row layouts.
 
     Raises:
-        ConfigError: A layout setting differs between two of these shards. This function does not
-            compare them with the layout of an existing table; the write does.
+        ConfigError: Two of these shards have different settings for the row layout. The settings
+            are not compared with an existing table here; the write compares them.
     """
     first = wanted[0]
     for one in wanted:
@@ -136,7 +139,7 @@ def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
 
 
 def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount]) -> None:
-    """Refuse a shard whose key differs from the key of the other shards.
+    """Refuse the requests if the shards of the table do not all have the same key.
 
     Raises:
         SchemaError: The keys differ. The error names both shards and keys.
@@ -171,7 +174,7 @@ def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount
 
 
 def schema_before(account: ShardAccount, shard: Shard) -> TableSchema:
-    """Return a shard's columns after its last commit."""
+    """Return a shard's columns as of its last commit."""
     return account.record.require_handoff().lake_schema(_table(shard))
 
 
@@ -187,6 +190,5 @@ def schema_of(wanted: ShardWrite, types: Mapping[str, str]) -> TableSchema:
 
 
 def _table(shard: Shard) -> TableId:
-    """Return a shared table's identity, for errors and for Hudi's properties."""
     schema, _, name = shard.of.rpartition(".")
     return TableId("lake", schema or "shared", name)

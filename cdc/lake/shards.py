@@ -82,7 +82,8 @@ class ShardTimeline(Timeline):
     def _newest_first(self) -> Iterator[Committed]:
         """Yield the shared table's commits since the shard joined the table, the newest first.
 
-        Each has the shard's record, and the instant of the commit that made this record.
+        Each yielded commit has the shard's record, and the instant of the commit that first had
+        this record.
         """
         for committed in super()._newest_first():
             mine = committed.record.shards.get(self._shard)
@@ -151,9 +152,9 @@ class SharedTable:
             yield lease
 
     def held_by_other(self) -> LeaseHeldError | None:
-        """Return the error that names the process that holds the table's lease.
+        """Return the error of another process that holds the table's lease, else None.
 
-        None if no other process holds the lease.
+        The error names that process.
         """
         return self._leases.held_by_other(self._resource)
 
@@ -184,7 +185,7 @@ class SharedTable:
         return wanted.instant or ""
 
     def _try_to_write(self, wanted: ShardWrite) -> None:
-        """Commit a request; if it cannot be committed, set the request's error."""
+        """Commit a request. If this fails, set ``wanted.error``."""
         with self._lock:
             self._waiting.append(wanted)
         with self._turn:
@@ -201,7 +202,8 @@ class SharedTable:
     def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> None:
         """Remove a shard and its rows from the table, if the table has the shard.
 
-        The table's existing partition columns and delete mode apply, even if the settings differ.
+        The existing table's partition columns and delete mode apply, even if ``settings`` has
+        others.
         """
         spark = self._spark()
         timeline = Timeline(spark, self.path)
@@ -221,9 +223,9 @@ class SharedTable:
     def _commit_all(self, wanted: Sequence[ShardWrite]) -> None:
         """Commit the shards' requests.
 
-        A request that replaces a shard's rows is committed alone. All other requests share one
-        commit. If the shared commit fails, each of its requests is committed alone. There is one
-        exception: if another process holds the lease, all of its requests fail with this error.
+        A request that replaces a shard's rows gets a commit of its own. All other requests share
+        one commit. If the shared commit fails because another process holds the lease, all of these
+        requests fail. If it fails for another reason, each request is tried in a commit of its own.
         """
         joint = [one for one in wanted if not one.replaces]
         if len(joint) > 1:
@@ -351,7 +353,7 @@ class ShardTable:
         schema: The shard's columns, without the shard column.
         settings: The settings of the shard's source table.
         shard: The shard.
-        write: The method `SharedTable.write`, which commits a request to the shared table.
+        write: `SharedTable.write` of the shared table's writer.
     """
 
     def __init__(
@@ -452,7 +454,7 @@ def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
 
 
 def _filled(rows: DataFrame, lake: LakeTable) -> DataFrame:
-    """Return rows with each column of a write to the shared table; a missing one is NULL."""
+    """Return ``rows`` with all input columns of the shared table; a missing column is NULL."""
     there = set(rows.columns)
     return rows.select(
         *(

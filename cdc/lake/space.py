@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def measure(spark: SparkSession, table_base: str, attempt: str) -> LakeSize:
-    """Return the size of a lake table's folders, from lists of files, without a Spark job.
+    """Return the size of a lake table's files.
 
     Args:
         spark: The session whose file systems are used.

@@ -88,7 +88,7 @@ def storage_remedy(reason: str) -> str:
 
 
 def known_remedy(reason: str) -> str | None:
-    """Return the remedy for an error whose cause in the storage is known, else None.
+    """Return the remedy for an error of the lake's file system; None for an unknown error.
 
     Args:
         reason: The message of the Java exception.
@@ -100,7 +100,7 @@ def storage_error(what: str, reason: str, *, path: str) -> LakeError:
     """Return the error for a file or folder of the lake that cannot be used.
 
     Args:
-        what: Beginning of the message: the file or folder, and what cannot be done with it.
+        what: Beginning of the error message, for example ``/lake/orders cannot be accessed``.
         reason: The message of the Java exception.
         path: Path of the file or folder.
     """

@@ -36,21 +36,22 @@ CLUSTER_AT_ONCE_BYTES = 512 * MIB
 
 @dataclass(frozen=True)
 class Retention:
-    """The retention of a lake table's old files for readers.
+    """How many of a lake table's newest commits stay readable, although files were replaced since.
 
     Args:
-        commits: Number of the newest commits whose files are retained.
+        commits: Number of the newest commits. Hudi's cleaning retains the files that their readers
+            need.
     """
 
     commits: int
 
     @classmethod
     def of(cls, instants: Collection[str], keep_s: float, now: datetime) -> Retention:
-        """Return the retention of files for readers that began in the last ``keep_s`` seconds.
+        """Return a retention for readers whose queries take up to ``keep_s`` seconds.
 
         Args:
             instants: Instants of the table's completed commits.
-            keep_s: Time for which a reader may keep files open, in seconds.
+            keep_s: Maximum duration of a reader's query, in seconds.
             now: The current time, aware UTC.
         """
         first = f"{now - timedelta(seconds=keep_s):%Y%m%d%H%M%S%f}"[:17]

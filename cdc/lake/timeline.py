@@ -100,13 +100,13 @@ class Timeline:
     def latest(self) -> Committed | None:
         """Return the newest commit with a record; None if there is none.
 
-        A commit of chunks is skipped if another process had rolled it back before its suspended
-        writer completed it. Its chunks are copied again.
+        A writer that was suspended can complete a commit that another process has rolled back in
+        the meantime. A commit of chunks that was completed in this way is skipped. Its chunks are
+        copied again.
 
         Raises:
-            LostHistoryError: Another process had rolled back the newest commit that is not skipped,
-                or a clustering or overwrite, before its suspended writer completed it. So rows are
-                gone.
+            LostHistoryError: The newest commit that is not skipped, a clustering or an overwrite
+                was completed in this way. Its files are gone, so the table lacks rows.
         """
         undone = self.undone()
         return self._whole(
@@ -127,10 +127,10 @@ class Timeline:
         :mod:`cdc.lake.guard`). So the commit with the greatest instant has the greatest offsets.
 
         Raises:
-            LostHistoryError: Another process had rolled back the newest commit with offsets, or a
-                clustering or overwrite, before its suspended writer completed it. So rows are gone.
-                Or a chunk was committed after the newest commit with offsets, so the chunk's rows
-                are in the table twice.
+            LostHistoryError: A suspended writer has completed the newest commit with offsets, a
+                clustering or an overwrite after another process had rolled it back, so the table
+                lacks rows. Or a chunk was committed after the newest commit with offsets, so the
+                table has the chunk's rows twice.
         """
         above: Committed | None = None
         for committed in self._newest_first():
@@ -149,8 +149,8 @@ class Timeline:
     def chunks(self, attempt: str) -> frozenset[int]:
         """Return the ids of the chunks that an attempt's commits have written.
 
-        An archived commit does not count. A commit does not count either if another process had
-        rolled it back before its suspended writer completed it.
+        Commits of the archived timeline do not count. Nor does a commit that a suspended writer
+        completed after another process had rolled it back.
         """
         undone = self.undone()
         return frozenset(
@@ -268,9 +268,9 @@ class Timeline:
                 yield committed
 
     def _committed_at(self, instant: str, place: int) -> Committed | None:
-        """Return the completed commit at an index of Hudi's list; None if it has no record.
+        """Return a completed commit by its index in Hudi's list; None if the commit has no record.
 
-        Each commit is read at most once.
+        Each commit is read from storage at most once.
         """
         if instant not in self._read:
             self._read[instant] = self._committed(instant, self._completed().get(place))
@@ -308,7 +308,8 @@ class Timeline:
     def _metadata(self, time: str, instant: Any) -> Any:
         """Return Hudi's metadata of a commit.
 
-        A read is two calls to the lake's storage, so the metadata that was read last is kept.
+        The metadata of the last call is cached, since reading it takes two calls to the lake's
+        storage.
         """
         if self._last is None or self._last[0] != time:
             utils = java_class(self._spark, "org.apache.hudi.common.table.timeline.TimelineUtils")
@@ -316,13 +317,13 @@ class Timeline:
         return self._last[1]
 
     def _whole(self, committed: Committed | None) -> Committed | None:
-        """Return the commit unchanged, after a check that it was not rolled back.
+        """Return the commit unchanged, after a check that no process has rolled it back.
 
         A writer can be suspended just before it completes its commit. The next writer then rolls
-        the commit back. If the first writer resumes meanwhile, it can still complete the commit,
-        although the commit's files are gone. The offsets of such a commit must not count. If such a
-        commit is a clustering or an overwrite, the table lacks rows. So each completed clustering
-        and overwrite is checked, too.
+        the commit back and deletes its files. When the first writer resumes, it can still complete
+        the commit. The offsets of such a commit must not count. If the commit is a clustering or an
+        overwrite, the table lacks rows. So every completed clustering and overwrite is checked,
+        too.
 
         Raises:
             LostHistoryError: The commit, or a completed clustering or overwrite, was rolled back.

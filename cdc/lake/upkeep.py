@@ -37,8 +37,9 @@ class Upkeep:
         spark: The session.
         path: Base path of the Hudi table.
         options: Hudi's settings of the table.
-        check: Raises :class:`~cdc.errors.FencedError` if this process no longer holds the table.
-        clusters: Whether small files are merged. False for a bucket index.
+        check: Raises :class:`~cdc.errors.FencedError` if this process no longer holds the table's
+            lease.
+        clusters: Whether small files are merged. False for a table with a bucket index.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Upkeep:
         """Clean the lake table and archive its old commits. If a clustering is due, do it.
 
         Raises:
-            FencedError: This process no longer holds the table.
+            FencedError: This process no longer holds the table's lease.
             LakeError: The lake cannot be read or written.
             Py4JError, PySparkException: Hudi failed.
         """
@@ -77,9 +78,9 @@ class Upkeep:
     def _delete_late_files(self) -> None:
         """Delete late files, which a writer adds to a commit after the commit's end or rollback.
 
-        Late files must be deleted before their commit is archived. After the archiving, readers
-        would see the late files of a rolled back commit, and the late files of a completed commit
-        could not be recognized.
+        They must be deleted before Hudi archives the commit. After that, readers would see the late
+        files of a rolled back commit, and Tributary could no longer recognize those of a completed
+        commit.
         """
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0
@@ -90,7 +91,7 @@ class Upkeep:
     def _cluster(self, client: Any) -> None:
         """Merge the lake table's small files if a clustering is due.
 
-        A guard refuses the clustering's commit if this process no longer holds the table.
+        A guard refuses the clustering's commit if this process no longer holds the table's lease.
         """
         timeline = Timeline(self._spark, self._path)
         often = self._options.get(CLUSTERING_KEY)
@@ -139,7 +140,7 @@ class Upkeep:
 def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[str, str]) -> None:
     """Undo Hudi's clusterings that are planned or begun, and not completed.
 
-    The writer of such a clustering is gone.
+    The processes that planned these clusterings have ended or have lost the table's lease.
 
     Args:
         spark: The session.

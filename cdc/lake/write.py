@@ -109,15 +109,16 @@ class LakeTable:
             rows: Meta and source columns.
             commit: The commit's record. A resumed copy skips the chunks that the record names.
             guard: The same as in `upsert`.
-            size: Planned size of the whole copy, by which the first commit chooses the table's
-                index. None means that the size is not known and that the copy has several commits.
+            size: Planned size of the whole copy. The first commit chooses the table's index by this
+                size. None if the size is not known; the index is then chosen as for a copy with
+                several commits.
 
         Returns:
             The commit's instant.
 
         Raises:
-            FencedError: The newest commit is not a chunk of the same attempt, the guard refused, or
-                another writer has taken the table over.
+            FencedError: The newest commit is not a copied chunk of this commit's attempt, the guard
+                refused, or another writer has taken the table over.
             LakeError: The rows cannot be read or written, or the table has a bucket index and
                 already has rows. Nothing was committed.
         """
@@ -181,14 +182,14 @@ class LakeTable:
         return self._write(rows, operation, commit, index, check)
 
     def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace each lake partition of which ``rows`` has a row; other partitions stay.
+        """Replace each lake partition that ``rows`` has rows of; other partitions stay.
 
         Arguments, result and errors are those of `upsert`.
         """
         return self._write_if_current(rows, "insert_overwrite", commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace all rows of the lake table by ``rows``.
+        """Replace all rows of the lake table with ``rows``.
 
         Arguments, result and errors are those of `upsert`.
         """
@@ -213,14 +214,14 @@ class LakeTable:
         upkeep is due again after later commits.
 
         Args:
-            check: Raises FencedError if this process no longer holds the table. It is called before
-                each step, and just before the commit of a clustering completes.
+            check: Raises FencedError if this process no longer holds the table's lease. It is
+                called before each step, and just before the commit of a clustering completes.
 
         Returns:
             Whether the upkeep was due and was done.
 
         Raises:
-            FencedError: This process no longer holds the table.
+            FencedError: This process no longer holds the table's lease.
         """
         try:
             return self._keep_up(check)
@@ -256,11 +257,10 @@ class LakeTable:
         return True
 
     def _is_due(self, instants: frozenset[str]) -> bool:
-        """Whether the lake table's upkeep is due, by the number of its completed commits."""
         return len(instants) % self._retention(instants).every == 0
 
     def _retention(self, instants: frozenset[str]) -> Retention:
-        """Return how many of the newest commits' files the lake table retains for readers now."""
+        """Return how many commits stay readable now, by the setting ``readers_keep``."""
         now = datetime.now(timezone.utc)
         return Retention.of(instants, self._settings.readers_keep_s, now)
 
@@ -453,7 +453,8 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
     """Refuse to add copied rows to a lake table whose copy is complete.
 
     Raises:
-        FencedError: The newest commit is not a chunk of the same attempt.
+        FencedError: The newest commit, ``previous``, is not a copied chunk of the attempt of
+            ``commit``.
     """
     found = previous.record
     if (found.kind, found.attempt) != ("chunk", commit.attempt):
@@ -468,7 +469,7 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
 
 
 def live_rows(rows: DataFrame, layout: LakeLayout) -> DataFrame:
-    """Return the rows that the lake keeps: all in soft delete mode, else all except deletes."""
+    """Return the rows that stay in the lake: in soft delete mode all, else all except deletes."""
     return rows if layout.soft_delete else rows.filter(column(OP) != "d")
 
 

@@ -50,7 +50,7 @@ class BinlogPosition:
 
     @property
     def base(self) -> str:
-        """The prefix that all files of this binlog share, as ``binlog`` in ``binlog.000012``."""
+        """The prefix of all files of this binlog, for example ``binlog`` of ``binlog.000012``."""
         return self.file.rpartition(".")[0]
 
     @property
@@ -62,7 +62,7 @@ class BinlogPosition:
         """Return whether this place covers everything that the other place covers.
 
         Raises:
-            PositionError: ``other`` is no place in a binlog, or its binlog has another name.
+            PositionError: ``other`` is no place in a binlog, or its binlog has another prefix.
         """
         theirs = self._comparable(other)
         return (self.number, self.offset) >= (theirs.number, theirs.offset)
@@ -71,7 +71,7 @@ class BinlogPosition:
         """Return the later of the two places.
 
         Raises:
-            PositionError: ``other`` is no place in a binlog, or its binlog has another name.
+            PositionError: ``other`` is no place in a binlog, or its binlog has another prefix.
         """
         return self if self.reaches(other) else other
 
@@ -86,7 +86,7 @@ class BinlogPosition:
         return f"{self.file}:{self.offset}"
 
     def _comparable(self, other: object) -> BinlogPosition:
-        """Return ``other`` if it is a place in a binlog of the same name, else raise an error."""
+        """Return ``other`` if it is a place in a binlog with the same prefix, else refuse it."""
         if not isinstance(other, BinlogPosition):
             raise PositionError.of_kinds(self, other)
         if other.base != self.base:
@@ -102,11 +102,11 @@ class BinlogPosition:
 class StoredPosition:
     """Connect's stored position for a MySQL server, as GTIDs and as a place in the binlog.
 
-    The place is always right. The GTIDs are right only if the connector updates them. A server that
-    no longer uses GTIDs can still have a set of old GTIDs. A connector that starts on such a server
-    stores this old set with every later position. The old set can lack transactions that are in
-    Kafka, but all of its transactions are in Kafka. Other positions are compared with a part of the
-    stored position: GTIDs with the stored GTIDs, and a place with the stored place.
+    The place is always exact. The GTIDs can be outdated: if a server stops using GTIDs, a connector
+    that starts there stores the same old GTID set with every position. Kafka has all transactions
+    of the old set, but can also have transactions that the set lacks.
+
+    A GTID set is compared with the stored GTIDs, and a place with the stored place.
 
     Args:
         gtids: The set of transactions; None if the connector has stored no GTIDs.
@@ -120,14 +120,16 @@ class StoredPosition:
         """Return whether this position covers everything that the other position covers.
 
         Raises:
-            PositionError: The connector has stored no position of the kind of ``other``.
+            PositionError: ``other`` is a GTID set and no GTIDs are stored, or ``other`` is a place
+                and no place is stored.
         """
         return self.like(other).reaches(other)
 
     def joined(self, other: StoredPosition) -> StoredPosition:
-        """Return the position with the union of both sets of GTIDs, and the later place.
+        """Return the position with the union of both GTID sets, and with the later place.
 
-        The result has no GTIDs if one of the two positions has none, and likewise no place.
+        The result has no GTIDs if one of the two positions has none. It has no place if one of them
+        has none.
         """
         gtids, place = self.gtids, self.place
         return StoredPosition(
@@ -139,7 +141,8 @@ class StoredPosition:
         """Return the stored GTIDs if ``other`` is a GTID set, or the stored place if it is a place.
 
         Raises:
-            PositionError: The connector has stored no position of the kind of ``other``.
+            PositionError: ``other`` is a GTID set and no GTIDs are stored, or ``other`` is a place
+                and no place is stored.
         """
         if isinstance(other, MysqlGtidSet) and self.gtids is not None:
             return self.gtids

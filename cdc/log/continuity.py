@@ -1,4 +1,4 @@
-"""Values that show whether a server's log continues from the end that was recorded earlier."""
+"""Values of the check whether a server's log continues from its recorded end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class LogMark:
 
     Args:
         server: The server's id. The servers that replicate from this server have other ids.
-        file: Name of the log's newest file. It was read after `executed`. So each file that the
-            server begins later begins after the position `executed`.
+        file: Name of the log's newest file, read after `executed`. So every file with a higher
+            number begins after the position `executed`.
         executed: The position up to which the server had executed transactions, as text.
     """
 
@@ -24,12 +24,12 @@ class LogMark:
 
 @dataclass(frozen=True)
 class Continuity:
-    """A comparison of a server's log with the mark that was recorded earlier.
+    """A comparison of a server's log with the mark that an earlier look recorded.
 
     Args:
         earlier: The recorded mark; None if no mark was recorded.
-        mark: The log's end now.
-        lost: Why the log does not continue from `earlier`; None if it continues from there.
+        mark: The log's current end.
+        lost: A message that says why the log does not continue from `earlier`; None if it does.
     """
 
     earlier: LogMark | None
@@ -43,11 +43,11 @@ class SentTransaction:
 
     Args:
         server: The server that executed the transaction. For MySQL, this is the server's UUID; for
-            MariaDB, the server's number in its GTIDs.
+            MariaDB, the server id in the GTID.
         file: The log file from which the connector read the transaction.
         gtid: The transaction's GTID.
         named: The server's name in the row that the transaction wrote. The name distinguishes two
-            servers that have had the same number.
+            servers with the same server id.
     """
 
     server: str

@@ -1,8 +1,8 @@
 """Sets of global transaction ids (GTIDs) of MySQL and MariaDB, as values.
 
-The fence compares two such sets, and so does each check whether capture has passed a position. One
-of the sets comes from Connect's stored offsets, from the state store or from a lake commit. So
-often no server has both sets and could compare them. This module compares them instead.
+The fence compares two such sets. So does each check whether the capture has passed a position. One
+of the two sets comes from Connect's stored offsets, from the state store or from a lake commit, so
+often no server could compare them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ _Set = TypeVar("_Set", bound="GtidSet")
 
 
 class GtidSet(LogPosition, Protocol):
-    """A set of transactions. A comparison with another kind of set raises `PositionError`."""
+    """A set of GTIDs of MySQL or of MariaDB.
+
+    A comparison of a set of MySQL with a set of MariaDB raises `PositionError`.
+    """
 
     def without(self: _Set, other: _Set) -> _Set:
-        """Return the transactions of this set that are not in the other."""
+        """Return the transactions of this set that the other set lacks."""
 
     def __bool__(self) -> bool:
         """Return whether the set has any transaction."""
@@ -49,7 +52,7 @@ class MysqlGtidSet:
 
     @classmethod
     def parse(cls, text: str) -> MysqlGtidSet:
-        """Parse a value of ``@@gtid_executed``; an empty text is the empty set.
+        """Parse a value of ``@@gtid_executed``; an empty string is the empty set.
 
         Raises:
             StateError: The text has another format.
@@ -73,7 +76,7 @@ class MysqlGtidSet:
         return cls({owner: _joined(ranges) for owner, ranges in sorted(found.items())})
 
     def reaches(self, other: MysqlGtidSet) -> bool:
-        """Return whether every transaction of the other set is in this one."""
+        """Return whether this set contains every transaction of the other set."""
         return not _same_kind(self, other).without(self)
 
     def joined(self, other: MysqlGtidSet) -> MysqlGtidSet:
@@ -87,7 +90,7 @@ class MysqlGtidSet:
         )
 
     def without(self, other: MysqlGtidSet) -> MysqlGtidSet:
-        """Return the transactions of this set that are not in the other."""
+        """Return the transactions of this set that the other set lacks."""
         theirs = _same_kind(self, other).intervals
         left = {
             owner: _difference(ranges, theirs.get(owner, ()))
@@ -119,17 +122,17 @@ class MariadbGtidSet:
     B, the number of A is at least the number of B.
 
     Args:
-        last: By domain, the server id and the number of the domain's last transaction.
+        last: By domain id, the server id and the sequence number of the domain's last transaction.
     """
 
     last: Mapping[int, tuple[int, int]]
 
     @classmethod
     def parse(cls, text: str) -> MariadbGtidSet:
-        """Parse ``@@gtid_binlog_pos`` or ``@@gtid_slave_pos``; an empty text is the empty set.
+        """Parse ``@@gtid_binlog_pos`` or ``@@gtid_slave_pos``; an empty string is the empty set.
 
-        ``@@gtid_binlog_state`` is also accepted. It lists a domain once for each server, and the
-        GTID with the domain's highest number counts.
+        ``@@gtid_binlog_state`` is also accepted. It has one GTID for each server of a domain. The
+        GTID with the domain's highest sequence number counts.
 
         Raises:
             StateError: The text has another format.
@@ -141,7 +144,7 @@ class MariadbGtidSet:
         return cls(dict(sorted(found.items())))
 
     def reaches(self, other: MariadbGtidSet) -> bool:
-        """Return whether every transaction of the other set is in this one."""
+        """Return whether this set contains every transaction of the other set."""
         return not _same_kind(self, other).without(self)
 
     def joined(self, other: MariadbGtidSet) -> MariadbGtidSet:
@@ -150,10 +153,9 @@ class MariadbGtidSet:
         return MariadbGtidSet(dict(sorted({**self.last, **ahead.last}.items())))
 
     def without(self, other: MariadbGtidSet) -> MariadbGtidSet:
-        """Return the part of this position that the other position does not reach.
+        """Return this position's GTIDs of the domains in which the other position is behind.
 
-        The part has the domains that the other position lacks, and the domains in which this
-        position has the higher number.
+        A domain that the other position lacks counts, too.
         """
         theirs = _same_kind(self, other).last
         return MariadbGtidSet(
@@ -177,7 +179,7 @@ class MariadbGtidSet:
 
 
 def mariadb_numbers(text: str) -> list[tuple[int, int, int]]:
-    """Parse GTIDs of MariaDB; return domain, server and number of each.
+    """Parse MariaDB's GTIDs; return the domain id, server id and sequence number of each.
 
     Raises:
         StateError: The text has another format.
@@ -220,7 +222,7 @@ def _difference(ranges: Iterable[Interval], removed: Iterable[Interval]) -> tupl
 
 
 def _same_kind(mine: _Set, other: object) -> _Set:
-    """Return ``other`` if it is of the same kind as ``mine``, else raise an error."""
+    """Return ``other`` if it is of the same class as ``mine``, else raise PositionError."""
     if not isinstance(other, type(mine)):
         raise PositionError.of_kinds(mine, other)
     return other

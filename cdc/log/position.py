@@ -32,7 +32,7 @@ class LogPosition(Protocol):
 
 
 def shortfall(seen: _Position | None, upto: _Position) -> str:
-    """Return a message if the capture has not reached a position, or an empty text if it has.
+    """Return a message if the capture has not reached a position, else an empty string.
 
     Args:
         seen: The captured position; None if nothing is captured.
@@ -72,7 +72,7 @@ class Lsn:
         """Parse PostgreSQL's text of an LSN, as in ``0/16B3748``.
 
         Raises:
-            StateError: The text has another format.
+            StateError: ``text`` has another format.
         """
         match = _LSN.fullmatch(text)
         if match is None:

@@ -95,8 +95,8 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
         field: The field in the writer's schema.
         column: The lake's column.
         table: The lake's columns and key. In a table without a key, an empty JSON object counts as
-            certain: the row's value cannot be read from the source, and for a new row, the
-            connector rarely sends the empty object in place of another document.
+            certain: the row's value cannot be read from the source, and the connector rarely sends
+            an empty object in place of another JSON value of a new row.
 
     Returns:
         The expression; None if values of this type are always certain.
@@ -136,7 +136,9 @@ def zero_date_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def binlog_position(source: str) -> str:
-    """Return Spark SQL of an event's place in the binlog: a string that sorts as the binlog does.
+    """Return Spark SQL that evaluates to an event's place in the binlog.
+
+    The place is a string. The strings sort in the order of the binlog.
 
     Args:
         source: Spark SQL of the event's ``source``, a struct.
@@ -195,7 +197,7 @@ def _has_gtid(schema: DebeziumSchema) -> bool:
 
 
 def not_appendable(lacking: str, *, from_binlog: bool) -> str:
-    """Return WHEN branches of Spark SQL: the reasons why an append table cannot apply an event.
+    """Return WHEN branches of Spark SQL with the reasons why an append table cannot apply an event.
 
     A row without a key cannot be found again. So an append table can neither apply an update or
     delete, nor read an uncertain value of an inserted row from the source.

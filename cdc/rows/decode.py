@@ -151,10 +151,10 @@ def _event(schema_id: int) -> str:
 
 
 def _hex(schema_id: int) -> str:
-    """Return a schema id as the hexadecimal text of its bytes in a Kafka record.
+    """Return a schema id in hexadecimal, as Spark reads it from a record's bytes.
 
-    A number would be part of the code that Spark generates. Tables with the same columns could then
-    not share compiled code.
+    The generated SQL compares ids as strings. Number literals would be part of the Java code that
+    Spark generates, so tables with the same columns could not share compiled code.
     """
     return f"{schema_id:08X}"
 
@@ -202,8 +202,9 @@ def _flat(
         events: The decoded events, as `_events` returns them.
         plans: The expressions, by schema id.
         table: The lake's columns and key.
-        checked: For each column whose lake type cannot hold every value that can be sent, the name
-            of the output column that shows whether a value was sent.
+        checked: The columns whose lake type cannot represent every value that a connector can send.
+            Each is mapped to the name of an output column for its expression in
+            ``EventPlan.given``.
     """
 
     def pick(expressions: Mapping[int, str], kind: str) -> str:
@@ -252,7 +253,7 @@ def _flat(
 def _problem(
     plans: Mapping[int, EventPlan], table: TableSchema, checked: Mapping[Column, str]
 ) -> str:
-    """Return Spark SQL of the reason why a record cannot be applied; NULL without a problem."""
+    """Return Spark SQL that evaluates to the reason why a record cannot be applied, or to NULL."""
     known = ", ".join(f"'{_hex(schema_id)}'" for schema_id in plans) or "NULL"
     without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
     rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))

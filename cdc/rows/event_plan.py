@@ -44,9 +44,10 @@ class EventRules:
     Args:
         placeholder: The value that the connector sends instead of an unchanged value that the log
             does not have.
-        absent: By column, Spark SQL of the column's value for an event that lacks the column. For a
-            column that is not listed, the value is NULL.
-        former: By column, the former names under which an event may have the column's value.
+        absent: By column, Spark SQL of the column's value in events that lack the column. A column
+            that is not listed is NULL in such events.
+        former: By column, earlier names of the column. An event from before a rename has the value
+            under such a name.
         nulls_are_kept: Whether the converter sends a NULL as NULL. If not, a value that equals its
             column's default may be a NULL. Such a value counts as unavailable, and ``UNCLEAR``
             names its column.
@@ -54,8 +55,8 @@ class EventRules:
             connector sends an update of its own key as a delete and an insert. It sends an update
             of any other key as one event, which is split into a delete of the former key and an
             insert.
-        identity: Names of the columns whose values before an update or delete the log has; None if
-            the log has the values of all columns.
+        identity: Names of the columns of the replica identity: the log has only their values from
+            before an update or delete. None if the log has the old values of all columns.
         nullable: Columns that allow NULL on the source, but that the connector may regard as NOT
             NULL. In such a column, the connector sends another value instead of a NULL. A value
             that may replace a NULL counts as unavailable, and ``UNCLEAR`` names its column.
@@ -87,13 +88,15 @@ class EventPlan:
         order: Number of the event within the transaction.
         tagged: Whether MySQL's connector may send the transaction again, since its GTID has a tag.
         values: By column, the value in the lake type.
-        given: By column, whether a value was sent; only for columns whose lake type may be unable
-            to hold a sent value. If the settings chose the column's decimal type, and the column is
-            not secret, the expression returns the beginning of the sent value, for error messages.
+        given: By column, whether the event has a value. Only columns whose lake type cannot
+            represent every value are listed. If the settings chose the column's decimal type and
+            the column is not secret, the expression returns the beginning of the event's value
+            instead, for error messages.
         unavailable: Names of the columns whose values the connector did not have.
         unclear: Names of the unavailable columns whose values the event may have changed.
         garbled: Names of the columns whose text is not UTF-8.
-        doubted: Names of the key columns whose sent value may differ from the source's value.
+        doubted: Names of the key columns whose value in the event may differ from the source's
+            value.
         former: The key before an update that changed the key; null for any other event.
         keyless: Whether the event's row before the change lacks the key (`lacks_key`).
     """
@@ -169,16 +172,20 @@ def event_plan(
 
 @dataclass(frozen=True)
 class _ColumnSql:
-    """Spark SQL for one column. A test that can never be true is None.
+    """Spark SQL for one column.
+
+    A field that is described as "whether" is a condition. None stands for a condition that is never
+    true.
 
     Args:
         value: The column's value in its lake type.
         lacked: Whether the connector did not have the value.
-        unclear: Whether the value may have changed and the new value was not sent.
+        unclear: Whether the change may have changed the value and the event lacks the new value.
         garbled: Whether the text is not UTF-8.
-        doubted: Only for a key column: whether the sent value may differ from the source's value.
-        given: Only if the lake type may be unable to hold the value: see :class:`EventPlan`.
-        former: Only for a key column: its value before the change.
+        doubted: Whether the value in the event may differ from the source's value. Only for a key
+            column.
+        given: As in :class:`EventPlan`; None if the lake type can represent every value.
+        former: The value before the change. Only for a key column.
     """
 
     value: str
@@ -255,12 +262,12 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
 
 
 def _given(raw: str, lacked: str | None, column: Column) -> str:
-    """Return Spark SQL that shows whether a value was sent.
+    """Return Spark SQL that shows whether an event has a value of a column.
 
-    For most columns, the SQL returns true if a value was sent. A value may not fit into a decimal
-    type that the settings chose, and the error message then shows the value. So for such a column
-    the SQL returns the first 60 characters of a sent value, and NULL if no value was sent. If the
-    column's values must not be shown, the SQL returns true as for other columns.
+    The SQL returns true if the event has a value. There is one exception: for a column that is not
+    secret and whose decimal type the settings chose, it returns the first 60 characters of the
+    value, or NULL if the event has no value. If the decimal type cannot represent the value, the
+    error message shows these characters.
 
     ``raw`` is Spark SQL of the decoded value. ``lacked`` is Spark SQL that is true if the connector
     did not have the value; None if it always has the value.
@@ -282,9 +289,9 @@ def _either_condition(one: str | None, other: str | None) -> str | None:
 
 
 def _names(columns: Mapping[str, _ColumnSql], test: str) -> str:
-    """Return Spark SQL of an array of the names of the columns for which a test is true.
+    """Return Spark SQL of an array with the names of the columns for which a condition is true.
 
-    ``test`` is the field of `_ColumnSql` with the test's Spark SQL, for example ``lacked``.
+    ``test`` is the field of `_ColumnSql` with the condition, for example ``lacked``.
     """
     tests = ((name, getattr(one, test)) for name, one in columns.items())
     return names_where([(name, sql) for name, sql in tests if sql is not None])

@@ -63,7 +63,8 @@ class Summary:
         counts: Number of records by operation. Tombstones count as operation ``tombstone``. Records
             that cannot be applied are not counted here.
         schema_ids: Ids of the schemas of the records that can be applied.
-        unknown_schemas: Ids of schemas that :func:`cdc.rows.decode.decode` was not given.
+        unknown_schemas: Ids of the schemas that the caller of :func:`cdc.rows.decode.decode` did
+            not pass.
         problems: Number of records that cannot be applied, including those of unknown schemas.
         unavailable: Columns whose value at least one record lacks.
         moved: Number of inserts and snapshot reads that lack a value, for example since an update
@@ -285,14 +286,14 @@ def _images(
     soft_delete: bool,
     gaps: bool,
 ) -> DataFrame:
-    """Return the last events as images; values that they lack come from the batch's earlier events.
+    """Return each key's last event as a lake row, with missing values from earlier events.
 
     Args:
         last: The last event of each key.
         table: The table.
-        found: By table column, the name of a struct column of ``last``. The struct has the newest
-            value that an event of the key has, the life of this event, and whether the value is
-            clear.
+        found: By table column, the name of a struct column of ``last``. The struct is about the
+            key's newest event that has a value of the table column: it has this value, the life to
+            which the event belongs, and whether the value is clear (see :func:`fold`).
         soft_delete: Whether a deleted row keeps its values.
         gaps: See :func:`fold`.
     """
@@ -337,7 +338,7 @@ def _images(
 
 
 def _lacks(name: str, *, soft_delete: bool) -> SparkColumn:
-    """Return a Spark condition: an event lacks a column's value that the lake's row needs.
+    """Return a Spark condition that is true if an event lacks a value that the lake's row needs.
 
     A delete event lacks all values. The row needs them only in soft delete mode, in which the
     deleted row stays in the lake.
@@ -348,7 +349,7 @@ def _lacks(name: str, *, soft_delete: bool) -> SparkColumn:
 
 
 def _listed(names: str, name: str) -> SparkColumn:
-    """Return a Spark condition: the array in the column ``names`` contains the string ``name``.
+    """Return a Spark condition that is true if the array column ``names`` contains ``name``.
 
     The condition is false if the array is NULL.
     """

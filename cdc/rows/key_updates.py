@@ -23,11 +23,12 @@ FORMER, _GONE = "_former", "_gone"
 
 
 def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]) -> str:
-    """Return Spark SQL of a struct with the key before an update; null if the key is the same.
+    """Return Spark SQL of a struct with the key before an update; NULL if the key has not changed.
 
     Args:
         event: Spark SQL of the decoded event.
-        former: By key column, Spark SQL of the value before the change, in the order of the key.
+        former: By key column, Spark SQL of the value before the change. The columns are in the
+            order of the key.
         values: By column, Spark SQL of the value after the change.
     """
     differs = " OR ".join(f"{sql} <> {values[name]}" for name, sql in former.items())

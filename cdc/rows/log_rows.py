@@ -37,7 +37,7 @@ def inserted(
     from_binlog: bool = False,
     beyond: ReachedPlace | None = None,
 ) -> DataFrame:
-    """Return the Spark rows that a batch of an append table inserts, each with a place as key.
+    """Return the rows that a batch inserts into an append table, each with a place as key.
 
     For PostgreSQL, the place is a partition and an offset of the topic. For changes from a binlog,
     the place is in the binlog. Offsets would not identify these rows: a connector that restarts
@@ -129,10 +129,10 @@ def reached(changes: DataFrame, before: ReachedPlace | None, table: TableId) -> 
 
 
 def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId) -> None:
-    """Refuse an append table's batch if the places of some transaction's events are out of order.
+    """Refuse an append table's batch if the places of a transaction's events are out of order.
 
-    The places are out of order if an event has a higher number than the event before it, but not a
-    later place.
+    They are out of order if an event has a higher number than the previous event, but no later
+    place.
     """
     in_turn = Window.partitionBy(TRANSACTION).orderBy(OFFSET)
     former = {name: F.lag(name).over(in_turn) for name in (POSITION, ORDER)}

@@ -1,8 +1,8 @@
-"""Finds events of PostgreSQL whose old row lacks the key of the table.
+"""Finds events of PostgreSQL whose row before the change lacks the table's key.
 
-From a row before a change, the WAL has only the columns of the replica identity. For each other
-column, the connector sends a stand-in. The identity can be an index without the key (REPLICA
-IDENTITY USING INDEX). Then the key in the event is a stand-in, and the delete of any row looks like
+The WAL has only the replica identity's columns of a row before a change. For each other column, the
+connector sends a stand-in. The replica identity can be an index without the key (REPLICA IDENTITY
+USING INDEX). Then the event has stand-ins in place of the key, and the delete of any row looks like
 the delete of the row whose key is 0.
 """
 
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
 def lacks_key(
     event: str, schema: DebeziumSchema, key: Collection[str], identity: Collection[str]
 ) -> str:
-    """Return Spark SQL that is true if an event's old row lacks the key of the table.
+    """Return Spark SQL that is true if an event's row before the change lacks the table's key.
 
     Stand-ins in all key columns are no proof, since a real key can have the same values, such as 0.
-    But if an old row has the key, each column outside of the key and of the replica identity has a
-    stand-in. So an old row lacks the key if each key column has a stand-in, and if a column
-    outside of the key and of the replica identity has a value other than its stand-in.
+    But if a row before the change has the key, each column that is neither in the key nor in the
+    replica identity has a stand-in. So the row lacks the key if two conditions are true: each key
+    column has a stand-in, and a column that is neither in the key nor in the replica identity has
+    another value than its stand-in.
 
     Args:
         event: Spark SQL of the decoded event, a struct.
         schema: The schema with which the event was written.
         key: Names of the columns of the table's key.
-        identity: Names of the columns of the replica identity, which the WAL has of an old row.
+        identity: Names of the columns of the replica identity.
     """
     tests = {
         one.column: _stand_in(f"{event}.before.{quoted(one.name)}", one) for one in schema.before

@@ -52,7 +52,7 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Return a text as a string literal of Spark SQL."""
+    """Return a Spark SQL string literal with the value ``text``."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -124,7 +124,7 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
 
 
 def default_test(raw: str, field: DebeziumField) -> str | None:
-    """Return Spark SQL that is true if the converter could have sent a default for a NULL.
+    """Return Spark SQL that is true if the converter could have sent the default in place of NULL.
 
     Source: https://github.com/confluentinc/schema-registry/issues/2314
 
@@ -193,8 +193,8 @@ def inexact(column: Column, given: str) -> str:
     Args:
         column: The lake's column.
         given: Spark SQL that is true if a value was sent. For a column that is not secret and whose
-            decimal type the settings chose, it instead returns the beginning of the sent value,
-            which the branch puts into this text.
+            decimal type the settings chose, the SQL returns the beginning of the sent value
+            instead. The text of the problem then quotes this beginning.
     """
     name, lost = literal(column.name), f"{quoted(column.name)} IS NULL"
     if not column.decimal:
@@ -209,7 +209,7 @@ def inexact(column: Column, given: str) -> str:
 def _name_uuid(data: bytes) -> uuid.UUID:
     """Return what Java's ``UUID.nameUUIDFromBytes`` returns for these bytes.
 
-    Debezium's placeholder in arrays of UUIDs is made like this.
+    Debezium makes its placeholder in arrays of UUIDs with this Java function.
     """
     digest = hashlib.md5(data, usedforsecurity=False).digest()
     return uuid.UUID(bytes=digest, version=3)
@@ -348,7 +348,9 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def names_where(conditions: Sequence[tuple[str, str]]) -> str:
-    """Return Spark SQL of an array of the names whose condition is true; NULL if there is none.
+    """Return Spark SQL of an array with those of the names whose condition is true.
+
+    The SQL returns NULL if no condition is true.
 
     Args:
         conditions: Names, each with its condition in Spark SQL.
@@ -361,7 +363,9 @@ def names_where(conditions: Sequence[tuple[str, str]]) -> str:
 
 
 def position(sequence: str) -> str:
-    """Return Spark SQL of an event's position in PostgreSQL's WAL: a string in the WAL's order.
+    """Return Spark SQL of an event's position in PostgreSQL's WAL.
+
+    The position is a string. The strings sort in the order of the WAL.
 
     Args:
         sequence: Spark SQL of Debezium's ``source.sequence``, a JSON array of two LSNs as decimal

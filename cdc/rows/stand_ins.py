@@ -1,7 +1,7 @@
 """Recognizes stand-ins, which PostgreSQL's connector sends in place of a value that it lacks.
 
 The connector sends a stand-in for a column that it regards as NOT NULL. The stand-in is the
-column's default. For a column without a default, it is 0, FALSE, the start of 1970, an empty text
+column's default. For a column without a default, it is 0, FALSE, the start of 1970, an empty string
 or an empty array.
 """
 

@@ -22,9 +22,9 @@ class Reading:
     """The transactions that were visible when PostgreSQL's catalog was read.
 
     Args:
-        snapshot: The ``pg_snapshot`` of the query that read the catalog, as text. If the text is
-            empty, all transactions count as visible, for example for a source whose log has all DDL
-            statements.
+        snapshot: The ``pg_snapshot`` of the query that read the catalog, as a string. If the string
+            is empty, all transactions count as visible. It is empty, for example, for a source
+            whose log has all DDL statements.
         still_open: The lower 32 bits of the ids of the transactions that were open at a time after
             the batch's last event and before the catalog was read; None if they are not known.
     """
@@ -34,11 +34,12 @@ class Reading:
 
 
 def is_not_visible(reading: Reading) -> SparkColumn:
-    """Return a Spark condition: an event's transaction was not visible when the catalog was read.
+    """Return a Spark condition that is true for an event of a transaction that was not visible.
 
-    Events have the lower 32 bits of a transaction's id. The server orders these numbers in a
-    circle, so a transaction of more than 2^31 ids ago looks like a transaction that began after the
-    catalog was read. Only ``still_open`` distinguishes the two.
+    That is, it was not visible when the catalog was read. An event has the lower 32 bits of its
+    transaction's id. The server orders these numbers in a circle, so a transaction of more than
+    2^31 ids ago looks like a transaction that began after the catalog was read. Only ``still_open``
+    distinguishes the two.
     """
     if not reading.snapshot:
         return F.lit(False)

@@ -45,7 +45,7 @@ class Applied:
     """The result of one commit of a run.
 
     Args:
-        record: What the commit's metadata says, such as the next offsets.
+        record: The record in the commit's metadata, for example with the next offsets.
         instant: The commit's instant in the lake.
         events: Number of changes that were applied.
     """
@@ -145,16 +145,16 @@ class BatchWriter:
     ) -> Applied:
         """Read, decode, fold, fill and commit one range of a run.
 
-        The commit can end before the range does: it ends before a TRUNCATE at which the table must
-        pause, and before a transaction that was not yet visible when the catalog was read.
+        The commit can end before the range ends: before a TRUNCATE at which the table must pause,
+        and before a transaction that was not yet visible when the catalog was read.
 
         Args:
             piece: The range to read.
             previous: The record of the lake's newest commit with offsets. The fingerprint in its
                 handoff has the ``pg_snapshot`` of the query that last read the source's catalog.
             guard: Called just before the commit completes. It raises an error to refuse the commit.
-            still_open: The transactions whose events can be in the range and that were still open
-                just before the catalog was last read; None if they are not known.
+            still_open: The transactions that were still open just before the catalog was last read,
+                if the range can have their events; None if they are not known.
 
         Raises:
             DecodeError: A record cannot be applied, and the settings do not allow the run to leave
@@ -202,8 +202,8 @@ class BatchWriter:
             guard: Called just before the commit completes. It raises an error to refuse the commit.
 
         Raises:
-            DecodeError: No quarantined record can be read, or a record that was applied before
-                cannot be read any more.
+            DecodeError: None of the quarantined records can be decoded, or a record that an earlier
+                run has applied can no longer be decoded.
             PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
             FencedError: Another writer has committed to the table.
         """
@@ -259,7 +259,7 @@ class BatchWriter:
     def _decided_truncate(
         self, batch: Batch, previous: CommitRecord, replayed: Collection[tuple[int, int]]
     ) -> int | None:
-        """Return the offset of the newest TRUNCATE that counts in a replay; None without one.
+        """Return the offset of the newest TRUNCATE that counts in a replay; None if none counts.
 
         A TRUNCATE counts if an earlier commit has applied it. A quarantined TRUNCATE counts if the
         settings now apply TRUNCATEs; the replay then applies it.
@@ -267,7 +267,7 @@ class BatchWriter:
         Args:
             batch: The batch.
             previous: The record of the lake's newest commit with offsets.
-            replayed: Partition and offset of the quarantined records that can be read now.
+            replayed: Partition and offset of each quarantined record that can be decoded now.
 
         Raises:
             PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
@@ -313,7 +313,7 @@ class BatchWriter:
             guard: Called just before the commit completes. It raises an error to refuse the commit.
             gaps: Whether the lake can lack earlier changes of rows that the batch changes.
             beyond: The place in the binlog that earlier batches of an append table have reached.
-            again: Whether the lake can already have some of the rows.
+            again: Whether the lake can already have some of the batch's rows.
         """
         summary = batch.summary
         truncated = _within(commit.truncated, batch.piece)
@@ -390,8 +390,9 @@ class BatchWriter:
 
         A value that the fold did not find in the batch is taken from the lake's row with the same
         key. If the lake's row lacks the value, or if the column is ``STALE``, the value is taken
-        from the source's current row. The source's row may be newer than the batch. The change that
-        made the row newer is then still in the log, and applying that change gives the same value.
+        from the source's current row. The source's row may be newer than the batch. The lake then
+        shows the newer value early; a later batch has the change that set this value, and sets it
+        again.
         """
         rows = self._held.hold(rows)
         if from_lake and (missing := _missing(rows)):
@@ -437,11 +438,11 @@ class BatchWriter:
     def _position(self, previous: str | None, last: str | None) -> str | None:
         """Return the log position up to which the lake has all transactions of the table.
 
-        The position is the end of the last commit before the batch's last event. The log has the
-        events of all earlier transactions before that event, so the lake has them, too.
+        This is the end of the last transaction before the batch's last event. The connector sends
+        whole transactions in the order of their commits, so the lake has all of them.
 
         Args:
-            previous: The position up to which the previous commit had all transactions, as text.
+            previous: The position that the previous commit's record has, as text.
             last: Position of the batch's last event, as text.
         """
         source = self._context.sources[self._schema.table.source]
@@ -462,14 +463,13 @@ class BatchWriter:
 
 
 def _within(offset: int | None, piece: Range) -> int | None:
-    """Return the offset; None if the offset is before the start of a batch's range."""
     if offset is None or any(offset < at for at in piece.start.values()):
         return None
     return offset
 
 
 def _up_to(piece: Range, offset: int) -> Range:
-    """Return a batch's range without the offsets from ``offset`` on."""
+    """Return the range up to ``offset``, without ``offset`` itself."""
     return replace(piece, end={partition: min(at, offset) for partition, at in piece.end.items()})
 
 
@@ -480,5 +480,5 @@ def _missing(rows: DataFrame) -> tuple[str, ...]:
 
 
 def _reached_place(record: CommitRecord) -> ReachedPlace | None:
-    """Return the place in the binlog that an append table's commit record has; None without one."""
+    """Return the place in the binlog from an append table's commit record; None if it has none."""
     return None if record.last_event is None else ReachedPlace.parse(record.last_event)

@@ -130,9 +130,11 @@ class BatchReader:
         """Prepare for the next batch of a run.
 
         Args:
-            schema_ids: Ids of the schemas of the batch before, which this one most likely needs.
+            schema_ids: Ids of the schemas of the previous batch. The next batch probably needs the
+                same schemas.
             late: Columns that events of the batch can lack, or have under another name.
-            definitions: The definitions of the table that the batch's schemas are compared with.
+            definitions: Definitions of the table, with which the schemas of the batch's events are
+                compared.
             reading: The transactions that were visible when the source's catalog was read; None if
                 all transactions of the batch were visible then, as in a replay.
         """
@@ -160,7 +162,7 @@ class BatchReader:
 
         Raises:
             DecodeError: More than ``tolerated`` records cannot be applied. The error names the
-                first.
+                first of them.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
             SchemaChangeError: Events lack a required column, or can have values in wrong columns,
                 or a field's type does not convert to the lake column's type.
@@ -207,7 +209,7 @@ class BatchReader:
         return decode(records, self._writers.known, schema, rules, ingested_at=now)
 
     def _require_columns(self, changes: DataFrame, written: Mapping[int, DebeziumSchema]) -> None:
-        """Refuse a batch whose events lack required columns, or have values in wrong ones."""
+        """Refuse a batch whose events lack required columns or can have values in wrong columns."""
         table = self._schema.table
         self._definitions.require_places(table, written)
         self._late.require(self._schema, written)
@@ -216,9 +218,9 @@ class BatchReader:
     def _require_seen(self, summary: Summary) -> None:
         """Refuse a batch with a transaction that was not yet visible when the catalog was read.
 
-        While a commit waits for a synchronous standby, it is in the WAL and not yet visible to
-        queries. If its transaction has added columns, the transaction's events have them already,
-        and the catalog that a query reads does not.
+        While a commit waits for a synchronous standby, the WAL has the commit, but queries do not
+        see it yet. If the transaction has added columns, its events have these columns, but the
+        catalog that a query reads lacks them.
         """
         if summary.first_unseen is None:
             return
@@ -325,12 +327,12 @@ class BatchReader:
         ]
 
     def unreadable(self, first: RecordProblem, count: int, tolerated: int) -> DecodeError:
-        """Return the error for a table whose run stops at bad records.
+        """Return the error that stops a table's run at records that cannot be applied.
 
         Args:
-            first: The first bad record, which the error names.
-            count: Number of bad records.
-            tolerated: Number of bad records that could be quarantined.
+            first: The first of these records, which the error names.
+            count: Number of these records.
+            tolerated: How many of them could be quarantined.
         """
         table = self._schema.table
         others = f"; {count - 1:,} more records cannot be applied either" if count > 1 else ""

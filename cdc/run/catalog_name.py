@@ -44,13 +44,13 @@ def keep_name(
         wait_s: Bound of the wait for another process that changes a shared table, in seconds.
 
     Returns:
-        The table's record as stored. It notes at which attempt the name points.
+        The table's record as stored. It notes to which attempt the name points.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
-        LeaseHeldError: Another process holds the shared table for longer than ``wait_s``.
-        FencedError: This process no longer holds the table. The name may point at an outdated
-            generation; if so, the table's record notes that it is not up to date.
+        LeaseHeldError: Another process holds the shared table's lease for longer than ``wait_s``.
+        FencedError: This process no longer holds the table's lease. The name may point at an
+            outdated generation. If so, the table's record notes that the name is not up to date.
         StateError: The state store cannot be reached.
     """
     entry, catalog = _entry(context.config, record), context.config.catalog
@@ -72,7 +72,9 @@ def keep_name(
 
 
 def _forget_name(context: RunContext, record: TableRecord) -> None:
-    """Note that a table's name may be outdated, also if another process writes the record now.
+    """Note in a table's record that the table's name may be outdated.
+
+    If another process changes the record at the same time, the note is tried again.
 
     Raises:
         StateError: Other processes changed the record at each try, or the store cannot be reached.
@@ -95,11 +97,12 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
     If another process holds the table's lease, nothing happens.
 
-    If the table is a shard and another process holds the shared lake table, the shard's record
-    notes that the name is not up to date. `name_idle` then updates the name later.
+    If the table is a shard and another process holds the shared lake table's lease, the shard's
+    record notes that the name is not up to date. `name_idle` then updates the name later.
 
     This function takes the table's lease. Without the lease, another process could publish a new
-    generation meanwhile, and this function could point the name back at the former one.
+    generation at the same time, and this function could then point the name back at the old
+    generation.
 
     Args:
         context: The runs' context.
@@ -128,12 +131,13 @@ def follow_name(context: RunContext, record: TableRecord, *, wait_s: float = TUR
 
 
 def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Update the name of each table whose record does not note the name as up to date.
+    """Update outdated names of tables in the catalog of names.
 
-    A publication or a run succeeds even if the metastore does not answer, so a name can be out of
-    date. This function updates the names of tables that have no new changes. It stops at the first
-    error of the metastore, since a metastore that does not answer would delay the run once per
-    table. The order of the tables is random, so the next call begins with another table.
+    A publication or a run succeeds even if the metastore does not answer, so a name can be
+    outdated. A name counts as outdated unless the table's record notes that it is up to date. This
+    function updates the names of tables that have no new changes. It stops at the first error of
+    the metastore, since a metastore that does not answer would delay the run once per table. The
+    order of the tables is random, so the next call begins with another table.
 
     Args:
         context: The runs' context.
@@ -171,14 +175,14 @@ def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
 def _is_noted(config: Config, record: TableRecord) -> bool:
     """Whether a table's record notes that its name in the catalog of names is up to date.
 
-    True also if there is no catalog of names, or nothing to name.
+    Also True if there is no catalog of names, or if the table has no attempt yet.
     """
     entry, catalog = _entry(config, record), config.catalog
     return entry is None or catalog is None or record.named == _noted(catalog.metastore, entry)
 
 
 def _noted(metastore: str, entry: CatalogEntry) -> str:
-    """Return the string that a table's record stores when the catalog of names has this entry."""
+    """Return the string by which a table's record notes that the catalog of names has ``entry``."""
     return f"{metastore} {entry} {entry.path}"
 
 

@@ -32,7 +32,7 @@ _TOLD_FROM = timedelta(seconds=5)
 
 
 def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
-    """Return a run's guard, which refuses a commit if the lease is lost or another run committed.
+    """Return a run's guard: it refuses a commit if the lease is lost or another run has committed.
 
     Another run has committed if the lake's newest commit has another instant than ``newest``. A
     comparison of offsets would miss a commit that follows a schema change, since such a commit does

@@ -80,14 +80,14 @@ def compare(
         settings: The table's settings.
         handoff: The handoff in the lake's newest commit.
         config: The lake's settings, with the secret key of hashes.
-        truncates: Finds TRUNCATE events in the topic. It is asked only if one transaction gave new
-            files to all partitions.
+        truncates: Finds TRUNCATE events in the topic. It is used only if one transaction gave new
+            files to all partitions of the table.
 
     Raises:
         ConfigError: The settings change the partition columns of a shard.
         CaptureError: The connector does not capture a TRUNCATE of the table in time.
         SecretError: The key of hashes cannot be read.
-        SchemaChangeError: The connector may confuse a column's type with another of the same name.
+        SchemaChangeError: The connector may confuse a type with another type of the same name.
         UnsupportedTypeError: A replicated column has an unsupported type.
         SchemaError: The settings name a missing column, or a column's name is invalid in the lake.
     """
@@ -155,11 +155,16 @@ def _wanted(source: TableReader, table: SourceTable, settings: TableSettings) ->
 def judged(now: Fingerprint, before: Fingerprint, statements: int) -> Fingerprint:
     """Return the fingerprint that a run's commit records after a comparison.
 
-    The result is ``now``, the fingerprint of the newest look at the catalog. There is one
-    exception: if neither the catalog nor the reported statements show a change, the result has the
-    log position of ``before``, the recorded fingerprint. In this case, the run has not waited until
-    the connector has reported all statements from before the look. The connector can report a
-    statement from between the two looks later, and a later run must count that statement.
+    This is ``now``, the fingerprint of the newest look at the catalog. If neither the catalog nor
+    the DDL statements that the connector has reported show a change, the result is ``now`` with the
+    log position of ``before``. The connector may report a statement from between the two looks
+    later. With the older position, a later run counts that statement.
+
+    Args:
+        now: The fingerprint of the newest look at the catalog.
+        before: The fingerprint that the lake's newest commit has recorded.
+        statements: Number of DDL statements on the table since ``before`` that the connector has
+            reported.
     """
     unchanged = not statements and now.digest == before.digest
     return now.with_read_at(before) if unchanged else now
@@ -172,7 +177,7 @@ def _truncated(
     now: Catalog,
     truncates: Truncates,
 ) -> frozenset[int]:
-    """Return the numbers of the partitions that may have been truncated without an event.
+    """Return the numbers of the source partitions that may have been truncated without an event.
 
     TRUNCATE of a single partition sends no event.
 
@@ -225,7 +230,7 @@ def _by_settings(
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return a change of the key if other rules now render the record key, else nothing."""
+    """Return a change of the key if the rules for rendering the key as text have changed."""
     key = [column for column in wanted if column.name in handoff.key]
     had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
     if form in (None, had):
@@ -239,7 +244,7 @@ def _another_key_text(
 def other_partitions(
     table: TableId, settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Return a change of the lake's partition columns if the settings name others, else nothing.
+    """Return a schema change if the settings name other partition columns than the lake has.
 
     Raises:
         ConfigError: The table is a shard. A new copy of one shard does not change the partitions of
@@ -268,7 +273,7 @@ def _another_hash_key(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Return a change of each hashed column if another secret key made the lake's hashes."""
+    """Return a change of each hashed column if the lake's hashes were made with another key."""
     had = handoff.hash_key
     types = {one.name: str(one.type) for one in source_table.columns}
     hashed = [one.name for one in wanted if one.hide == "hash"]
@@ -388,7 +393,7 @@ def frozen(
 
 
 def fill_value(text: str | None, rule: TypeRule) -> str:
-    """Return Spark SQL of a value of the source, converted to the lake's type.
+    """Return Spark SQL that evaluates to a value of the source, converted to the lake's type.
 
     Args:
         text: The source's value as text; None for NULL.

@@ -61,10 +61,11 @@ class RunContext:
         run_id: Identity of this run, recorded in commits and history.
         connect: Kafka Connect, for the checks of capture; None skips these checks.
         interrupted: Set if the command ends and interrupts its work in progress.
-        captured_looks: By table, the digest of the fingerprint that this command has read from the
-            catalog. This command has then waited until every earlier change was captured. So a copy
-            of the table does not wait again if the fingerprint is still the same.
-        published_settings: The attempts whose settings are not newer than this process's settings.
+        captured_looks: By table, the digest of a catalog fingerprint. After reading the
+            fingerprint, this command has waited until every earlier change was captured. A copy of
+            the table does not wait again if its fingerprint still has this digest.
+        published_settings: Finds tables that another process has copied with newer settings than
+            this process has.
     """
 
     config: Config
@@ -100,12 +101,12 @@ class RunContext:
 
     @cached_property
     def predictions(self) -> Predictions:
-        """The predicted costs of tables' runs, and the times up to which tables are complete."""
+        """The predicted costs of tables' runs, and each table's watermark."""
         return Predictions(self.store)
 
     @property
     def looks(self) -> LogLooks:
-        """The object that checks whether a capture's log continues from its last recorded end."""
+        """Checks whether a capture's log continues from its last recorded end."""
         return LogLooks(self.store, lambda: self.kafka, lambda: self.registry)
 
     @property
@@ -325,7 +326,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
 
     def after(self, earlier: RunResult | None) -> RunResult:
-        """Return this run's result, joined with that of the table's earlier, deferred run."""
+        """Return the joint result of this run and of an earlier, deferred run of the table."""
         if earlier is None:
             return self
         return replace(

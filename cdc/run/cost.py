@@ -82,7 +82,7 @@ class Observation:
         events: Number of offsets that the run passed.
         seconds: Duration of the run.
         at: When the run began.
-        cold: Factor by which the run was slow because its process was young (`cold_factor`).
+        cold: Factor by which the run was slower because its process was young (`cold_factor`).
     """
 
     commits: int

@@ -82,12 +82,12 @@ def run_tables(
         records: The tables. Tables whose state does not allow a run are skipped.
         parallel: Number of tables that run at a time; None takes ``spark.parallel_tables``.
         look_at_idle: Whether to do the work that needs no new offsets, too: check catalogs, topic
-            settings, and captures (also of tables whose state does not allow a run); remove former
+            settings and captures, also of tables whose state does not allow a run; remove former
             generations whose retention time is over; update names in the catalog of names.
         spaced: Whether this call is one of many rounds. If True, a table that is not late waits for
             its ``min_commit_interval``, and a table with a backlog stops after `TURN_S` seconds and
-            leaves the rest to its next run. If False, each table runs up to its topic's present
-            end.
+            leaves the rest to its next run. If False, each table runs up to the end that its topic
+            has at the start.
 
     Returns:
         One result per table that had work, in the order of ``records``.
@@ -116,7 +116,7 @@ def _round(
     look_at_idle: bool,
     spaced: bool,
 ) -> None:
-    """Find the tables that have work, among those that do not run, and offer them to the workers.
+    """Find tables that have work, and offer them to the workers.
 
     Args:
         context: The runs' context.
@@ -142,7 +142,7 @@ def _runnable(context: RunContext, records: Iterable[TableRecord]) -> list[Table
 def _tidy(
     context: RunContext, records: Iterable[TableRecord], ran: Collection[TableId] = ()
 ) -> None:
-    """Remove former generations of the tables, and update the names of tables outside of ``ran``.
+    """Remove former generations of the tables, and update the names of those that did not run.
 
     Each of the two steps takes the lease of the table that it changes.
     """
@@ -215,7 +215,7 @@ def _find_work(
 
 
 def _events_of_turn(context: RunContext, record: TableRecord, turn_s: float) -> int | None:
-    """Return the number of events with which a commit fits in a turn; None without turns."""
+    """Return how many events a commit can have to fit into a turn; None if runs have no turns."""
     if math.isinf(turn_s):
         return None
     known = context.predictions.estimate(record.table)
@@ -286,10 +286,10 @@ def _changed_unseen(
 def _differs_in_catalog(
     context: RunContext, _: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables of one capture whose fingerprint differs from the one in their record.
+    """Return the tables of one capture whose fingerprint differs from their record's fingerprint.
 
     A table without a fingerprint is also returned: it does not exist, or it changed at each attempt
-    to read it. The table's run reports which.
+    to read it. The table's run reports which of the two is true.
     """
     source = context.sources[records[0].table.source]
     capture = source.capture(context.capture(records[0]))
@@ -306,7 +306,7 @@ def _differs_in_catalog(
 def _has_statements(
     context: RunContext, captures: Captures, records: Sequence[TableRecord]
 ) -> set[TableId]:
-    """Return the tables with a DDL statement since the catalog was read for their record."""
+    """Return the tables with a DDL statement after the position in their record's fingerprint."""
     found: set[TableId] = set()
     for record in records:
         compared = record.attempt.fingerprint if record.attempt is not None else None
@@ -391,10 +391,10 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
 
 
 def _held_by_other(context: RunContext, work: Work) -> str | None:
-    """Return a message if another process still holds the lake table of a deferred shard, or None.
+    """Return a message if a deferred shard cannot run now, else None.
 
-    The message names this process, or is the state store's error if the store does not answer. If
-    there is a message, the shard does not run: it could not commit, and would decode in vain.
+    It cannot run while another process holds the shared lake table's lease: it would decode a batch
+    that it cannot commit. The message names that process, or is the state store's error.
     """
     if not work.deferred or work.entry.lake is None:
         return None
@@ -416,9 +416,9 @@ def run_continuously(
 ) -> None:
     """Run the tables again and again until ``stop`` is set.
 
-    Rounds find the tables that have work, while workers run tables: no table waits for another
-    table's run if a worker is free. If Kafka or the state store is unreachable, a round finds
-    nothing, and the loop tries again. The end of the loop waits for the runs in progress.
+    Rounds find the tables that have work while workers run other tables. So no table waits for
+    another table's run if a worker is free. If Kafka or the state store is unreachable, a round
+    finds nothing, and the loop tries again. The end of the loop waits for the runs in progress.
 
     The loop also ends in two cases in which only a new process can continue. Spark has ended. Or
     Spark tasks hang and keep their cores (`cdc.runtime.task_watch.held_cores`).
@@ -427,8 +427,8 @@ def run_continuously(
         context: The runs' context.
         records: Called in each round; returns the tables' current records.
         stop: The loop ends when this event is set.
-        min_interval_s: Least seconds between the starts of two rounds. After a turn that left work,
-            the next round starts earlier.
+        min_interval_s: Minimum number of seconds between the starts of two rounds. After a turn
+            that left work, the next round starts earlier.
         report: Called with the results of the tables that have run since the last call.
         watch: Called after a round, about once a minute.
     """
@@ -490,7 +490,7 @@ def _try_round(
 
 
 def _ends(stop: threading.Event) -> bool:
-    """Whether continuous runs must end: on request, since tasks hang, or since Spark has ended."""
+    """Whether continuous runs must end: ``stop`` is set, Spark tasks hang, or Spark has ended."""
     return stop.is_set() or bool(task_watch.held_cores()) or has_ended()
 
 

@@ -42,7 +42,7 @@ def statement_effects(
     look: Look,
     changes: Iterable[DefinitionChange] = (),
 ) -> StatementEffects | None:
-    """Return the effects of a table's DDL statements since the catalog was read for the handoff.
+    """Return the effects of the table's DDL statements since the handoff's look at the catalog.
 
     Args:
         context: The runs' context.
@@ -55,12 +55,11 @@ def statement_effects(
         The effects of the statements; None for a source whose catalog shows every change.
 
     Raises:
-        CaptureError: The connector takes too long to report the statements from before the catalog
-            was read.
+        CaptureError: The connector takes too long to report the statements from before ``look``.
         LostHistoryError: The connector decodes the table's rows by a table definition that differs
             from the server's.
         DecodeError: A record of the topic of statements has no statement.
-        RegistryError: The registry does not know the schema of such a record.
+        RegistryError: The registry does not know the schema of a record of that topic.
         KafkaError: The topic of statements cannot be read in time.
     """
     before, after = handoff.catalog, Catalog.read(look.fingerprint.facts)
@@ -88,8 +87,8 @@ def _require_known(
     """Wait for the connector; check that it decodes a table's rows by the server's definition.
 
     Raises:
-        CaptureError: The connector does not report the statements in time, or the table changes
-            meanwhile.
+        CaptureError: The connector does not report its statements in time, or the table changes
+            during the check.
         LostHistoryError: The connector decodes the table's rows by a table definition that differs
             from the server's.
     """
@@ -130,7 +129,7 @@ def since(
 
 
 def _covers(known: LogPosition, source: SourceLog, change: DefinitionChange) -> bool:
-    """Whether a statement is at or before a position; False if they cannot be compared."""
+    """Whether a statement is at or before a position; False if the two cannot be compared."""
     at = change.place if isinstance(known, BinlogPosition) else change.gtid
     try:
         return at is not None and known.reaches(source.position(at))

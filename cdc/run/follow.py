@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LakeShape:
-    """A lake table, with the source table whose changes a run applies to it.
+    """A lake table, and the source table whose changes are applied to it.
 
     Args:
         lake: The lake table with all its columns.
@@ -130,11 +130,11 @@ def _next_handoff(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """Return the newest commit; in its record, a newer look's snapshot replaces the former one.
+    """Return ``latest`` with the catalog snapshot of a newer look in its record.
 
     The newer look has found no change since the commit. Only the returned value changes, not the
-    commit in the lake; the table's next commit records the new snapshot (`SNAPSHOT`). A later
-    comparison uses the snapshot to find out whether a partition lost rows.
+    commit in the lake. The table's next commit records the new snapshot (`SNAPSHOT`), by which a
+    later comparison finds out whether a partition lost rows.
 
     Args:
         latest: The table's newest commit.
@@ -151,7 +151,7 @@ def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
 def _fills(
     source: RowLookup, table: SourceTable, schema: TableSchema, changes: Sequence[Change]
 ) -> dict[str, str]:
-    """Return Spark SQL of each new column's value in old rows, by the column's name."""
+    """Return Spark SQL of each new column's value in the lake's existing rows, by column name."""
     return {
         change.name: fill_value(
             *source.stored_value(table, schema.column(change.name), change.stored)

@@ -1,7 +1,7 @@
 """Removes former generations whose retention time is over, for INCREMENTAL tables.
 
-Each copy ends with such a removal, too. But the retention time of a former generation can end after
-the last copy: this module then removes that generation.
+Each copy ends with such a removal, too. This module removes the generations whose retention time
+ends after the table's last copy.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _remove_superfluous(context: RunContext, record: TableRecord, pointer: Point
 def _remove_under_lease(
     context: RunContext, record: TableRecord, settings: TableSettings, there: Collection[str]
 ) -> None:
-    """Take the table's lease, and remove the former attempts that can still be removed then."""
+    """Take the table's lease, and remove its former attempts that can then be removed."""
     with context.leases.hold(record.resource):
         # The record and the pointer can be older than the lease.
         record = context.store.newest(record)

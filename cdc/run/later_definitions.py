@@ -1,15 +1,16 @@
-"""Finds events that PostgreSQL's connector can have read by another definition of their table.
+"""Finds events that PostgreSQL's connector may have decoded by a later definition of their table.
 
-At an enum's label that Debezium 3.7.0 does not know, it reads the table's definition from the
-catalog of that moment. The event can be older than that definition:
+When Debezium 3.7.0 meets an enum label that it does not know, it reads the table's definition from
+the current catalog. The event can be older than this definition. The definition differs from the
+event in two ways:
 
 - The definition has generated columns, which the log withholds (`schemas.withheld_columns`).
-- It lacks columns that were dropped since, has columns that were added since, and has new names.
-  Until the server describes the table again, the connector reads each row by place.
+- Columns may have been dropped, added or renamed after the event. Until the server describes the
+  table again, the connector assigns a row's values to the columns by their order.
 
-The labels in the event's schema show whether the connector can have read a definition in this way:
-each time, the schema gets a label that no earlier schema of the table has. There is one exception.
-Debezium never knows the labels of a domain over an enum, so it reads the definition at each event.
+If the connector has read a definition in this way, the event's schema has an enum label that no
+earlier schema of the table has. There is one exception: Debezium never knows the labels of a domain
+over an enum, so it reads the definition at each event.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _SIGN = 1 << 31
 
 @dataclass(frozen=True)
 class LaterDefinitions:
-    """The definitions of a table that a run compares with the schemas of events.
+    """The changes of a table's definition that a run compares with the schemas of events.
 
     Args:
         withheld: The columns that the log withholds.
-        written: By column that is new and has a default, or has another name since: the transaction
-            that wrote the column's definition last.
+        written: The renamed columns, and the new columns that have a default. Each is mapped to the
+            newest transaction that changed its definition.
         dropped: The lake's columns that the source has dropped.
-        dropped_by: The youngest transaction that dropped a column; None if it is not known.
+        dropped_by: The newest transaction that dropped a column; None if it is not known.
         over_enums: The columns whose type is a domain over an enum.
     """
 
@@ -58,11 +59,11 @@ class LaterDefinitions:
     def of(
         cls, handoff: Handoff, dropped_by: str = "", *, replayed: bool = False
     ) -> LaterDefinitions:
-        """Return the definitions by the newest commit's handoff.
+        """Return the changes of the definition that the newest commit's handoff shows.
 
         Args:
             handoff: The handoff of that commit.
-            dropped_by: The youngest transaction that dropped a column; empty if it is not known.
+            dropped_by: The newest transaction that dropped a column; empty if it is not known.
             replayed: Whether the batch is of a replay. Its events can be older than any change of
                 the table since the copy.
         """
@@ -86,7 +87,7 @@ class LaterDefinitions:
         )
 
     def require_places(self, table: TableId, written: Mapping[int, DebeziumSchema]) -> None:
-        """Refuse a batch with events that have values in wrong columns behind a withheld one.
+        """Refuse a batch with events that have values in wrong columns due to a withheld column.
 
         Args:
             table: The table.
@@ -114,14 +115,19 @@ class LaterDefinitions:
     def doubts(
         self, written: Mapping[int, DebeziumSchema], before: Mapping[int, DebeziumSchema]
     ) -> dict[int, int]:
-        """Return, by schema id, a transaction up to which events of the schema are in doubt.
+        """Return which events the connector may have decoded by a later definition of the table.
 
-        An event of a younger transaction counts as read by its own definition. This is wrong only
-        for a transaction that began after the one with the ALTER TABLE, and committed before it.
+        An event of a newer transaction than the returned one counts as decoded by its own
+        definition. This is wrong only if the event's transaction began after the transaction of the
+        ALTER TABLE, and committed before it.
 
         Args:
             written: The writers' schemas of a batch, by id.
-            before: The writers' schemas of the batch before, by id.
+            before: The writers' schemas of the previous batch, by id.
+
+        Returns:
+            By schema id, a transaction id. Events with this schema are in doubt if their
+            transaction is this one or an older one.
         """
         found = {}
         for schema_id, writer in written.items():
@@ -139,10 +145,11 @@ class LaterDefinitions:
         return found
 
     def _lacks_column(self, writer: DebeziumSchema, before: Mapping[int, DebeziumSchema]) -> bool:
-        """Whether a writer's schema lacks a column that it could have had before.
+        """Whether a writer's schema lacks a column that the table had earlier.
 
-        The schemas of the batch before show such columns, also those that the settings leave out of
-        the lake. For the first batch after a copy, the lake's dropped columns show them.
+        The schemas of the previous batch show the earlier columns, also columns that the settings
+        leave out of the lake. For the first batch after a copy, the dropped columns of the lake are
+        compared.
         """
         had = {field.column for one in before.values() for field in one.after} - self.withheld
         return any(writer.field(name) is None for name in (had if before else self.dropped))
@@ -150,7 +157,7 @@ class LaterDefinitions:
     def _is_described(
         self, labels: Mapping[str, str], others: Mapping[int, DebeziumSchema]
     ) -> bool:
-        """Whether only the server can have described a table, since the labels are not new."""
+        """Whether the connector got a table's definition from the server, since no label is new."""
         if self.over_enums & labels.keys():
             return False
         return any(labels.items() <= _labels(one).items() for one in others.values())
@@ -166,7 +173,7 @@ def _labels(writer: DebeziumSchema) -> dict[str, str]:
 
 
 def require_own_definition(table: TableId, changes: DataFrame, doubts: Mapping[int, int]) -> None:
-    """Refuse a batch with an event that the connector can have read by a later definition.
+    """Refuse a batch with an event that the connector may have decoded by a later definition.
 
     Args:
         table: The table.

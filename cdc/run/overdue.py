@@ -19,12 +19,12 @@ def overdue(
     """Return, by table, the number of missing offsets whose records were sent before a given time.
 
     A table that lacks no such offset is left out. A table without a commit or without a topic is
-    left out, too: its run reports this. Changes that Debezium has not sent yet do not count. The
-    time at which a record was sent is by Connect's clock, or by the broker's clock if the topic's
-    settings choose that clock.
+    left out, too: its run reports this. Changes that Debezium has not sent yet do not count. A
+    record's time is by Connect's clock, or by the broker's clock if the topic's settings choose the
+    broker's clock.
 
     Args:
-        kafka: The cluster. It is not asked if there are no tables.
+        kafka: The cluster. It is not queried if there are no tables.
         tables: By table, the table's record and the given time.
 
     Raises:

@@ -20,9 +20,10 @@ class LateColumns:
 
     Args:
         absent: By column that an event can lack, Spark SQL of the column's value for such an event.
-        former: By renamed column, the former names that the column can have in an event, newest
+        former: By renamed column, the former names under which an event can have the column, newest
             first.
-        new: New columns of ``absent``: the first event with the column can be in this batch.
+        new: The columns of ``absent`` that are new: this batch may have the first event with the
+            column.
         known: Names of other fields that an event can have: the source's current columns, and
             columns that the settings leave out.
         ordered: Whether the source never changes the order of a table's columns, and events have
@@ -42,7 +43,7 @@ class LateColumns:
     def of(
         cls, handoff: Handoff, known: Iterable[str] = (), *, replayed: bool = False
     ) -> LateColumns:
-        """Return the differences that a run allows by the newest commit's handoff.
+        """Return the differences that a run allows, derived from the newest commit's handoff.
 
         Args:
             handoff: The handoff of that commit.
@@ -73,7 +74,7 @@ class LateColumns:
         )
 
     def require(self, schema: TableSchema, written: Mapping[int, DebeziumSchema]) -> None:
-        """Refuse a batch with events that lack a required column, or have two candidates for it.
+        """Refuse a batch with events that lack a required column or have two candidates for it.
 
         The catalog does not show these cases:
 
@@ -143,8 +144,8 @@ class LateColumns:
     ) -> None:
         """Refuse a batch with events that lack a new column, but may have it under a former name.
 
-        The name of an event's field may be such a former name if the table has no column of that
-        name now, or if its column of that name was added after the new column.
+        A field's name may be a former name of the new column in two cases: the table has no column
+        of that name now, or it added the column of that name after the new column.
         """
         former = {one for names in self.former.values() for one in names}
         known = {*self.known, *former, *(column.name for column in schema.columns)}

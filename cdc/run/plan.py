@@ -47,8 +47,8 @@ def due(
     A table has no work if its topic ends at the offsets of the table's last commit. Any difference
     is work: also an earlier end, another number of partitions, or a topic that is deleted,
     compacted, recreated or unreadable. The run itself determines what the difference means. A
-    FAILED table whose retry is due has work, too. A new leader of a partition is not work. The
-    check of idle tables handles new leaders.
+    FAILED table whose retry is due has work, too. A new leader of a partition is not work; the
+    check of idle tables handles it.
 
     Args:
         records: The tables, each of them `runnable`.

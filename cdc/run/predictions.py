@@ -54,7 +54,7 @@ class Demand:
 
 
 class Predictions:
-    """The learned costs of tables, and the times up to which lake tables have all events.
+    """The learned costs of tables, and for each table the time up to which the lake has all events.
 
     Safe to share among threads.
 
@@ -178,8 +178,8 @@ class Predictions:
     def fresh_at(self, record: TableRecord) -> float:
         """Return the time up to which the lake has all events of a table, in seconds since 1970.
 
-        This is the later of two times: the last commit's watermark, and the time that was last
-        given to `note_whole` for the table.
+        This is the later of two times: the last commit's watermark, and the time of the last call
+        of `note_whole` for the table.
         """
         last = record.last_commit
         watermark = 0.0 if last is None or last.watermark is None else _seconds(last.watermark)
@@ -187,7 +187,7 @@ class Predictions:
             return max(watermark, self._whole_at.get(record.table, 0.0))
 
     def _known(self) -> dict[TableId, TableCost]:
-        """Return the learned costs by table, which are read from the state store only once."""
+        """Return the learned costs by table. The state store is read only once."""
         if self._costs is None:
             self._costs = self._store.costs()
             self._prior = prior_of(self._costs.values())

@@ -56,8 +56,9 @@ class Served:
     def note_pointer(self, record: TableRecord, pointer: Pointer | None) -> None:
         """Note a table's pointer for later runs if it may name a former generation to remove.
 
-        A pointer without former generations is not noted, nor is the pointer that was given to the
-        last `note_nothing_to_remove`. In both cases, the pointer that was noted before is dropped.
+        A pointer without former generations is not noted. Nor is the pointer of the last call of
+        `note_nothing_to_remove` for the table. In both cases, the table's previously noted pointer
+        is dropped.
         """
         with self._lock:
             self.with_former.pop(record.table, None)
@@ -74,7 +75,7 @@ class Served:
         Args:
             table: The table.
             pointer: The pointer whose former generations were checked. If a run of the table has
-                noted a newer pointer meanwhile, the newer pointer stays in ``with_former``.
+                already noted a newer pointer, the newer pointer stays in ``with_former``.
         """
         with self._lock:
             self._nothing_to_remove[table] = pointer
@@ -133,15 +134,15 @@ _LATE = LakeError(
 
 
 def _version(record: TableRecord) -> tuple[int, str]:
-    """Return a record's version and its attempt's path. A changed record has other values."""
+    """Return a record's version and its attempt's path. A later version of the record differs."""
     return record.version, record.attempt.path if record.attempt is not None else ""
 
 
 def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
-    """Let a run refuse a table whose pointer names another generation than the table's record.
+    """Refuse a run of a table whose pointer names another generation than the table's record.
 
-    A state store that was restored from a backup can name a former generation. Readers would not
-    see changes that are applied to a former generation.
+    A state store that was restored from a backup can name a former generation. If the run applied
+    changes to that generation, readers would not see them.
 
     Args:
         spark: The session whose file systems are used.
@@ -197,8 +198,8 @@ def require_folder(spark: SparkSession, record: TableRecord) -> None:
 
     Args:
         spark: The session whose file systems are used.
-        record: The table's record. Its state is one in which runs apply changes, or is FAILED after
-            such a state.
+        record: The table's record. Its state is CATCHING_UP or INCREMENTAL, or was so before it
+            FAILED.
 
     Raises:
         MissingFolderError: The table's folder does not exist.
@@ -209,7 +210,7 @@ def require_folder(spark: SparkSession, record: TableRecord) -> None:
 
 
 def require_no_shards(store: Store, shard: Shard) -> None:
-    """Let a run refuse to create a shared table if another shard has already joined the table.
+    """Refuse to create a shared table if another shard has already joined it.
 
     Args:
         store: The state store.
@@ -243,18 +244,18 @@ def missing_folder(record: TableRecord) -> MissingFolderError:
 
 
 def _folder(record: TableRecord) -> str:
-    """Return the folder with a table's pointer for runs; for a joined shard, the shared folder."""
+    """Return the folder of a table's pointer; for a joined shard, the shared table's folder."""
     shard = _joined(record)
     return shard.base_path if shard is not None else record.base_path
 
 
 def _joined(record: TableRecord) -> Shard | None:
-    """Return the shard of a run's table if its rows are in the shared table, else None."""
+    """Return a table's shard if its rows are in the shared table, else None."""
     return record.shard if record.attempt is not None and record.attempt.shard is not None else None
 
 
 def _has_newest(spark: SparkSession, record: TableRecord) -> bool:
-    """Whether a run finds in the lake the newest commit that the table's record names.
+    """Whether the lake has the newest commit that the table's record names.
 
     True if the record names no commit.
     """
@@ -267,9 +268,9 @@ def no_offsets(record: TableRecord, reason: str, *, gone: bool = False) -> LostH
 
     Args:
         record: The table.
-        reason: What was found instead of the offsets.
-        gone: Whether the lake table is gone. If so, a shard has another remedy than a new copy,
-            since a copy of one shard cannot restore the rows of other shards.
+        reason: End of the error message: what was found instead of the offsets.
+        gone: Whether the lake table is gone. If so, the remedy for a shard is not a new copy, since
+            a copy of one shard cannot restore the rows of other shards.
     """
     remedy = f"To copy the table again, {copy_lost(record.table)}."
     if gone and record.shard is not None:

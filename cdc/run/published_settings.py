@@ -5,9 +5,9 @@ and copy a table with it. This process must not copy the table again with older 
 that is hashed now would be published without a hash.
 
 The clocks of two machines do not show which settings are newer. So each process notes at its start
-the settings with which each attempt was made. If a table's record names another attempt after that,
-or other settings of the same attempt, another process has changed the table. If these settings
-differ from those of this process, they are newer.
+each table's attempt, and the settings with which the attempt was made. If a table's record later
+names another attempt or other settings, another process has changed the table. If these settings
+differ from this process's settings, they are newer.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class PublishedSettings:
         raise error
 
     def refusal(self, record: TableRecord) -> OlderSettingsError | None:
-        """Return the error with which `check` has refused a table's attempt; None if it has not."""
+        """Return the error with which `check` refused a table's attempt; None if it did not."""
         attempt = record.attempt
         if attempt is None:
             return None

@@ -54,7 +54,7 @@ def require_listed(store: Store, commit: CommitRecord) -> None:
 
 
 class LeftOut:
-    """The quarantined records that one lake table lacks before a commit.
+    """The quarantined records that a lake table lacks, as of just before a commit.
 
     Args:
         context: The runs' context.
@@ -91,7 +91,10 @@ class LeftOut:
         return bool(self.outside(batch.piece) or batch.left_out)
 
     def lacking(self, batch: Batch) -> int:
-        """Return how many records the table lacks after a batch's commit, up to the batch's end."""
+        """Return how many records the table lacks after a batch's commit.
+
+        Records after the batch's end do not count.
+        """
         end = batch.piece.end
         passed = [at for partition, at in self.outside(batch.piece) if at < end.get(partition, 0)]
         return len(passed) + len(batch.left_out)

@@ -57,11 +57,11 @@ def replay_table(
     Raises:
         LostHistoryError: The topic no longer has all changes since the first quarantined record. A
             bootstrap is needed.
-        DecodeError: No quarantined record can be read, or a record that was applied before cannot
-            be read any more.
+        DecodeError: None of the quarantined records can be decoded, or a record that an earlier run
+            has applied can no longer be decoded.
         PausedByPolicyError: A quarantined record is a TRUNCATE, and `on_truncate` is pause.
-        StateError: There is nothing to replay; or the table is neither INCREMENTAL nor a FAILED
-            table that was INCREMENTAL before; or its schema has changed since its last run.
+        StateError: No record is in quarantine. Or the table is neither INCREMENTAL nor was so
+            before it FAILED. Or its schema has changed since its last run.
         FencedError: Another writer has committed to the table.
         LeaseHeldError: Another process holds the table's lease.
     """
@@ -122,7 +122,7 @@ class _QuarantineReplay:
     def _first_offsets(
         self, attempt: Attempt, latest: Committed, first: int | None
     ) -> Mapping[int, int]:
-        """Return the offsets from which the topic is read again."""
+        """Return the offsets from which a replay reads the topic again."""
         offsets = dict(latest.record.offsets)
         places = [
             (partition, at)

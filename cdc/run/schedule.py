@@ -94,7 +94,7 @@ class Entry:
 
     @property
     def starts_by(self) -> float:
-        """The latest start at which the table's predicted work meets the deadline."""
+        """The latest time to start the table's work so that it ends by the deadline."""
         return self.deadline - self.seconds - self.rest
 
     def age(self, now: float) -> float:
@@ -128,7 +128,7 @@ class Rules:
     turn_s: float = TURN_S
 
     def lane(self, tier: str) -> str:
-        """Return the name of the lane in which the schedule lets a tier's tables wait."""
+        """Return the name of the lane in which a tier's tables wait."""
         return tier if tier in self.shares else REST
 
     def share(self, lane: str) -> float:
@@ -299,7 +299,6 @@ class Schedule:
             lane.late_s += entry.seconds
 
     def _next(self, lane: _Lane, now: float) -> Entry | None:
-        """Return the lane's next table; None if none of its tables may start now."""
         if self._rules.ends and (entry := self._long_first(lane, now)) is not None:
             return entry
         late = next((one for one in lane.late(now) if self._may_start(one, now)), None)
@@ -314,10 +313,11 @@ class Schedule:
     def _oldest(self, lane: _Lane, least: Entry, now: float) -> Entry:
         """Return the lane's table with the greatest `Entry.age`, or else ``least``.
 
+        The result is ``least`` if the oldest table's run would make other tables of the lane late.
+
         Args:
             lane: The lane.
-            least: The lane's table with the least slack. It is returned if the oldest table's run
-                would make other tables of the lane late.
+            least: The lane's table with the least slack.
             now: The time.
         """
         heads = (
@@ -329,10 +329,9 @@ class Schedule:
         return oldest if lane.can_wait(now, oldest.seconds, workers, SMALL_MARGIN) else least
 
     def _long_first(self, lane: _Lane, now: float) -> Entry | None:
-        """Return the table of the lane's longest long run; None if it may not come first.
+        """Return the table of the lane's longest long run; None if that run may not come first.
 
-        It may come first if the lane's tables keep their deadlines without the worker that the run
-        holds.
+        It may come first only if the lane's tables can keep their deadlines with one worker less.
         """
         allowed = [one for one in lane.by_start if one.long and self._may_start(one, now)]
         if not allowed:

@@ -64,9 +64,9 @@ class Asked:
     ) -> DataFrame:
         """Return the primary's current rows for the keys that lack values in a run's batch.
 
-        If the primary lacks a key, the row was deleted after the batch, and the delete's event is
-        applied later. A column that the primary has dropped is NULL in the result, and then in the
-        lake.
+        If the primary lacks a key, the row was deleted after the batch, and a later batch has the
+        delete. A column that the primary has dropped is NULL in the result, so it becomes NULL in
+        the lake.
 
         Args:
             lacking: The rows of the batch that lack values. Each is the last change of a key, with

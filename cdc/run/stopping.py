@@ -48,9 +48,9 @@ def counts_as_loss(error: TributaryError, *, beside: bool) -> bool:
 
     Args:
         error: The error of a run.
-        beside: Whether the run is of a generation that is built beside the serving one. That
-            generation has its own offsets and its own lake table. A record that only that
-            generation lacks is not lost for the serving generation.
+        beside: Whether the run is of a new generation that is built beside the serving generation.
+            A new generation has its own offsets and its own lake table. The serving generation can
+            still have a record that the new one has lost.
     """
     if beside:
         return isinstance(error, (LostEventsError, LostLogError, MissingTableError))

@@ -193,9 +193,9 @@ class _TableRun:
     def _apply_seen(self, until: Mapping[int, int] | None) -> None:
         """Apply the records; try again if the catalog was read before a transaction was visible.
 
-        Between the tries, the method waits until the transactions of the failed batch are visible,
-        and then asks the source which transactions are still open. The second try ends at the end
-        offsets of the first try. So every transaction of its records was in the log when the source
+        Between the two tries, the method waits until the transactions of the failed batch are
+        visible. Then it asks the source which transactions are still open. The second try ends at
+        the end offsets of the first try, so all of its transactions were in the log when the source
         was asked.
         """
         try:
@@ -310,7 +310,7 @@ class _TableRun:
         return True
 
     def _compared(self, newest: CommitRecord, handoff: Handoff) -> Comparison:
-        """Check source and capture; then return the comparison of the lake with the catalog."""
+        """Check the source and the capture; then compare the lake with the source's catalog."""
         evidence = self._captures.evidence(self._record)
         source = self._context.sources[self._table.source]
         rests = position_check.Rests(
@@ -373,7 +373,7 @@ class _TableRun:
     def _accept(self, compared: Comparison) -> None:
         """Store the compared fingerprint and the digests of the settings in the table's record.
 
-        By these values, a later command finds out whether an idle table needs a run.
+        A later command compares these values to find out whether an idle table needs a run.
         """
         attempt, fingerprint = self._record.attempt, compared.fingerprint
         if attempt is not None and (
@@ -416,8 +416,8 @@ class _TableRun:
 
         Args:
             committed: The newest commit.
-            recovered: Whether all records up to the run's end offsets are applied. If not, only a
-                new commit ends the table's series of failures.
+            recovered: Whether all records up to the run's end offsets are applied. If so, the table
+                no longer counts as FAILED. If not, this needs a new commit.
         """
         record, summary = committed.record, commit_summary(committed)
         self.result = replace(self.result, offsets=dict(record.offsets), watermark=record.watermark)
