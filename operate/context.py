@@ -74,7 +74,7 @@ class Services:
 
     @cached_property
     def interruptible(self) -> Interruptible:
-        """The progress display, by which a stopped ``run`` interrupts its automatic resyncs."""
+        """The progress display, whose ``interrupt`` stops automatic resyncs when ``run`` stops."""
         return Interruptible(self.progress)
 
     @cached_property
@@ -169,8 +169,8 @@ class Services:
     def published_settings(self) -> PublishedSettings:
         """The settings with which each table was last copied, as of this property's first use.
 
-        If another process then copies a table with newer settings, a run sees that the recorded
-        settings differ from these. So the first use must come soon after this process's start.
+        The first use must come soon after the process has read its configuration. If a table is
+        copied with other settings after that, runs of this process refuse the table.
         """
         from cdc.run.published_settings import PublishedSettings
 

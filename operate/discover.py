@@ -179,8 +179,8 @@ def followed(
 ) -> Callable[[], list[TableRecord]]:
     """Return a function that returns the current records of the tables that arguments select.
 
-    Each call of this function reads the plan again. So its result has the tables that were
-    onboarded since the previous call, and lacks the tables that were offboarded since then.
+    Each call of the returned function reads the plan again. So tables that were onboarded since the
+    previous call are in the new result, and tables that were offboarded since then are not.
 
     Args:
         services: The services of the command.
@@ -191,8 +191,8 @@ def followed(
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
-        ConfigError: A source is unknown; a table that is named without a wildcard is of another
-            tier; or a tier or wildcard has no table and ``unmatched`` is None.
+        ConfigError: A source is not configured; a table that is named without a wildcard is not of
+            the given tiers; or a tier or wildcard has no table and ``unmatched`` is None.
         StateError: A table that is named without a wildcard is not on the plan.
     """
     selection = Selection(arguments, services.config, tiers)

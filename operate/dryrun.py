@@ -114,7 +114,7 @@ def _group(
 
 
 def _table(services: Services, table: TableId, *, with_bootstrap: bool) -> list[PlannedStep]:
-    """Return a dry run's remaining steps for one table: its registration and its copy."""
+    """Return a dry run's steps for one table of a group: its registration and its copy."""
     record = services.store.get(table)
     steps = []
     if record is None or record.state is State.RETIRED:

@@ -32,7 +32,7 @@ class EngineLimits:
 
 
 def partition_limits(schema: TableSchema, partition_by: Sequence[str]) -> EngineLimits:
-    """Return the limits of engines that concern a table's partition columns.
+    """Return the limits that query engines have because of a table's partition columns.
 
     Args:
         schema: The table's columns in the lake.

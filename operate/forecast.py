@@ -31,7 +31,7 @@ class Forecast:
 
     Args:
         rules: The number of workers, and the shares of tiers.
-        needs: The predicted work that each table needs to keep its target.
+        needs: For each table, the predicted work to keep the table's freshness target.
         order: The tables that would run next, each with the seconds until its run starts.
         problems: Tables whose need cannot be predicted, each with the reason.
     """
@@ -125,7 +125,7 @@ def forecast(services: Services, tables: Sequence[TableId], *, count: int = 20) 
     Args:
         services: The services of the command.
         tables: The tables.
-        count: Maximum number of tables in the forecast's order.
+        count: Maximum number of tables in the forecast's list of next runs.
 
     Raises:
         KafkaError: The ends of topics cannot be read.

@@ -54,8 +54,9 @@ def look(services: Services, table: TableId) -> list[Generation]:
 def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Removed:
     """Remove the generations that an operator names; without names, all unneeded ones.
 
-    Unneeded are the abandoned generations, and the former generations that the settings do not
-    keep. If a named generation is still being built, its build is given up.
+    A generation is unneeded if it was abandoned, or if it is a former one and the settings do not
+    ask to keep it. If an operator names a generation that is still being built, its build is given
+    up.
 
     Args:
         services: The services of the command.
@@ -121,7 +122,7 @@ def _named_generations(
 
 
 def _known_record(services: Services, table: TableId) -> TableRecord:
-    """Return the record of a table that is or was on the plan, for a command."""
+    """Return the record of a table; raise an error if the table was never on the plan."""
     record = services.store.get(table)
     if record is None:
         raise StateError(

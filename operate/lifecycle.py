@@ -383,8 +383,8 @@ def published_path(services: Services, table: TableId) -> str:
 def folder_here(config: Config, url: str) -> Path | None:
     """Return the local folder of a lake URL; None if the URL is not a local path.
 
-    A path without a scheme is on Hadoop's default file system. If settings change this default, the
-    result is None for every URL, even with a scheme: Spark must resolve it.
+    If the configuration sets Hadoop's default file system (``fs.defaultFS``), the result is None
+    for every URL.
     """
     given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
     return None if _DEFAULT & given else local_folder(url)

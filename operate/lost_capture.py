@@ -1,10 +1,9 @@
 """Handles a capture that has lost changes: finds its tables, and discards their copies.
 
-Such a capture must be recreated. A table depends on the old capture if its copy or its stream is to
-continue with events after those that the old capture has sent. The changes between the old and the
-new slot are in no topic. If a dependent table continued after the recreation, it would lack these
-changes, and nothing would show this. So a capture is recreated only when no table depends on the
-old capture.
+Such a capture must be recreated. The changes between the end of the old slot and the start of the
+new slot are in no topic. A table depends on the old capture if its copy or stream began under the
+old capture and would continue under the new one. Such a table would silently lack these changes. So
+a capture is recreated only when no table depends on it.
 """
 
 from __future__ import annotations
@@ -47,15 +46,15 @@ def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
 def dependent(
     services: Services, capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:
-    """Return the tables and next generations that depend on a lost capture's events.
+    """Return the records of tables and of next generations that depend on a lost capture.
 
-    Every next generation depends on these events. A table depends on them unless its state is
-    REGISTERED, NEEDS_BOOTSTRAP or RETIRED.
+    Every next generation depends on its capture. A table depends on its capture unless the table's
+    state is REGISTERED, NEEDS_BOOTSTRAP or RETIRED.
 
     Args:
         services: The services of the command.
         capture: The capture.
-        only: The only table to look at; None for all tables of the capture.
+        only: The only table to check; None to check all tables of the capture.
     """
     records = [*services.store.tables(), *services.store.builds()]
     return [
@@ -68,12 +67,12 @@ def after_gtid_change(
 ) -> str | None:
     """Return why a capture is lost if its source has turned GTIDs on or off.
 
-    The position that Connect stores does not show the switch, since the connector can write its old
-    GTIDs into this position for ever. But a position R that a copy recorded before the switch
-    cannot be compared with the current position of the binlog.
+    The switch shows in the tables' recorded positions R: an R from before the switch cannot be
+    compared with the binlog's current position. The connector's stored position does not show it.
 
     Returns:
-        The reason; None if the R of at least one table can be compared, or if no table has an R.
+        The reason; None if no table has an R, or if at least one R can be compared with the
+        binlog's current position.
     """
     rests = [
         log.problem(recorded=source.position(record.attempt.reads_upto))
@@ -105,10 +104,9 @@ def cut_off(
 ) -> Iterator[None]:
     """Ensure that no table depends on a lost capture while a block recreates the capture.
 
-    Unpublished copies are discarded. The leases of their tables are held during the block, so that
-    no other process begins a copy under the old capture. A published table has readers, so its loss
-    must be visible. The capture is not recreated before a run has recorded this loss in the table's
-    state.
+    Unpublished copies are discarded. Their tables' leases are held during the block, so that no
+    other process begins a copy under the old capture. If a published table depends on the capture,
+    an error is raised: a run must first record the loss in the state of that table.
 
     Args:
         services: The services of the command.
@@ -117,7 +115,7 @@ def cut_off(
         only: The only table that has lost changes; None for all tables.
 
     Raises:
-        CaptureError: A table is published and followed, or another process copies a table.
+        CaptureError: A published table depends on the capture, or another process copies a table.
     """
     _refuse_followed(services, capture, lost, only)
     with ExitStack() as held:
@@ -190,7 +188,7 @@ def _refuse_followed(
 
 
 def _continues_from_past(record: TableRecord) -> bool:
-    """Whether a table or next generation depends on a lost capture's events."""
+    """Whether a table or next generation depends on a lost capture (see the module)."""
     # A next generation can record offsets at any moment.
     return record.state not in _CUT_OFF or record.beside
 

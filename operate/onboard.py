@@ -81,9 +81,9 @@ def refusals(
 ) -> list[Outcome]:
     """Return the outcomes of tables that ``onboard`` refuses. Each is left out, or has failed.
 
-    A table is left out if a wildcard matched it and no argument named it. But two kinds of tables
-    have failed even then: a table on the plan, since an earlier onboarding selected it; and a table
-    with an error of the source or an unexpected error, since such errors are not about the table.
+    A table has failed if an argument names it, if it is on the plan already, or if its error is not
+    about the table: an error of the source or an unexpected error. Other tables, which only a
+    wildcard matched, are left out.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -114,8 +114,9 @@ def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
 def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
     """Capture the tables of one tier for ``onboard``, and put them on the plan.
 
-    A table that cannot be put on the plan is removed from the capture. If no table on the plan
-    needs the capture then, the parts that this call created are removed, too, except topics.
+    A table that cannot be put on the plan is removed from the capture. If the
+    capture then has no table on the plan, everything that this call created is removed, too, except
+    topics.
     """
     try:
         with tier_capture.hold_for_change(services, group.capture):
@@ -146,7 +147,6 @@ def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> N
 
 
 def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
-    """Return an outcome with these notes added to the notes in its details."""
     if not notes:
         return outcome
     notes = [*outcome.details.get("notes", ()), *notes]

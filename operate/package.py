@@ -1,7 +1,7 @@
 """`package`: packs this environment and the locked jars into one archive, for use offline.
 
-The archive unpacks to any folder. The packed `bin/python` is a link to an interpreter of the
-machine that made the archive. So `bin/tributary` looks for a Python of the same minor version.
+The archive can be unpacked into any folder. The packed `bin/python` is a link to an interpreter of
+the machine that made the archive. So `bin/tributary` looks for a Python of the same minor version.
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ def package(
 
 
 def _environment(prefix: Path) -> Any:
-    """Return a virtual environment to pack, limited to its own folders, such as ``bin``.
+    """Return a virtual environment to pack, with only its standard folders, such as ``bin``.
 
-    Other files beside these folders are left out, since they could contain passwords.
+    Files beside these folders are left out, since they could contain passwords.
 
     Raises:
         ConfigError: The environment cannot be packed.

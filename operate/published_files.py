@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """One Parquet file that ``path --files`` prints, of the newest commit.
+    """One Parquet file of the newest commit, as ``path --files`` prints it.
 
     Args:
         url: The file's absolute path on the local disk, or its URL.
@@ -54,7 +54,7 @@ class SparkStorage:
         self._spark = spark
 
     def resolve(self, url: str) -> str:
-        """Return the URL as it is, since Hadoop's file systems need no other form."""
+        """Return the URL unchanged, since Hadoop accepts every URL of the lake."""
         return url
 
     def text(self, path: str) -> bytes | None:
@@ -87,7 +87,7 @@ class SparkStorage:
 
 
 def published_files(services: Services, path: str) -> list[PublishedFile]:
-    """Return the files that have a generation's rows as of its newest commit.
+    """Return the Parquet files that contain the rows of a generation's newest commit.
 
     If the generation is on the local disk, Spark is not started.
 

@@ -153,10 +153,10 @@ def _replicated(table: SourceTable, settings: TableSettings) -> list[SourceColum
 
 
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
-    """Return the columns of a table to onboard in which a NULL arrives as the default.
+    """Return the columns for whose NULL the converter sends the column's default.
 
     In such a column, a NULL cannot be distinguished from a value that equals the default. A column
-    whose default is a function call is not returned, since this default is no constant value.
+    whose default is a function call is not returned, since such a default is no constant.
     """
     return [
         column.name

@@ -48,7 +48,7 @@ class Examined:
         return list(self.notes)
 
     def refuse(self, tables: Mapping[TableId, TributaryError]) -> None:
-        """Move tables to the refused ones, each with its error. A table keeps its first error."""
+        """Record tables as refused, each with its error. A refused table keeps its first error."""
         for table, error in tables.items():
             self.notes.pop(table, None)
             self.refused.setdefault(table, error)
@@ -127,8 +127,8 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
     Raises:
         CaptureError: The table cannot be replicated, or several checks failed. The remedy names
             the possible changes.
-        UnsupportedTypeError: The type of a column has no rule.
-        SchemaError: The key or the name of a column is not possible in the lake, or the settings
+        UnsupportedTypeError: No rule converts the type of a column.
+        SchemaError: The lake does not support the table's key or a column's name, or the settings
             name a column that the table lacks.
         SourceError: There is no such table, or the source cannot be reached.
         ConfigError: The table's path in the lake overlaps with another table's path.
@@ -161,10 +161,11 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
 def nulls_are_kept(services: Services, table: TableId, settings: TableSettings) -> bool:
     """Return whether the connector of a table sends NULL, and not the default, for a column's NULL.
 
-    A connector that exists keeps its converter, whatever ``connect.converter`` says.
+    For an append table, the converter of an existing connector counts, and not the setting
+    ``connect.converter``, since an existing connector keeps its converter.
 
     Raises:
-        ConnectError: Connect does not answer. It is only asked for an append table.
+        ConnectError: The table is an append table, and Connect does not answer.
     """
     wanted = services.config.connect.keeps_nulls
     if not (wanted and settings.appends):
@@ -295,9 +296,9 @@ def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSe
 
 
 def unused_path(services: Services, table: TableId) -> str:
-    """Return the lake path of a table to onboard; no path of another table may overlap with it.
+    """Return the lake path of a table to onboard, unless another table's path overlaps with it.
 
-    Retired tables count, too.
+    Paths of retired tables count, too.
 
     Raises:
         ConfigError: The path overlaps with the path of another table.

@@ -147,7 +147,7 @@ class Renderer:
 
 
 def to_json(value: object) -> str:
-    """Return a command's value as one line of JSON; it may contain times, tables and errors."""
+    """Return a command's value, which can contain times, tables and errors, as one line of JSON."""
     return json.dumps(_plain(value), ensure_ascii=False)
 
 

@@ -40,8 +40,8 @@ class Runs:
 
     Args:
         services: The services of the command.
-        records: Returns the current records of the chosen tables. It is called in each round. So
-            runs also follow tables that were onboarded since the previous round.
+        records: Returns the current records of the chosen tables. It is called for each run. So a
+            run also follows tables that were onboarded since the previous run.
     """
 
     def __init__(self, services: Services, records: Callable[[], list[TableRecord]]) -> None:
@@ -162,7 +162,7 @@ class Runs:
                 signal.signal(kind, handler)
 
     def _interrupt(self, copying: threading.Thread) -> None:
-        """Interrupt automatic resyncs at their next wait; cancel Spark's jobs until resyncs end."""
+        """Interrupt automatic resyncs; cancel their Spark jobs until they end or time runs out."""
         self._services.interruptible.interrupt()
         deadline = time.monotonic() + _INTERRUPT_S
         copying.join(_CANCEL_S)
@@ -194,9 +194,9 @@ class Runs:
         """Return the exit code of ``run``, from the errors of runs and the tables' current states.
 
         Four conditions count as failures, too: a capture sends no changes, a freshness target is
-        missed or cannot be kept, hung tasks occupy cores, or Spark has ended. A published table
-        whose copy no process continues needs a bootstrap. The state of a table that was never
-        published does not count, since the table has no readers yet.
+        missed or cannot be kept, hung tasks occupy cores, or Spark has ended. The code for a needed
+        bootstrap also applies if a published table waits for a copy that no process works on. The
+        state of a table that was never published does not count, since it has no readers yet.
         """
         records = [record for record in self._records() if not record.never_published]
         states = {record.state for record in records}

@@ -157,8 +157,9 @@ def _now(
     """Compare the table on the source with the lake's newest commit, for ``schema``.
 
     Returns:
-        The handoff in this commit; the comparison; the effects of the DDL statements after the
-        commit, or None if the source's catalog shows every change; the TRUNCATEs after the commit.
+        The handoff document in the lake's newest commit; the comparison; the effects of the DDL
+        statements after this commit, or None if the source's catalog shows every change (as in
+        PostgreSQL); and the TRUNCATEs after this commit.
     """
     from cdc.lake.shards import timeline_of
     from cdc.run.published_generation import require_folder

@@ -133,8 +133,8 @@ def matches_none(argument: str, where: str) -> ConfigError:
     """Return the error for a wildcard, shared lake table or tier that selects no table.
 
     Args:
-        argument: The argument.
-        where: Where tables could match, for the message, such as ``on the plan``.
+        argument: The wildcard or name.
+        where: Where the tables were looked for, for the message, such as ``on the plan``.
     """
     return ConfigError(
         f"{argument!r} matches no table {where}",

@@ -49,8 +49,9 @@ class CaptureStatus:
         tier: The tier.
         log: The state of the source's log; None if the source could not be queried.
         connector: ``running``, ``not running`` or ``missing``; None if Connect did not answer.
-        beat_at: Time of the newest heartbeat in Kafka, by the source's clock. Every earlier commit
-            has been captured. None if there is no heartbeat, or if it could not be read.
+        beat_at: Time of the newest heartbeat in Kafka, by the source's clock. The connector has
+            read all source transactions that committed before. None if there is no heartbeat, or if
+            it could not be read.
         problem: The capture's problems as one text; None if there is no problem.
     """
 
@@ -88,15 +89,14 @@ class TableStatus:
         record: The table's record in the state store.
         events_behind: Number of offsets between the last commit and the end of the topic. It is the
             maximum number of waiting events. None without a commit, or if Kafka did not answer.
-        watermark: Event time up to which the table is complete; None if this time is not known. It
-            comes from the last commit. If the lake has the whole topic and the connector writes in
-            transactions, it can also be the time of the newest heartbeat less the allowed lateness.
-            The later time counts.
+        watermark: Event time up to which the table is complete; None if this time is not known. If
+            the lake has all events of the topic and Connect writes in Kafka transactions, the
+            newest heartbeat can make this time later than the last commit's watermark.
         freshness_s: Seconds since the watermark. Without a watermark: seconds since the last commit
             if events wait in the topic, otherwise None.
         target_s: The freshness target, in seconds.
-        quarantined: Number of the table's quarantined records. The watermark stays before the first
-            quarantined record.
+        quarantined: Number of the table's quarantined records. The watermark is earlier than the
+            first quarantined record.
         notes: Notes for the operator.
         build: The record of the table's next generation; None if no generation is being built.
         runs: The table's last runs, newest first; empty if the command has no arguments.
@@ -294,10 +294,10 @@ def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterato
     """Yield the notes of ``status`` on a table's generations.
 
     Args:
-        record: The record of the table. In state NEEDS_BOOTSTRAP, a note says that the table's
-            generation gets no changes.
-        build: The record of the next generation. A note says that this generation is being built.
-            None if there is no next generation.
+        record: The record of the table. If its state is NEEDS_BOOTSTRAP, a note says that the
+            table's serving generation gets no changes.
+        build: The record of the next generation, about which there is a note; None if there is no
+            next generation.
     """
     if build is not None:
         why = build.error.message if build.error is not None else build.reason
@@ -320,7 +320,7 @@ class _SharedFacts:
         now: Time of the read, aware UTC.
         ends: End offsets per partition, by topic; empty if Kafka cannot be queried.
         trouble: Why Kafka cannot be queried; None if Kafka can be queried.
-        lacking: Number of quarantined records, by the id of a table's attempt.
+        lacking: Number of a table's quarantined records, by the id of the table's attempt.
         evidence: The evidence of each capture, by source and tier.
         beats: Time of each capture's newest heartbeat, by source and tier.
         losses: The losses of changes that earlier commands have recorded, by capture or table.
@@ -390,11 +390,9 @@ def _table(
 
 
 def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | None:
-    """Return the time from which ``freshness_s`` counts for a table that has no watermark.
+    """Return the time that replaces a missing watermark when ``freshness_s`` is calculated.
 
-    The result is the time of the last commit if events wait in the topic, otherwise None. If a
-    table has no watermark, its last commit belongs to the copy, and the copied rows are older than
-    this commit. So the true ``freshness_s`` is larger.
+    The result is the time of the last commit if events wait in the topic, otherwise None.
     """
     return record.last_commit.committed_at if record.last_commit is not None and behind else None
 
@@ -452,7 +450,7 @@ def _capture(services: Services, evidence: CaptureEvidence) -> CaptureStatus:
 
 @contextmanager
 def _noted(problems: list[str]) -> Iterator[None]:
-    """Catch an error of the block and note it, so that ``status`` continues."""
+    """Catch an error of the block, and append its message to ``problems``."""
     try:
         yield
     except TributaryError as error:

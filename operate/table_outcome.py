@@ -167,7 +167,7 @@ def for_each(
 
 
 def unfinished(record: TableRecord) -> str | None:
-    """Return the next step for a table that is onboarded or being copied; None for others."""
+    """Return what an operator must do to complete a table's copy; None if no copy is pending."""
     if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
         return None
     return f"Run `tributary bootstrap {record.table}`, unless another process copies it now."

@@ -44,8 +44,8 @@ class Limits:
     """The greatest loads at which freshness targets can be kept.
 
     Args:
-        workers: The limit for all tables, as a part of all workers, for example 0.7.
-        table: The limit for a single table, as a part of one worker.
+        workers: The limit for all tables together, as a fraction of all workers, for example 0.7.
+        table: The limit for a single table, as a fraction of one worker.
     """
 
     workers: float
@@ -68,9 +68,9 @@ class Need:
         target_s: The table's freshness target, in seconds.
         commit_s: Predicted duration of a commit, in seconds.
         events_per_s: Number of events that arrive per second.
-        commits_load: Part of a worker that the commits need, if the table commits as rarely as the
-            target allows.
-        events_load: Part of a worker that the events need.
+        commits_load: Fraction of a worker's time that commits take, if the table has as few commits
+            as the target allows.
+        events_load: Fraction of a worker's time that the events take.
         behind: Number of offsets between the table's last commit and the end of its topic.
         slack_s: Seconds for which the next run can wait and still keep the target; None if no event
             waits.
@@ -90,7 +90,7 @@ class Need:
 
     @property
     def load(self) -> float:
-        """The part of a worker that the table needs, as predicted."""
+        """The predicted fraction of a worker's time that the table needs."""
         return self.commits_load + self.events_load
 
     def to_json(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class Shortfall:
 
 
 def load_of(needs: Iterable[Need], workers: int) -> float:
-    """Return the part of all workers that tables need. A table counts for one worker at most."""
+    """Return the fraction of all workers that tables need. A table needs one worker at most."""
     return sum(min(1.0, need.load) for need in needs) / workers
 
 
@@ -224,12 +224,13 @@ def short_lanes(loads: Mapping[str, float], rules: Rules, full: float) -> dict[s
     rest, in proportion to their shares.
 
     Args:
-        loads: The part of all workers that each lane needs.
+        loads: By lane, the fraction of all workers that the lane needs.
         rules: The shares of tiers.
-        full: The part of all workers that the lanes together can have.
+        full: The fraction of all workers that the lanes can have together.
 
     Returns:
-        For each lane that needs more workers, the part of all workers that the lane can have.
+        For each lane that needs more than it can have, the fraction of all workers that it can
+        have.
     """
     short = dict(loads)
     while short:
@@ -267,10 +268,10 @@ def _overload(
     Args:
         lane: The lane.
         lanes: The needs of the tables in each lane.
-        loads: The part of all workers that each lane needs.
-        part: The part of all workers that the lane can have.
+        loads: By lane, the fraction of all workers that the lane needs.
+        part: The fraction of all workers that the lane can have.
         rules: The number of workers, and the shares of tiers.
-        full: The part of all workers that the lanes together can have.
+        full: The fraction of all workers that the lanes can have together.
     """
     times = sum(loads.values()) / full
     cores = (
@@ -314,10 +315,10 @@ def _heaviest(needs: Sequence[Need]) -> str:
 def _other_causes(
     targets: Mapping[TableId, float], late: Mapping[TableId, Late]
 ) -> list[Shortfall]:
-    """Return the shortfalls of late tables that, by prediction, have enough workers.
+    """Return the shortfalls of tables that are late although they should have enough workers.
 
-    If a table had no commit for longer than its target, this is the cause. Otherwise the cause is a
-    backlog: changes that are older than the target wait.
+    The cause ``runs``: the table had no commit for longer than its target. The cause ``backlog``:
+    it had a commit, but changes that are older than the target still wait.
     """
     found: list[Shortfall] = []
     waited = {t: one for t, one in late.items() if one.unchanged_s > targets.get(t, math.inf)}

@@ -78,9 +78,8 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
 
     Raises:
         ConfigError: The name of a publication or slot is too long.
-        CaptureError: Two tiers would share a connector, a publication or a topic prefix. With
-            PostgreSQL, they also share a connector if they share a slot, since the connector has
-            the slot's name.
+        CaptureError: Two tiers would share a connector, a publication or a topic prefix. Two tiers
+            of PostgreSQL with the same slot share a connector, since it has the slot's name.
     """
     found: dict[tuple[str, str], list[TableId]] = {}
     captures: dict[tuple[str, str], CaptureNames] = {}
@@ -171,9 +170,8 @@ def prepare(services: Services, group: Group) -> None:
     Each step can be repeated. After an interruption, the same command continues.
 
     Raises:
-        CaptureError: One of three reasons. The connector's settings would lose changes. Published
-            tables depend on the capture, but its slot is gone or lost, or its connector ran with
-            settings that lose changes. Or no heartbeat arrives in Kafka.
+        CaptureError: The configured settings of the connector would lose changes; the capture has
+            lost changes, and published tables depend on it; or no heartbeat arrives in Kafka.
         KafkaError: A topic cannot be created, or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses a statement.
@@ -221,7 +219,7 @@ def prepare(services: Services, group: Group) -> None:
 
 
 def _looks(source: Source, group: Group) -> dict[TableId, str]:
-    """Return the digest of each table's fingerprint, as of now; empty for MySQL and MariaDB."""
+    """Return the digest of each table's current fingerprint; empty for MySQL and MariaDB."""
     if group.capture.reports_definitions:
         return {}
     found = source.capture(group.capture).fingerprints(group.tables)
@@ -231,8 +229,7 @@ def _looks(source: Source, group: Group) -> dict[TableId, str]:
 def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
     """Wait briefly until all changes up to a position are captured; return whether they are.
 
-    If they are, a table's copy need not wait for these changes again, unless the table's catalog
-    entry changes before the copy. If they are not, each copy waits for them and shows the wait.
+    If True, the copies that follow need not wait for these changes again.
     """
 
     def behind() -> bool:
@@ -371,13 +368,13 @@ def _configure(
     """Create a capture's connector, or change its settings without a loss of changes.
 
     An existing connector gets all wanted settings if the plan has tables of its tier and none of
-    these tables depends on the events that the connector has sent. Otherwise:
+    these tables depends on the capture. Otherwise:
 
-    - If the connector ran with settings that lose changes, its events can have a gap. Unpublished
-      copies are discarded, and the connector gets all wanted settings. If a published table depends
-      on the events, an error is raised instead, since nothing would show the gap later.
-    - If its settings lose no changes, only a few settings are changed. The same applies if the
-      plan has no table of its tier, since the connector could be that of another installation.
+    - If the connector ran with settings that lose changes, unpublished copies are discarded, and
+      the connector gets all wanted settings. If a published table depends on the capture, an error
+      is raised instead.
+    - If it ran with settings that lose no changes, only the list of tables and the settings that
+      may change in a running connector are changed.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(not_retired(services, capture))
@@ -401,9 +398,10 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Handle tables that follow a connector although its list of captured tables lacks them.
+    """Handle tables that have lost changes, since their connector's list of tables lacks them.
 
-    Such tables have lost changes. Unpublished copies are discarded; a published table is an error.
+    The unpublished copies of these tables are discarded. If such a table is published, an error is
+    raised.
     """
     lost = [
         record

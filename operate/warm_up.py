@@ -1,7 +1,7 @@
 """`warm-up`: makes the archive of Java classes from which later commands start Spark faster.
 
-A child process runs this module: a session writes, changes and reads a small table of the lake, so
-that its JVM has loaded the classes that a run needs.
+A child process runs this module. Its Spark session writes, changes and reads a small lake table, so
+that the JVM loads the classes that a run needs. The JVM writes these classes into the archive.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def warm_up(progress: Progress) -> WarmUp:
 
 
 def training_config(archive: Path, folder: Path) -> Config:
-    """Return the configuration of a session that records its classes; its servers do not exist.
+    """Return the configuration of a Spark session that records the classes it loads.
+
+    The servers that the configuration names do not exist.
 
     Args:
         archive: The archive that the session's JVM writes when it ends.
@@ -99,7 +101,7 @@ def training_config(archive: Path, folder: Path) -> Config:
 
 
 def train(archive: Path, folder: Path) -> None:
-    """Copy, change and read a small table of the lake in a session that records its classes.
+    """Write, change and read a small lake table in a Spark session that records its classes.
 
     Args:
         archive: The archive that the session's JVM writes when it ends.
@@ -129,7 +131,7 @@ def train(archive: Path, folder: Path) -> None:
 
 
 def _accept(_timeline: Timeline) -> None:
-    """Let every commit pass: no other process writes this table."""
+    """Accept every commit, since no other process writes this table."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -46,7 +46,6 @@ class JavaServer:
         self._software = software
 
     def _java(self, *arguments: str) -> tuple[str, ...]:
-        """Return a command line of the stack's Java with these arguments."""
         java = self._software().java
         return (str(java.executable), *java.options, *_LOGGING, *arguments)
 

@@ -174,7 +174,7 @@ class DataDirectory:
 
     @property
     def _done(self) -> Path:
-        """The file that marks a complete MySQL or MariaDB server of the stack.
+        """The file that is written once the stack's MySQL or MariaDB server is complete.
 
         A server without this file is created again.
         """
@@ -186,7 +186,7 @@ class DataDirectory:
         return not self._done.exists()
 
     def finish(self) -> None:
-        """Mark the stack's MySQL as complete, and delete the statements of its first start."""
+        """Record that the stack's MySQL is complete; delete the statements of its first start."""
         self._done.touch()
         self.first.unlink(missing_ok=True)
 

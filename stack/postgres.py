@@ -102,8 +102,8 @@ class Binaries:
 def find_binaries() -> Binaries:
     """Return the first usable PostgreSQL of this machine.
 
-    The places are, in this order: the ``PATH``, the folder that ``pg_config`` names, the newest
-    version in ``/usr/lib/postgresql`` and the older ones, and an installed wheel.
+    It is looked for in this order: on the ``PATH``; in the folder that ``pg_config`` names; in
+    ``/usr/lib/postgresql``, newest version first; in an installed wheel.
 
     Raises:
         StackError: There is no usable PostgreSQL. The message names the unusable ones.
@@ -148,7 +148,7 @@ def _major(name: str) -> int:
 
 
 def _output(command: list[str]) -> str:
-    """Return a command's output, or an empty text if the command fails."""
+    """Return a command's output; empty if the command fails."""
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             command, capture_output=True, text=True, timeout=60, check=True
@@ -309,7 +309,7 @@ class Primary(PostgresServer):
 
     @property
     def _initialised(self) -> Path:
-        """The file that marks a complete PostgreSQL cluster of the stack.
+        """The file that is written once the stack's PostgreSQL cluster is complete.
 
         A cluster without this file is created again.
         """

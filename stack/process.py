@@ -111,7 +111,7 @@ class ServerProcess:
     def memory_bytes(self) -> int:
         """Return the resident memory of all processes of a stack's server, in bytes.
 
-        A page that several processes share counts for each of them.
+        A memory page that several processes share is counted for each of them.
         """
         total = 0
         for process in self._family():
@@ -145,10 +145,10 @@ class ServerProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     def _family(self) -> list[psutil.Process]:
-        """Return the stack server's process, its descendants, and its program's other processes.
+        """Return the stack server's process, its descendants, and other processes of its program.
 
-        PostgreSQL's children have sessions of their own, and live a moment longer than a killed
-        postmaster. So neither the process group nor the process tree contains all children.
+        A process of the same program belongs to the server if it runs in the server's folder. This
+        finds PostgreSQL's child processes, which outlive a killed postmaster for a moment.
         """
         found: dict[int, psutil.Process] = {}
         if process := self.find():

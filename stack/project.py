@@ -160,8 +160,8 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
     Args:
         addresses: The addresses of the servers.
         folder: Folder of the lake and the state.
-        source: Name of the PostgreSQL source. The names of the other sources are this name, an
-            underscore, and the kind.
+        source: Name of the PostgreSQL source. The other sources add their kind to this name, for
+            example ``shop_mysql``.
     """
     credentials = "".join(
         f"      {purpose}:\n        user: {role}\n"
@@ -196,7 +196,7 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
 
 
 def _lake(addresses: Addresses, folder: Path) -> str:
-    """Return the section ``lake``: on the stack's S3 server if there is one, else in a folder."""
+    """Return the YAML of the section ``lake``: the lake is on S3 if the stack has it."""
     endpoint = addresses.s3_endpoint
     if endpoint is None:
         return f"  url: {_yaml(str(folder / 'lake'))}"

@@ -22,7 +22,7 @@ class Passwords:
         self.folder = folder
 
     def file(self, role: str) -> Path:
-        """Return the path of the file that contains only a stack role's password."""
+        """Return the path of the file that contains a stack role's password and nothing else."""
         return self.folder / f"{role}.password"
 
     def get(self, role: str) -> str:

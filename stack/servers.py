@@ -37,7 +37,7 @@ class Server(Protocol):
 
 
 class Prepared(Server, Protocol):
-    """A server of the stack that needs its files written before each start."""
+    """A server of the stack whose files must be written before each start."""
 
     def prepare(self) -> None:
         """Write the files of the stack's server."""

@@ -76,7 +76,7 @@ def _user(name: str) -> pwd.struct_passwd | None:
 
 
 def _open(folder: Path) -> bool:
-    """Whether every user can enter the folder, and so the stack's database user can."""
+    """Whether every user, and so the stack's database user, can enter the folder."""
     return bool(folder.stat().st_mode & 0o001)
 
 

@@ -83,8 +83,9 @@ def require_written(
         files: The result of :func:`as_of`.
         timeline: The table's commits.
         instant: The instant of the files.
-        commits: The commits to check. For a commit up to the instant, each file that it wrote must
-            exist; for a later commit, the former version of each file. A newer version counts, too.
+        commits: The commits to check. For each file that such a commit wrote, ``files`` must have a
+            version: for a commit up to the instant, the version that it wrote or a newer one; for a
+            later commit, the version that it replaced or a newer one.
 
     Raises:
         ReadError: A file is missing.
@@ -110,7 +111,7 @@ def require_written(
 
 
 def counted(files: Iterable[DataFile], timeline: Timeline) -> list[DataFile]:
-    """Return the files with ``rows`` set; it stays None if the file's commit is archived."""
+    """Return the files with their numbers of rows; None for a file whose commit is archived."""
     known = set(timeline.instants)
     rows: dict[tuple[str, str], int] = {}
     listed = list(files)

@@ -24,7 +24,7 @@ class Position(Part):
         offsets: Next offset to read per partition after the commit; empty for a table that several
             source tables feed.
         topic_id: UUID of the topic; None if it is not known.
-        lacks: Number of records below ``offsets`` that runs left out.
+        lacks: Number of quarantined records before ``offsets``.
         shape: The ``shape`` of :class:`Progress`. A reader can continue in the next generation only
             if that generation has the same shape.
         format: Version of the position's format.
@@ -70,7 +70,7 @@ class Progress:
     Args:
         offsets: Next offset to read per partition.
         topic_id: UUID of the topic.
-        lacks: Number of records below ``offsets`` that runs left out.
+        lacks: Number of quarantined records before ``offsets``.
         start_offsets: O of the handoff.
         handoff_offsets: H of the handoff.
         is_log: Whether the table is an append table.

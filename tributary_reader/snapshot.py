@@ -196,10 +196,7 @@ def files_as_of(
 ) -> list[DataFile]:
     """Return the files that a reader opens for an instant of a generation, sorted by path.
 
-    A cleaning writes its plan before it deletes a file, and the plans are read after the files are
-    listed. So if no plan deletes files of the instant, the list has every file of the instant.
-
-    Args:
+        Args:
         storage: The file access.
         timeline: The generation's commits, which were read before this call.
         instant: The instant of a commit.
@@ -289,7 +286,7 @@ def published_files(path: str, storage: Storage | None = None) -> list[DataFile]
 
 
 def _instant(as_of: datetime | str | None) -> str | None:
-    """Convert a reader's time to Hudi's instant; an instant or None is returned unchanged.
+    """Convert a time to Hudi's instant; return an instant or None unchanged.
 
     Raises:
         ReadError: The time has no time zone, or the text is not an instant.

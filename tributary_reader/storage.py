@@ -107,10 +107,10 @@ class ArrowStorage:
         self._files = filesystem
 
     def resolve(self, url: str) -> str:
-        """Return the path by which Arrow's file system of a URL's scheme names the URL's file.
+        """Return the path that Arrow's file system uses for a URL.
 
-        It is the bucket and the key; for HDFS, whose file system knows the name node, the path
-        alone; for Azure, the container and the path.
+        For example ``bucket/key`` for S3, ``/path`` without the host for HDFS, and
+        ``container/path`` for Azure.
         """
         scheme, separator, rest = url.rpartition("://")
         if not separator:

@@ -38,7 +38,7 @@ class Changes:
     Args:
         rows: The rows that are new or were written again, as of the new position. A row that was
             written again can have the same values as before.
-        deleted: The rows that hard deletes or TRUNCATE removed, as they were at the former
+        deleted: The rows that hard deletes or TRUNCATE removed, as they were at the reader's
             position. A row that is only marked as deleted is in ``rows`` instead.
         position: The new position.
         whole: Whether ``rows`` are the whole table. If True, a reader must drop all rows that it
@@ -138,9 +138,9 @@ class _Reader:
         return snapshot(self._storage, self._storage.resolve(published.path))
 
     def _former(self, since: Position) -> Snapshot | None:
-        """Return the newest snapshot of the former generation to which a position belongs.
+        """Return the newest snapshot of the former generation that a position belongs to.
 
-        The result is None if the folder of this generation has been removed.
+        The result is None if this generation has been removed.
         """
         for one in self._pointer.former:
             if one.attempt == since.attempt:
@@ -210,10 +210,12 @@ class _Reader:
     def _of_next_generation(self, former: Snapshot | None, since: Position) -> Changes:
         """Return the changes from a reader's position in a former generation to the newest commit.
 
-        The changed rows are the rows of the current generation whose offset is at or after the
-        position's offset. They are all changed rows if two conditions are met. The current
-        generation applies the stream from the position's offset or from an earlier one. And its
-        copied rows differ from the former generation only by changes that are in the stream.
+        These are the rows of the current generation whose offset is at or after the position's
+        offset.
+
+        Raises:
+            WholeTableError: A changed row can have an earlier offset, or the deleted rows are not
+                known.
         """
         now = self._opened(self._pointer.current)
         next_ = _progress(now)

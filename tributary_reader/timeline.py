@@ -157,7 +157,7 @@ class Timeline:
 
     @cached_property
     def complete_from(self) -> str:
-        """The oldest instant whose whole state a reader can still open.
+        """The oldest instant for which all of the table's files still exist.
 
         Files that were replaced before this instant may have been deleted.
         """
@@ -196,9 +196,9 @@ class Timeline:
 
     @property
     def undone(self) -> frozenset[str]:
-        """The completed commits that another writer rolled back. A rollback removes their files.
+        """The completed commits that another writer rolled back, so that their files are deleted.
 
-        The result lacks a chunk's commit if its rollback is complete, since the copy has then
+        A chunk's commit is not among them once its rollback is complete, since the copy has then
         copied the chunk again.
         """
         undone: set[str] = set()

@@ -22,7 +22,7 @@ TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help=r"\[source:]
 
 
 def register(parent: typer.Typer) -> None:
-    """Add the commands to the root."""
+    """Add the group ``quarantine`` to the command ``tributary``."""
     parent.add_typer(app, name="quarantine")
 
 
@@ -70,9 +70,10 @@ def show(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show one quarantined record and its raw bytes, with excluded and hidden columns, too.
+    """Show one quarantined record and its raw bytes.
 
-    In JSON, the bytes are in base64.
+    The bytes also contain the values of excluded, hashed and masked columns. In JSON output, the
+    bytes are in base64.
     """
     from operate.context import services
     from operate.quarantined import hexdump, one, to_json
@@ -102,7 +103,7 @@ def replay(
 ) -> None:
     """Apply the quarantined records that can be read now, and all later changes of the topic.
 
-    The topic must still hold all changes after the first such record; otherwise the command fails.
+    If the topic no longer has all changes after the first of these records, the command fails.
     """
     from operate.context import services
     from operate.quarantined import replay as bring_back

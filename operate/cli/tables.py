@@ -273,7 +273,7 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
     Args:
         renderer: The output.
         outcomes: The outcomes, one per table.
-        strict: Whether a table that a wildcard left out is a failure.
+        strict: Whether a table that matches a wildcard and was left out counts as a failure.
 
     Raises:
         typer.Exit: The exit code is not 0, since a table failed or needs a bootstrap.

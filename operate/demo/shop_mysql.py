@@ -14,11 +14,11 @@ _SIDE = 350
 def _filled(insert: str, count: int) -> str:
     """Return an INSERT ... SELECT of the demo; its column ``i`` counts from 1 to ``count``.
 
-    The numbers come from the cross join of two short recursions, since the servers end a recursion
-    after a thousand steps.
+    The numbers come from a cross join of two short recursive queries, since the servers end a
+    recursive query after a thousand steps.
 
     Args:
-        insert: The beginning of the statement, up to the FROM of its SELECT.
+        insert: The beginning of the statement: the INSERT, and the SELECT without its FROM clause.
         count: Number of rows to insert.
     """
     return f"""{insert} FROM (
@@ -186,7 +186,6 @@ _DEEDS: tuple[Deed, ...] = (
 
 
 def _shop(kind: str, title: str) -> ShopKind:
-    """Return the demo's shop on MySQL or on MariaDB. The SQL of both is the same."""
     return ShopKind(kind, title, _CREATE, _FILL, _DEEDS, WITNESSES)
 
 

@@ -47,7 +47,7 @@ class Results:
         onboarded: One outcome per table, also of the table without a key, which is refused.
         runs: The incremental runs.
         verified: The result of `verify` for each replicated table.
-        failures: The outcomes of tables that failed.
+        failures: The outcomes of tables for which a step of the demo failed.
         transactions: Number of transactions that the writers committed, by deed.
         seconds: Duration of each step in seconds, by the step's name.
     """
@@ -271,7 +271,7 @@ class Demo:
     def _look(
         self, opened: Services, at_source: Sessions, witness: Witness, where: str
     ) -> tuple[str, str]:
-        """Return as text the demo's row for the SQL condition ``where``, at source and in lake."""
+        """Return the row that the SQL condition ``where`` finds: at the source, and in the lake."""
         table = _table(opened, witness.table)
         record = require(opened, table)
         source = opened.source(table.source)

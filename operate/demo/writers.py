@@ -18,7 +18,7 @@ _PAUSE_AFTER_ERROR_S = 0.5
 class Writers:
     """Threads of the demo that write to the source.
 
-    As a context manager, they start and stop with the block.
+    A ``with`` block starts them at its beginning and stops them at its end.
 
     Args:
         sessions: Opens a session on the source; each writer has its own.

@@ -72,7 +72,7 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Return rows that ``verify`` has read by key as a data frame, before hashing and masking."""
+    """Return a data frame of rows that were read by key; their values are not hashed or masked."""
     shown = schema.shown().columns
     ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
@@ -189,7 +189,7 @@ def compare_bags(
 def _shown(
     rows: DataFrame, wanted: DataFrame, schema: TableSchema
 ) -> list[tuple[int, dict[str, object]]]:
-    """Return the surplus and the row of each wanted digest.
+    """Return, for each wanted digest, the row's surplus and the row.
 
     The surplus is the row's count in the source minus its count in the lake.
     """
@@ -205,7 +205,7 @@ def _shown(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Return the key and the columns' digests of each row. The driver's memory must hold them."""
+    """Return the key and the columns' digests of each row. They must fit in the driver's memory."""
     key = [F.col(_quoted(name)) for name in schema.key]
     columns = [
         F.concat(
@@ -223,7 +223,7 @@ def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]
 def with_keys(
     spark: SparkSession, lake: DataFrame, schema: TableSchema, keys: Iterable[Key]
 ) -> DataFrame:
-    """Return the lake's rows with these keys for ``verify``; each Spark task gets all keys."""
+    """Return the lake's rows with the given keys, which are sent to every executor."""
     ddl = ", ".join(f"{_quoted(name)} {schema.column(name).lake_type}" for name in schema.key)
     wanted = local_frame(spark, keys, ddl)
     return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")

@@ -50,9 +50,9 @@ class LogComparison:
         capture: The capture of the table's changes.
         lake: The lake table.
         settings: The table's settings.
-        ranges: Cuts the table into ranges that are read at the same time.
-        read_source: Reads the source's rows of given ranges in a view.
-        advance: Applies changes until the lake has at least reached given offsets.
+        ranges: Returns the ranges of the table that are read at the same time.
+        read_source: Returns the source's rows of the given ranges, as the given view shows them.
+        advance: Applies changes until the lake has all events before the given offsets.
         wait_s: Bound of each wait, in seconds.
     """
 
@@ -88,7 +88,7 @@ class LogComparison:
         )
 
     def _compare_once(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
-        """Compare source and lake of an append table once; the result is that of ``compare``."""
+        """Compare source and lake of an append table once, and return the same as ``compare``."""
         capture, context = self.capture, self.context
         source, schema = capture.source, self.lake.layout.schema
         origin, ranges = Origin.now(capture), self.ranges()
@@ -124,9 +124,9 @@ class LogComparison:
         return split, boundary, found
 
     def _truncated_beyond(self, boundary: Mapping[int, int]) -> bool:
-        """Whether one commit of a run has a TRUNCATE and an event at or after the boundary offset.
+        """Whether a TRUNCATE after the boundary offset may have removed rows before the comparison.
 
-        Such a TRUNCATE may have removed rows of the lake before they were compared.
+        This is assumed if a run's commit has a TRUNCATE and also events at or after this offset.
         """
         return any(
             committed.record.counts.get("t")

@@ -56,7 +56,7 @@ class Sighting:
 
     @property
     def kind(self) -> DifferenceKind:
-        """The kind of difference between source and lake. The key must not be equal."""
+        """The kind of difference between source and lake, if ``equal`` is False."""
         if self.lake_rows > 1:
             return "duplicate"
         if self.in_lake is None:
@@ -86,7 +86,8 @@ class Suspect:
 
     Args:
         key: Values of the key columns.
-        seen: Number of consecutive rounds that saw the same difference, up to the last round.
+        seen: Number of rounds in a row, counted back from the last one, that saw the same
+            difference.
         last: The key's last sighting; None before the first round.
     """
 
@@ -137,7 +138,8 @@ def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> R
 def _same_sighting(before: Sighting, now: Sighting) -> bool:
     """Whether two rounds of ``verify`` saw the same difference.
 
-    Two rounds that saw several rows with the key in the lake count as the same, too.
+    If the lake had several rows with the key in both rounds, this is the same difference, whatever
+    the rows are.
     """
     if before.lake_rows > 1 and now.lake_rows > 1:
         return True

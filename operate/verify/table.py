@@ -216,9 +216,9 @@ class _TableVerifier:
         )
 
     def _lake_settings(self, services: Services) -> TableSettings:
-        """Return the settings that select the compared columns.
+        """Return the settings that determine which columns are compared.
 
-        If the columns of the lake table are frozen, only the lake's columns are compared.
+        With ``on_schema_change: freeze``, only the lake's columns are compared.
         """
         settings = services.config.settings_on_plan(self._id, self._tier)
         latest = self._context.timeline(self._attempt).latest_offsets()
@@ -330,7 +330,7 @@ class _TableVerifier:
         )
 
     def _require_rows(self, compared: int) -> None:
-        """Fail ``verify`` if no row was compared although the source has rows."""
+        """Raise an error if no row was compared although the source has rows."""
         if compared == 0 and (rows := self._source.count(self._table)):
             raise LakeError(
                 f"no row of table {self._id} was compared, but its source has {rows} rows",
@@ -340,7 +340,7 @@ class _TableVerifier:
             )
 
     def _ranges(self) -> list[KeyRange]:
-        """Divide the source table into ranges that ``verify`` lets Spark read in parallel."""
+        """Divide the source table into ranges that Spark reads in parallel."""
         size = self._source.size(self._table)
         cores = self._services.spark.sparkContext.defaultParallelism
         parallel = self._settings.parallel_chunks or cores
@@ -388,10 +388,10 @@ class _TableVerifier:
         return sightings(keys, at_source, sampler.absent, in_lake)
 
     def _advance(self, upto: Mapping[int, int] | None = None) -> None:
-        """Run the table for ``verify`` until the lake has all events before the given offsets.
+        """Apply changes to the lake table until it has all events before the given offsets.
 
-        Without offsets, the lake has to reach the topic's end. If another process holds the table's
-        lease, wait for the run of that process.
+        Without offsets, all events that the topic now has are applied. If another process holds the
+        table's lease, wait until the run of that process has applied them.
         """
         target = upto or self._services.kafka.high_watermarks(self._topic)
         self._capture.wait_until_readable(target, timeout_s=WAIT_S)
