@@ -30,7 +30,7 @@ class PlannedStep:
     """One step that ``onboard --dry-run`` lists and that ``onboard`` would execute.
 
     Args:
-        kind: The kind of system that would execute the step.
+        kind: The kind of system that would execute the step, for example ``sql`` for the source.
         where: The server, topic or store.
         text: The statement or request as it would be sent, with references in place of secrets.
     """

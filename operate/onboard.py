@@ -114,9 +114,8 @@ def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
 def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
     """Capture the tables of one tier for ``onboard``, and put them on the plan.
 
-    A table that cannot be put on the plan is removed from the capture. If the
-    capture then has no table on the plan, everything that this call created is removed, too, except
-    topics.
+    A table that cannot be put on the plan is removed from the capture. If the capture then has
+    no table on the plan, everything that this call created is removed, too, except topics.
     """
     try:
         with tier_capture.hold_for_change(services, group.capture):

@@ -30,7 +30,7 @@ def kept(services: Services, tables: Sequence[TableId]) -> list[Quarantined]:
 
 
 def one(services: Services, table: TableId, offset: int, *, partition: int = 0) -> Quarantined:
-    """Return one quarantined record with its bytes, for the command.
+    """Return one quarantined record with its bytes.
 
     Raises:
         StateError: There is no quarantined record at this offset.

@@ -153,10 +153,10 @@ def _replicated(table: SourceTable, settings: TableSettings) -> list[SourceColum
 
 
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
-    """Return the columns for whose NULL the converter sends the column's default.
+    """Return the nullable columns with a constant default, which the converter sends for NULL.
 
-    In such a column, a NULL cannot be distinguished from a value that equals the default. A column
-    whose default is a function call is not returned, since such a default is no constant.
+    In such a column, a NULL cannot be distinguished from a value that equals the default. A default
+    that is a function call is not constant.
     """
     return [
         column.name
@@ -170,7 +170,7 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
 def _log_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...]:
     """Return onboarding's note on updates and deletes of an append table.
 
-    If the server's statistics count updated or deleted rows, the note has their numbers.
+    If the server's statistics have counts of updated or deleted rows, the note contains them.
     """
     note = rules.log_note(table)
     if not (table.updated or table.deleted):

@@ -119,7 +119,7 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
         services: The services of the command.
         table: The table.
         with_rows: Whether to read rows in addition to the catalogs. The rows show how large rows
-            are, and whether the key finds each row.
+            are, and whether the key identifies each row.
 
     Returns:
         Remarks that do not prevent the replication of the table.

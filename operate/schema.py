@@ -101,7 +101,7 @@ def difference(services: Services, table: TableId) -> SchemaDifference:
 
     Raises:
         StateError: The table is not on the plan, or was not copied yet.
-        UnsupportedTypeError: A new column has a type without a rule.
+        UnsupportedTypeError: No rule converts the type of a new column.
     """
     handoff, compared, _, _ = _now(services, table)
     record = require(services, table)
@@ -128,7 +128,7 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
         DdlError: A statement cannot be parsed, or does not fit the table.
         StateError: The table is not on the plan, or was not copied yet.
         SchemaError: The key in the settings would not be unique, or would allow NULL.
-        UnsupportedTypeError: A new column would have a type without a rule.
+        UnsupportedTypeError: No rule converts the type of a new column.
     """
     handoff, compared, before, truncates = _now(services, table)
     source = services.source(table.source)

@@ -22,7 +22,7 @@ def can_match_many(argument: str, config: Config) -> bool:
 
 
 def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
-    """Return the sources with tables that wildcards in a command's arguments can match."""
+    """Return the sources whose tables the wildcards in a command's arguments can match."""
     wanted: set[str] = set()
     for argument in arguments:
         if argument in config.sharded:
@@ -52,7 +52,7 @@ def expand(
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
-        ConfigError: A source is unknown, or a wildcard matches no table.
+        ConfigError: A named source is not configured, or a wildcard matches no table.
     """
     candidates = sorted(known)
     chosen: dict[TableId, None] = {}
@@ -78,7 +78,7 @@ class Selection:
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
-        ConfigError: A source is unknown.
+        ConfigError: A named source is not configured.
     """
 
     def __init__(self, arguments: Sequence[str], config: Config, tiers: Sequence[str] = ()) -> None:
@@ -95,7 +95,7 @@ class Selection:
         return self._in_tier(record) and self._matches(record.table)
 
     def require_tier(self, record: TableRecord) -> None:
-        """Require that a table, which an argument names, is of a chosen tier.
+        """Raise an error if a table that an argument names is not of a chosen tier.
 
         Raises:
             ConfigError: The table is of another tier.

@@ -97,7 +97,7 @@ def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
 
 
 def is_beside(record: TableRecord, shard: Shard) -> bool:
-    """Whether the table of a record is a shard of the same lake table as the given shard."""
+    """Whether a record's table feeds the same lake table as the given shard."""
     known = record.shard
     return known is not None and (known.of, known.base_path) == (shard.of, shard.base_path)
 

@@ -317,7 +317,7 @@ class _SharedFacts:
     """Facts that one call of `status` reads once for all tables.
 
     Args:
-        now: Time of the read, aware UTC.
+        now: Time of the read, in UTC and with a time zone.
         ends: End offsets per partition, by topic; empty if Kafka cannot be queried.
         trouble: Why Kafka cannot be queried; None if Kafka can be queried.
         lacking: Number of a table's quarantined records, by the id of the table's attempt.

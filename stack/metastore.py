@@ -55,9 +55,10 @@ def hive_site(settings: Mapping[str, str]) -> str:
 
 
 def opened(*packages: str) -> Iterator[str]:
-    """Yield Java's options that open packages of ``java`` to Hive's libraries.
+    """Yield the ``--add-opens`` options of Java that Hive's libraries need.
 
-    These libraries are older than Java's modules, and access the modules' internals.
+    Args:
+        packages: Names of the packages below ``java``, for example ``lang``.
     """
     for package in packages:
         yield f"--add-opens=java.base/java.{package}=ALL-UNNAMED"

@@ -137,7 +137,7 @@ class MysqlPrimary(MysqlServer):
     def prepare(self) -> None:
         """Write the option file of the stack's MySQL primary.
 
-        The data directory is created, too, unless an earlier start has completed the server.
+        The data directory is created, too, unless there is a complete one.
         """
         if self.data.unfinished:
             self.data.make()
@@ -161,7 +161,7 @@ class MysqlReplica(MysqlServer):
     def prepare(self) -> None:
         """Write the option file of the stack's MySQL replica.
 
-        The data directory is created, too, unless an earlier start has completed the server.
+        The data directory is created, too, unless there is a complete one.
         """
         if self.data.unfinished:
             self.data.make()
@@ -214,7 +214,7 @@ class MysqlReplica(MysqlServer):
         return f"it does not replicate (receiver {state['io']}, applier {state['sql']}): {reason}"
 
     def _state(self) -> dict[str, str]:
-        """Return the state of the stack's MySQL replication; empty if there is no replication."""
+        """Return the primary's port, the threads' states and errors; empty without replication."""
         new = self._kind == MYSQL
         statement = "SHOW REPLICA STATUS" if new else "SHOW SLAVE STATUS"
         rows, names = self._sql([statement], None, _PROBE_LIMIT_S)

@@ -1,8 +1,7 @@
 """Finds MySQL and MariaDB by an environment variable, on the PATH, or in Debian's packages.
 
-Debian's stable release has MariaDB. MySQL is in Debian's unstable release alone, where its version
-changes. If the tested version is no longer there, the stack raises an error that MySQL is not
-available.
+Debian's stable release has MariaDB, but not MySQL. Debian's unstable release has MySQL, in changing
+versions. If the tested version is no longer there, the stack raises an UnavailableError.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ class Installation:
 
     @property
     def places(self) -> dict[str, Path]:
-        """The server settings that name an unpacked MySQL's folders; empty for an installed one."""
+        """The server settings with the folders of an unpacked MySQL; empty for an installed one."""
         if self.root is None:
             return {}
         share = self.root / "usr" / "share" / "mysql"
@@ -143,7 +142,7 @@ class Installation:
 def find_installation(
     kind: str, *, cache: Path | None = None, report: Report | None = None
 ) -> Installation:
-    """Return the MySQL or MariaDB for the stack, which is fetched if this machine has none.
+    """Return the MySQL or MariaDB for the stack. If this machine has none, it is fetched.
 
     Args:
         kind: A key of ``PRODUCTS``.

@@ -41,7 +41,7 @@ class TrinoSoftware:
 
 
 def fetch_trino(cache: Path | None = None, report: Report | None = None) -> TrinoSoftware:
-    """Return the folders of Trino and its Java, which are fetched if the cache lacks them.
+    """Return the folders of Trino and its Java. What the cache lacks is fetched.
 
     Args:
         cache: Cache folder; by default the one of ``cdc.runtime.jars``.

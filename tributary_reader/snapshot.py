@@ -196,7 +196,7 @@ def files_as_of(
 ) -> list[DataFile]:
     """Return the files that a reader opens for an instant of a generation, sorted by path.
 
-        Args:
+    Args:
         storage: The file access.
         timeline: The generation's commits, which were read before this call.
         instant: The instant of a commit.

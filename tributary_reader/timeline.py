@@ -166,7 +166,7 @@ class Timeline:
         return max([oldest, *(self._retained_from(name) for name in self._cleanings)])
 
     def _retained_from(self, name: str) -> str:
-        """Return the oldest instant whose files a cleaning keeps; empty if its plan names none."""
+        """Return the oldest instant whose files a cleaning keeps; empty if the plan names none."""
         earliest = self._plan(name).get("earliestInstantToRetain") or {}
         return str(earliest.get("timestamp") or "")
 

@@ -43,11 +43,11 @@ def discover(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """List the sources' tables: rows, size, key, identity, and whether they can be onboarded.
+    """List the sources' tables: rows, size, key, replica identity, and if they can be onboarded.
 
-    Only tables that are not on the plan are judged, and only by the sources' catalogs.
-    `onboard --dry-run` also reads rows: their sizes, and whether the key finds each row. `check`
-    examines the tables on the plan.
+    Only the sources' catalogs are read, and only tables that are not on the plan are judged.
+    `onboard --dry-run` also reads rows, to check their sizes and whether the key identifies each
+    row. `check` examines the tables on the plan.
     """
     from operate.context import services
     from operate.discover import discover as look

@@ -18,7 +18,7 @@ class Deed:
     """A kind of transaction that the demo's writers execute, for example an order.
 
     Args:
-        name: What happens, as a sentence about the shop.
+        name: What happens in the shop, for example ``a customer orders``.
         weight: How often it happens, relative to the other deeds.
         statements: SQL statements with the parameters ``%(n)s`` (a running number) and ``%(r)s`` (a
             random number from 1 to a million). A literal percent sign is doubled.
