@@ -1,12 +1,12 @@
-"""Finds the log position, and for append tables the offsets, where copy and stream meet.
+"""Finds where the copy ends and the stream begins: R and, for append tables, O.
 
 R is a position of the source's log. Everything in the copy is at or before this position. An append
-table also needs the offset of its first event that the copy lacks. Its copy is read in a view at a
-known position S.
+table also needs O to be the offset of the first event that the copy lacks. The copy of an append
+table is read in a view at a known position S.
 
 The view contains exactly the transactions whose commits end at or before S. A topic's events are in
 the order of commits. So one offset separates the events that the copy contains from the others.
-After this offset is found, S is no longer needed.
+Once this offset is known, S is no longer needed.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _READ_S = 300.0
 class Origin:
     """The end offsets of two topics, read before a copy's view is opened.
 
-    The topics are the table's topic and the transactions' topic. The latter has the start and the
-    end of each source transaction.
+    One is the table's topic. The other is Debezium's transactions topic, which has the start and
+    the end of each source transaction.
 
     Args:
         rows: End offsets of the table's topic (O).
         epochs: Epoch of each partition's leader in the table's topic, read together with O. Empty
             for an append table of PostgreSQL, whose O the boundary later replaces.
         transactions: For an append table of PostgreSQL, the end offsets of the transactions' topic,
-            read before O; None for other tables. Each row from O on belongs to a transaction whose
-            end is at or after these offsets.
+            read before O; None for other tables. If an event is at or after O in the table's topic,
+            the end of its transaction is at or after these offsets in the transactions' topic.
         transactions_id: UUID of the transactions' topic; None without ``transactions``.
     """
 
@@ -57,15 +57,15 @@ class Origin:
 
     @classmethod
     def now(cls, capture: Capture) -> Origin:
-        """Return the current end offsets of the topics, before a copy.
+        """Return the current end offsets of the topics; call this method before the view is opened.
 
         For append tables of PostgreSQL, O is the high watermark of the table's topic, and is read
         after the last stable offset of the transactions' topic. So if a source transaction's end is
-        below that last stable offset, the transaction's rows are below O.
+        below that last stable offset, the transaction's events are below O.
 
         The last stable offset of the table's topic could be too low to be O. Kafka commits one
         Kafka transaction first in one topic and then in another, so a source transaction's end can
-        be stable before its rows are stable.
+        be stable before its events are stable.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append or capture.names.reports_definitions:
@@ -78,10 +78,7 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return the attempt with the current UUIDs and end offsets of the topics for its handoff.
-
-    The end offsets of the table's topic are O.
-    """
+    """Return the attempt with O, other topics' end offsets, and the UUIDs of the topics."""
     names, statements_upto, statements_topic_id = capture.names, None, None
     if names.reports_definitions:
         statements_topic_id = capture.kafka.topic_id(names.schema_change_topic)
@@ -122,10 +119,10 @@ def find_boundary(
     *,
     timeout_s: float,
 ) -> dict[int, int]:
-    """Return, per partition, the offset of the first event whose transaction ends after a copy's S.
+    """Return, per partition, the offset of the first event whose transaction ends after S.
 
-    Before the call, everything up to S and one later transaction must be captured. On a server with
-    a binlog, S is a set of transactions, and each event names its transaction.
+    Before the call, the connector must have captured everything up to S, and one later transaction.
+    On MySQL and MariaDB, S is a set of transactions, and each event names its transaction.
 
     Args:
         capture: The publication, slot, connector and topic of the table's changes.
@@ -135,7 +132,8 @@ def find_boundary(
         timeout_s: Maximum wait for open Kafka transactions, in seconds.
 
     Raises:
-        AttemptSpoiledError: The transactions' topic no longer has all the records needed.
+        AttemptSpoiledError: Records of the transactions' topic that this search needs have expired,
+            or the topic was recreated.
         HandoffTimeoutError: A Kafka transaction stays open.
         DecodeError: A record is not what the connector writes.
         KafkaError: A topic cannot be read in time.
@@ -184,15 +182,16 @@ def first_beyond(
     first: Callable[[int, int], KafkaRecord | None],
     copied: Callable[[KafkaRecord], bool],
 ) -> int:
-    """Return the offset of the first record that the copy lacks; ``end`` if it lacks none.
+    """Return the offset of the first record that the copy lacks; ``end`` if the copy has all.
 
     Args:
         start: First offset of the search.
         end: End of the search.
-        first: Returns the first record between two offsets; None if there is none. Some offsets
-            have no record, since they belong to markers of Kafka's transactions.
+        first: Returns the first record from one offset to another; None if there is none. Some
+            offsets have no record, since Kafka uses them for the control records of its
+            transactions.
         copied: Returns whether the copy contains a record. The copy contains all records before
-            some offset and none from there on.
+            some offset, and no record at or after it.
     """
     found, low, high = end, start, end
     while low < high:
@@ -208,7 +207,6 @@ def first_beyond(
 
 
 def _first_event(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
-    """Return the first event of the copied table's topic between two offsets; None without one."""
     # A tombstone follows a delete and names no transaction.
     records = capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S)
     return next((record for record in records if record.value is not None), None)
@@ -218,8 +216,8 @@ def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> Log
     """Return R of a handoff: the lowest position that includes ``reads_upto`` and the marker.
 
     Raises:
-        AttemptSpoiledError: One of the two positions has GTIDs and the other one has none, since
-            GTIDs were turned on or off meanwhile.
+        AttemptSpoiledError: One of the two positions has GTIDs and the other one has none: GTIDs
+            were turned on or off during the copy.
     """
     read = record.attempt.reads_upto if record.attempt is not None else None
     try:

@@ -51,7 +51,7 @@ class Capture:
         source: The source database.
         connect: Kafka Connect.
         kafka: Topics and offsets.
-        definitions: The table definitions that connectors of binlogs have reported.
+        definitions: The table definitions that the connectors of MySQL and MariaDB have reported.
         exactly_once: Whether the connector writes to Kafka in transactions.
         recovery: Restarts the connector if it fails during a wait.
         progress: Shows the waits.
@@ -77,7 +77,7 @@ class Capture:
                 proof could miss this loss, since an operator can repair the capture meanwhile.
 
         Returns:
-            The identity of the primary that the proof has read.
+            The identity of the primary that was checked.
 
         Raises:
             CaptureError: The capture can miss or alter changes. The error names each reason.
@@ -115,21 +115,21 @@ class Capture:
         return known(evidence.server)
 
     def keeps_nulls(self) -> bool:
-        """Return whether the connector sends NULL, and not the default, for a column's NULL."""
+        """Return whether the connector sends a NULL as NULL, and not as the column's default."""
         return keeps_nulls(self.connect.connector(self.names.connector) or {})
 
     def require_known(self, table: SourceTable) -> None:
         """Prove that the connector has the same definition of the table as the server.
 
-        Only a connector of a binlog is checked.
+        Only connectors of MySQL and MariaDB are checked.
 
         Args:
-            table: The table as read from the server. Before that read, the connector must have
-                captured all changes.
+            table: The table, as read from the server. The connector must have captured all changes
+                from before this read.
 
         Raises:
-            CaptureError: The connector has another definition, derived from the statements in the
-                binlog.
+            CaptureError: The definition that the connector has derived from the binlog's statements
+                differs from the server's.
         """
         if self.names.reports_definitions:
             changes = self.definitions.of(self.names).changes
@@ -143,7 +143,7 @@ class Capture:
         Args:
             topic_id: The topic's UUID when the offsets were recorded.
             start: The offsets per partition; O for the table's topic.
-            topic: Name of another topic; None for the table's topic.
+            topic: Name of the topic; None for the table's topic.
 
         Raises:
             AttemptSpoiledError: The topic was recreated, or records from these offsets on have
@@ -187,7 +187,8 @@ class Capture:
                 through a backlog, the wait continues, up to about six hours.
 
         Raises:
-            HandoffTimeoutError: The wait took too long. The error says how far the capture got.
+            HandoffTimeoutError: The wait took too long. The error names the position that the
+                connector has reached.
             CaptureError: The connector fails repeatedly, or the source has removed a part of its
                 log before the connector read that part.
         """
@@ -224,7 +225,7 @@ class Capture:
         Args:
             offsets: The offsets per partition, such as H.
             timeout_s: Maximum wait, in seconds.
-            topic: Name of another topic; None for the table's topic.
+            topic: Name of the topic; None for the table's topic.
 
         Raises:
             HandoffTimeoutError: The wait took too long, since a Kafka transaction stays open or the
@@ -252,7 +253,7 @@ class Capture:
         """Return the log position up to which the connector has captured; None if it is unknown.
 
         Raises:
-            CaptureError: The log has lost changes before they were captured.
+            CaptureError: The source has removed a part of its log that the connector has not read.
         """
         log = self.source.capture(self.names).log_health()
         if (problem := log.problem()) is not None:
@@ -274,7 +275,8 @@ class Capture:
     ) -> None:
         """Wait in a handoff until ``reached`` returns True.
 
-        ``describe`` returns what is lacking, for the error.
+        ``what`` names the wait in the progress display and in the error. ``describe`` returns, for
+        the error, what is still missing.
 
         Raises:
             HandoffTimeoutError: The wait reached its bound.
@@ -296,7 +298,7 @@ class Capture:
                 )
 
     def evidence(self) -> str:
-        """Describe the state of connector, log and topic, for the error of a handoff's wait."""
+        """Return the states of connector, log and topic as a message, for the error of a wait."""
         return "; ".join(
             _attempted(look)
             for look in (self._connector_facts, self._log_facts, self._offsets_text)
@@ -324,7 +326,6 @@ class Capture:
 
 
 def _attempted(look: Callable[[], str]) -> str:
-    """Return the result of ``look`` for a handoff's error; if it raises, its error's message."""
     try:
         return look()
     except TributaryError as error:
@@ -332,5 +333,5 @@ def _attempted(look: Callable[[], str]) -> str:
 
 
 def show_offsets(offsets: Mapping[int, int]) -> str:
-    """Return offsets as text for a handoff's messages, as ``partition:offset``."""
+    """Return offsets for messages, as ``partition:offset``."""
     return ", ".join(f"{partition}:{at}" for partition, at in sorted(offsets.items())) or "none"

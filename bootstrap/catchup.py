@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def catch_up(
     context: RunContext, record: TableRecord, upto: Mapping[int, int] | None = None
 ) -> TableRecord:
-    """Let a copied table catch up: apply its changes up to given offsets, or the topic's end.
+    """Apply a copied table's changes up to given offsets, or up to the topic's end.
 
     Args:
         context: The runs' context.
@@ -27,10 +27,10 @@ def catch_up(
         upto: Offsets to reach per partition; None for the topic's end.
 
     Returns:
-        The current record.
+        The generation's current record.
 
     Raises:
-        BootstrapError: The run failed, or ended before these offsets.
+        BootstrapError: The run failed, or ended before it reached these offsets.
     """
     table = record.table
     result = run_table(context, record, until=upto)

@@ -1,7 +1,7 @@
-"""Plans a table's copy with pure functions: chunks of rows, and waves of chunks.
+"""Plans a table's copy: chunks of rows, and waves of chunks.
 
 A chunk is what one Spark task reads: a range of keys, or a range of pages if the table has no key.
-A wave is the chunks of one lake commit.
+A wave is the set of chunks that one lake commit contains. The functions are pure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUICK_START = 0.6
 
 
 def key_range(chunk: Chunk) -> KeyRange:
-    """Return the copy's chunk as a key range of the source."""
+    """Return the range of keys that a chunk covers, as the argument of the source's queries."""
     return KeyRange(chunk.lower, chunk.upper)
 
 
@@ -53,7 +53,7 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
 
 
 def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
-    """Return evenly selected boundaries that cut a copy into at most ``chunks`` chunks."""
+    """Return boundaries for at most ``chunks`` chunks, selected evenly from ``boundaries``."""
     points = boundaries.points
     if len(points) < chunks:
         return boundaries
@@ -96,15 +96,15 @@ def waves(
 
     A wave is as large as ``share`` allows, and has at least one chunk. After a crash, at most one
     wave is copied again. If ``share`` allows, a wave's number of chunks is a multiple of
-    ``parallel``.
+    ``parallel``. The first wave of a table of at most `QUICK_BYTES` can be larger, up to the share
+    `QUICK_START`.
 
     Args:
         chunks: All planned chunks.
         parallel: Number of chunks that are read at the same time.
         done: Ids of the chunks that are already committed.
-        share: The largest share of the table's bytes in one wave. A chunk that has a larger share
-            is a wave of its own.
-        single_wave_bytes: Size in bytes up to which a table is one wave.
+        share: The largest share of the table in one wave, unless a single chunk is larger.
+        single_wave_bytes: A table of at most this size in bytes is one wave.
     """
     left = [chunk for chunk in chunks if chunk.id not in set(done)]
     if not left:
@@ -120,7 +120,6 @@ def waves(
 
 
 def _wave_chunks(chunks: int, share: float, parallel: int) -> int:
-    """Return the number of a copy's chunks in a wave, a multiple of ``parallel`` if possible."""
     most = max(1, int(chunks * share + 1e-9))
     return most - most % parallel if most > parallel else most
 

@@ -1,4 +1,4 @@
-"""The records that a bootstrap writes into its lake commits, and the check of these records."""
+"""Makes the metadata of a bootstrap's lake commits, and checks that each chunk was copied once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def chunk_commit(
     record: TableRecord, attempt: Attempt, chunks: Sequence[Chunk], run_id: str
 ) -> CommitRecord:
-    """Return the commit record of a wave of a copy's chunks.
+    """Return the metadata of the lake commit that contains a wave.
 
-    The record names the wave's chunks, which a resumed copy skips.
+    The metadata names the wave's chunks, which a resumed copy skips.
     """
     return CommitRecord(
         kind="chunk",
@@ -42,7 +42,7 @@ def handoff_commit(
     layout: LakeLayout,
     context: RunContext,
 ) -> CommitRecord:
-    """Return the record of the lake commit that has the handoff and no rows."""
+    """Return the metadata of the lake commit that contains the handoff and no rows."""
     return CommitRecord(
         kind="handoff",
         table=record.table,
@@ -64,10 +64,10 @@ def handoff_commit(
 
 
 def require_planned(record: TableRecord, attempt: Attempt, commits: Iterable[CommitRecord]) -> None:
-    """Refuse a copy that does not have each planned chunk exactly once.
+    """Raise an error if the lake lacks a planned chunk of a copy, or has a chunk twice.
 
-    A suspended process that has lost its lease can still commit a chunk that the next process
-    copies again.
+    A process that was suspended and has lost its lease can still commit a chunk that the next
+    process copies again.
 
     Raises:
         AttemptSpoiledError: A chunk is missing, or was copied twice.

@@ -56,9 +56,9 @@ class Copying:
 
     Args:
         context: The runs' context.
-        source: The source of the rows.
+        source: The source database.
         settings: The table's settings.
-        record: The table, with the attempt.
+        record: The table's record, with the attempt.
         save: Stores a changed attempt, and returns the table's record.
         lease: The table's lease.
         replica_s: Maximum wait for the replica to show the marker, in seconds.
@@ -77,11 +77,11 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy the remaining chunks, and record an upper bound of the log position of their rows.
+        """Copy the remaining chunks; record a log position after which they contain no change.
 
         Raises:
             AttemptSpoiledError: A change of the table spoils the copy, the primary is another
-                server, or the copy's single view is gone.
+                server, or the single view of the copy was lost.
             PermanentError: The table's rows cannot be read, and a retry would not help.
             CopyError: The copy failed too often in a row. The error names the last failure and the
                 replica's lag.
@@ -123,15 +123,17 @@ class Copying:
         crash("bootstrap.after_copy")
 
     def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
-        """Copy remaining chunks under a view; return whether no chunk is left.
+        """Open a view and copy chunks that remain; return whether all chunks are copied now.
 
         If the argument ``one_view`` is true, all remaining chunks are copied; otherwise, only the
-        next wave. After a view was lost, each wave gets a view of its own, open for a shorter time.
-        The copy is exact nevertheless, since the stream is applied from O on. An append table has
-        one view for all of its chunks, and so has a table with the setting ``one_view``.
+        next wave. After a view was lost, each wave gets a view of its own, which must stay open for
+        a shorter time. The copy is exact nevertheless, since the stream is applied from O on. All
+        chunks of an append table, or of a table with the setting ``one_view``, are read under one
+        view.
 
         Raises:
-            AttemptSpoiledError: Chunks were copied under a single view, and this view is gone.
+            AttemptSpoiledError: The table needs one view for all chunks, and the view under which
+                some chunks were copied is lost.
         """
         if self._one_view and self._committed():
             raise self._view_lost()
@@ -168,10 +170,11 @@ class Copying:
         return True
 
     def _leave_cut_short(self) -> None:
-        """Copy into a new folder if the first commit in the attempt's folder was interrupted.
+        """Give the attempt a new folder if the first commit in its folder was interrupted.
 
         The interrupted writer or one of its tasks can still add files to the old folder. Readers
-        must never open that folder, since Hudi shows files that are older than the first commit.
+        must never open that folder, since Hudi includes such files if they are older than the
+        folder's first completed commit.
         """
         timeline = self.context.timeline(self._attempt)
         if not timeline.exists or timeline.newest_instant() is not None:
@@ -187,7 +190,7 @@ class Copying:
 
     @property
     def _one_view(self) -> bool:
-        """Whether all rows are copied under one view: in an append table, or with ``one_view``."""
+        """Whether all rows must be copied under one view: of an append table, or by the setting."""
         return self.settings.appends or self.settings.one_view
 
     @property
@@ -202,7 +205,7 @@ class Copying:
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
         """Open the copy's view, which contains the marker.
 
-        If the table needs an exact view, the view's position S is known.
+        If the table needs an exact view, the view is opened at a known position S.
         """
         context = self.context
         if not wants_exact_view(self.source, self.settings):
@@ -222,7 +225,7 @@ class Copying:
         )
 
     def _view_lost(self) -> AttemptSpoiledError:
-        """Return the error for a copy whose only view is gone before all chunks are copied."""
+        """Return the error for a copy that lost its only view before all chunks were copied."""
         return AttemptSpoiledError(
             f"the copy of table {self._name} was interrupted, and its one view cannot be opened"
             " again",
@@ -240,7 +243,6 @@ class Copying:
         *,
         failed: int,
     ) -> None:
-        """Copy one wave of a table's chunks in one commit."""
         self.lease.check()
         commit = chunk_commit(self.record, self._attempt, wave, self.context.run_id)
         size = SnapshotSize(
@@ -304,7 +306,8 @@ class Copying:
     ) -> tuple[tuple[Chunk, ...], ...]:
         """Return the copy's remaining waves.
 
-        A bucket index needs a single wave, and so do sessions that must open together.
+        There is a single wave if the table has a bucket index, or if all sessions must open
+        together.
         """
         single = SINGLE_WAVE_BYTES
         if self.settings.index == "bucket" or self._at_once:
@@ -358,17 +361,14 @@ class Copying:
         )
 
     def _committed(self) -> frozenset[int]:
-        """Return the ids of the attempt's chunks that are committed in the lake."""
         timeline = self.context.timeline(self._attempt)
         return timeline.chunks(str(self._attempt.id))
 
     def _note_facts(self, **facts: Any) -> None:
-        """Store changed fields of the copy's attempt in the state store."""
         self.record = self.save(replace(self._attempt, **facts))
 
     @property
     def _parallel(self) -> int:
-        """Number of the copy's chunks that are read at the same time."""
         return self.settings.parallel_chunks or self.context.spark.sparkContext.defaultParallelism
 
     @property

@@ -7,12 +7,12 @@ read the former definition again. After ALTER DOMAIN, the server does not descri
 A new session of the connector begins with a description of each table, so a restart renews the
 definitions.
 
-At a new label of an enum, the connector reads the table's definition from the catalog, with
-generated columns, which the WAL does not carry. It then reads the columns behind them by wrong
-places (`schemas.withheld_columns`).
+When an enum has a new label, the connector reads the table's definition from the catalog. That
+definition includes generated columns, which the WAL does not carry. The connector then confuses the
+columns behind them (`schemas.withheld_columns`).
 
 The connector also remembers the first type that it has found for each type name. Until it restarts,
-it uses this type, even if the name belongs to another type by then (`cdc.capture.type_looks`).
+it uses this type, even if the name has passed to another type (`cdc.capture.type_looks`).
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def renew_definition(
 ) -> None:
     """Restart the connector before a copy if it could use a former definition of the table.
 
-    The newest event of the topic shows the connector's definition. The definition is a former one
-    in three cases:
+    The newest event of the topic shows which definition the connector uses. It is a former
+    definition in three cases:
 
     - The event has a generated column that the WAL does not carry, and other columns behind it.
     - The event's key has other columns than the table's key. Such an event does not identify the
@@ -64,15 +64,15 @@ def renew_definition(
     - The event's schema does not allow NULL for a column in which the table allows NULL, so the
       event has another value in place of a NULL. For most tables, a run reads the right value from
       the source by the row's key. This is not possible for an append table, or for a row that the
-      source has deleted and the lake keeps. So this case counts only for append tables and in soft
-      delete mode.
+      source has deleted and the lake keeps. So the third case is checked only for append tables and
+      in soft delete mode.
 
     The connector is also restarted if it can mistake the type of a column for another type of the
     same name.
 
     Args:
-        capture: The table's capture. All changes from before the current definition must be
-            captured.
+        capture: The table's capture. The connector must have captured all changes from before the
+            current definition.
         context: The runs' context.
         settings: The table's settings.
         wait_s: Maximum wait for the capture's lease, in seconds.
@@ -109,9 +109,9 @@ def renew_definition(
 
 
 def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
-    """Restart the connector before a copy, and wait until its new session reads the log.
+    """Restart the connector, and wait until its new session reads the log.
 
-    Connect itself does the restart. So the connector starts again even if this process is killed.
+    Kafka Connect stops and starts it. So the connector starts again even if this process is killed.
     """
     connect, connector = capture.connect, capture.names.connector
     former = kept.reader()
@@ -135,13 +135,13 @@ def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
 
 @dataclass(frozen=True)
 class Definition:
-    """What an event shows if the connector has the current definition of the copied table.
+    """What an event's schemas must contain if the connector uses the table's current definition.
 
     Args:
         nullable: The columns for which the event's schema must allow NULL, since the table allows
-            NULL; empty if this does not matter.
+            NULL; empty if this is not checked.
         key: The columns of the primary key, which must be the event's key; empty if the event's key
-            does not matter.
+            is not checked.
         withheld: The columns that the WAL does not carry.
     """
 
@@ -151,7 +151,7 @@ class Definition:
 
     @property
     def concerns_rows(self) -> bool:
-        """Whether the schema of an event's row matters."""
+        """Whether the schema of an event's row must be checked."""
         return bool(self.nullable or self.withheld)
 
 
@@ -162,7 +162,8 @@ def is_former(
 
     Args:
         key_schema: The schema of the event's key; None if the event has no key.
-        row_schema: The schema of the event; None if it is not known.
+        row_schema: The schema of the event's row; None if the topic no longer has the row, or if
+            the row is not checked.
         now: The table's current definition.
     """
     if now.key and (key_schema is None or not _has_key(key_schema, now.key)):
@@ -176,7 +177,6 @@ def is_former(
 
 
 def _definition(capture: Capture, settings: TableSettings) -> Definition:
-    """Return the current definition of the table to copy."""
     table = capture.source.table(capture.table)
     corrected = not (settings.appends or settings.delete_mode == "soft")
     nullable = () if corrected else table.columns_with_nulls(trust_domains=True)
@@ -187,7 +187,6 @@ def _definition(capture: Capture, settings: TableSettings) -> Definition:
 
 
 def _newest_is_former(capture: Capture, registry: SchemaRegistry, now: Definition) -> bool:
-    """Whether the connector could have used a former table definition for the newest event."""
     newest = capture.kafka.latest_record(capture.topic)
     if newest is None:
         return False
@@ -202,12 +201,10 @@ def _newest_is_former(capture: Capture, registry: SchemaRegistry, now: Definitio
 
 
 def _has_key(schema: DebeziumSchema, key: Collection[str]) -> bool:
-    """Return whether an event's key has exactly the key columns of the table to copy."""
     return len(schema.key) == len(key) and all(schema.field(name) is not None for name in key)
 
 
 def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | None:
-    """Return the writer's schema of a record's key or value; None if ``data`` is None."""
     if data is None:
         return None
     schema_id, _ = split_wire(data)
@@ -215,10 +212,9 @@ def _written(registry: SchemaRegistry, data: bytes | None) -> DebeziumSchema | N
 
 
 def _row(capture: Capture, newest: KafkaRecord) -> bytes | None:
-    """Return the newest event of the table's topic as bytes; None if the topic no longer has it.
+    """Return the value of the topic's newest event; None if the topic no longer has this event.
 
-    A tombstone is no event. If the newest record is a tombstone, the newest event is the delete
-    before the tombstone.
+    If the newest record is a tombstone, the newest event is the delete before the tombstone.
     """
     if newest.value is not None:
         return newest.value

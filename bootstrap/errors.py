@@ -9,22 +9,19 @@ from schemas.errors import TributaryError
 
 
 class BootstrapError(TributaryError):
-    """A bootstrap that cannot continue."""
+    """The bootstrap cannot continue."""
 
 
 class AttemptSpoiledError(BootstrapError):
-    """An attempt whose copy can no longer be completed exactly.
-
-    Another attempt is needed.
-    """
+    """The attempt's copy can no longer become exact, so another attempt is needed."""
 
 
 class CopyError(BootstrapError):
-    """Chunks that could not be copied even after retries."""
+    """Chunks could not be copied even after retries."""
 
 
 class HandoffTimeoutError(BootstrapError):
-    """A wait of the handoff that took too long.
+    """A wait of the handoff took too long.
 
-    The message has the state of connector, log and topic, from which the cause can be found.
+    The message names the states of connector, log and topic, for the search for the cause.
     """

@@ -63,11 +63,12 @@ class Limits:
         older_transactions_s: Wait for the end of transactions that began before the table was added
             to the capture.
         replica_s: Wait for the replica to show the marker.
-        captured_s: Wait for the connector to capture everything before the copy, and everything
-            that the view contains.
+        captured_s: Wait for the connector to capture all changes from before the copy and, after
+            the copy, all changes up to R.
         readable_s: Wait for the end of open Kafka transactions.
         copy_failures: Number of failures in a row after which the copy gives up.
-        attempts: Maximum number of attempts that one command begins if copies are spoiled.
+        attempts: Maximum number of attempts that one command begins. It begins another attempt when
+            a change has spoiled the copy.
         lease_s: Wait for another process's lease. A killed process holds its lease until the lease
             expires.
     """
@@ -116,11 +117,12 @@ def bootstrap_table(
         limits: Bounds of waits and retries.
 
     Returns:
-        The result. The table is INCREMENTAL; in a resync, its next generation is complete.
+        The result. The table is INCREMENTAL. In a resync, its next generation has caught up
+        instead, and is not published yet.
 
     Raises:
-        TributaryError: The bootstrap cannot continue. A table that was being copied or was catching
-            up is then FAILED with this error, and the same command continues it. A table whose copy
+        TributaryError: The bootstrap cannot continue. A table that was BOOTSTRAPPING or CATCHING_UP
+            is then FAILED with this error, and the same command continues it. A table whose copy
             cannot be published is NEEDS_BOOTSTRAP. The table's state does not change if another
             process has taken the table over, or if this command is ending.
     """
@@ -239,7 +241,7 @@ class _Bootstrap:
         self._note_attempt(self._new_attempt())
 
     def _lack_chunks(self) -> None:
-        """Raise the error for a finished copy whose chunks are no longer in the lake."""
+        """Raise an error, since the lake no longer has chunks that were copied."""
         raise AttemptSpoiledError(
             f"the lake lacks chunks of table {self._table} whose copy was finished: was it restored"
             " from a backup?",
@@ -248,7 +250,7 @@ class _Bootstrap:
         )
 
     def _begin_again(self) -> None:
-        """Discard the copy's attempt, whose path was never published, and begin another one."""
+        """Begin another attempt, and delete the folder of the spoiled one, which has no readers."""
         left = self._attempt.path
         # The order matters: the record of a copy must never outlive the copy's files.
         self._note_attempt(self._new_attempt())
@@ -263,7 +265,7 @@ class _Bootstrap:
         return attempt
 
     def _resume(self) -> None:
-        """Put a failed or paused table back in its former state, so that its copy continues."""
+        """Return a FAILED or PAUSED table to its former state, so that its copy continues."""
         to = self._record.resume_to
         if self._record.state not in RESUMABLE or to is None:
             raise BootstrapError(
@@ -274,13 +276,14 @@ class _Bootstrap:
         self._store_record(transition(self._record, to, at=_now()))
 
     def _wait_for_older_transactions(self) -> None:
-        """Wait, before the copy, until all transactions have ended that are older than the capture.
+        """Wait until all transactions that are older than the capture have ended.
 
         The capture lacks the changes that an older transaction made before the capture began.
 
         Also wait until every change from before the fingerprint is captured, so that its event is
-        below O and is not applied. A rewrite, for example, sends no event, so only the copy has the
-        rewritten rows. An older event that is applied after the copy would undo the rewrite.
+        below O and is not applied. For example, a rewrite sends no event, so only the copy has the
+        rewritten rows. If an event from before the rewrite were applied to the copy, it would undo
+        the rewrite.
         """
         # From here on, the table must not change in a way that spoils the copy, and must be
         # captured.
@@ -298,7 +301,7 @@ class _Bootstrap:
         crash("bootstrap.after_x0")
 
     def _record_start(self) -> None:
-        """Prove that changes are captured, then record O, the first offset that is applied.
+        """Prove that changes are captured, then record O.
 
         O is the last stable offset; for append tables of PostgreSQL, it is the high watermark (see
         `Origin.now`). An open Kafka transaction could hold the last stable offset below changes
@@ -317,7 +320,7 @@ class _Bootstrap:
         crash("bootstrap.after_o")
 
     def _require_known(self) -> None:
-        """Check that the connector has the same definition of the table as the copy.
+        """Check that the connector uses the table definition that the copy uses.
 
         If the definition has changed since the fingerprint, `_require_unspoiled` judges the change.
         """
@@ -374,7 +377,7 @@ class _Bootstrap:
         )
 
     def _commit_handoff(self) -> None:
-        """Commit the handoff, without rows, as the lake table's first commit with offsets."""
+        """Commit the handoff without rows; no earlier commit of the lake table has offsets."""
         self._require_start()
         crash("bootstrap.before_handoff_commit")
         described, now = self._source.capture(self._capture.names).described(self._table)
@@ -398,7 +401,7 @@ class _Bootstrap:
         crash("bootstrap.after_catching_up")
 
     def _catch_up(self) -> None:
-        """Apply the changes from O to H. Until H, the lake can have rows older than the copy."""
+        """Apply the changes from O to H."""
         handoff = self._attempt.handoff_offsets or {}
         try:
             self._capture.wait_until_readable(handoff, timeout_s=self._limits.readable_s)
@@ -408,7 +411,7 @@ class _Bootstrap:
         self._record = catch_up(self._context, self._record, handoff)
 
     def _publish(self) -> None:
-        """Publish the table; an error of a step after the pointer's move becomes a warning."""
+        """Publish the table; errors of the steps after the publication become warnings."""
         try:
             check_losses(self._seen_losses(), self._capture.names, self._record)
             shown = publish(self._context, self._record, self._settings, self._lease)
@@ -427,13 +430,13 @@ class _Bootstrap:
         return capture.fingerprint(self._table, on_replica=False)
 
     def _require_unspoiled(self, now: Fingerprint) -> None:
-        """Check that no change of the table spoils the copy; store the catalog's current facts."""
+        """Check that no change of the table spoils the copy; store the new fingerprint."""
         attempt = unspoiled(self._source, self._settings, self._record, self._attempt, now)
         if attempt is not self._attempt:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that no setting changed, no loss was counted, and topics begin at or below O."""
+        """Check that settings are unchanged, no loss was counted, and topics still have O."""
         require_same_settings(self._record, self._attempt, self._made_by.settings_digest)
         self._context.looks.follow(self._capture.names, self._source)
         try:
@@ -473,16 +476,14 @@ class _Bootstrap:
         return self._held
 
     def _note_attempt(self, attempt: Attempt) -> TableRecord:
-        """Store a changed attempt of the copied table; return the table's record."""
         return self._store_record(with_attempt(self._record, attempt, at=_now()))
 
     def _store_record(self, record: TableRecord) -> TableRecord:
-        """Store the copied table's record in the state store; keep and return the stored record."""
         self._record = self._context.store.put(record)
         return self._record
 
     def _fail(self, error: TributaryError) -> None:
-        """Record the error if the table is being copied or catching up; the caller raises it."""
+        """Set a BOOTSTRAPPING or CATCHING_UP table to FAILED; the caller raises the error."""
         if self._context.ending:
             return  # the command ends; the copy has no error
         current = self._context.store.newest(self._record)

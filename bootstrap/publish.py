@@ -48,7 +48,7 @@ def publish(
         The published attempt.
 
     Raises:
-        SchemaError: The columns or the key of the shard do not fit those of the other shards.
+        SchemaError: The columns or the key of this shard differ from those of the other shards.
         ReplacedGenerationError: Another generation has replaced the attempt's generation.
         MissingFolderError: The folder of the shared table is missing, although other shards have
             rows in it.
@@ -115,8 +115,8 @@ def _joined(
 ) -> Attempt:
     """Replace a shard's rows in the shared table by the rows of its copy.
 
-    One commit replaces rows and offsets, so readers see either all new rows of the shard or all old
-    rows.
+    One commit replaces both the rows and the offsets. So readers see either only old rows or only
+    new rows of the shard.
 
     Returns:
         The attempt, with the shared table's path.

@@ -2,9 +2,9 @@
 
 Each of the two generations has its own record, lease and path. So runs continue to apply changes to
 the serving generation while the next generation is copied. After the next generation has caught up,
-the resync takes the table's own lease, so that no run writes to the serving generation. The next
-generation then catches up again. So it has all changes that the serving generation has, and
-replaces the serving generation.
+the resync takes the lease of the table's record, so that no run writes to the serving generation.
+The next generation then catches up again. Now it has all changes of the serving generation, and
+replaces it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEFT_ALONE = frozenset({State.PAUSED, State.RETIRED})
 
 
 def is_followed(record: TableRecord) -> bool:
-    """Whether runs keep the table up to date. If so, a resync builds a second generation."""
+    """Whether runs apply the table's changes, so that a resync builds a second generation."""
     return State.INCREMENTAL in (record.state, record.resume_to)
 
 
@@ -40,8 +40,8 @@ def resync_table(
 ) -> BootstrapResult:
     """Build and publish a new generation of a table; continue a resync that was interrupted.
 
-    While runs follow the table, they keep its serving generation up to date until the new
-    generation replaces it. A table with a broken stream is copied as in a bootstrap, and is not
+    If runs apply the table's changes, they continue to update its serving generation until the new
+    generation replaces it. A table whose stream is broken is copied as in a bootstrap, and is not
     updated meanwhile.
 
     Args:
@@ -76,9 +76,9 @@ def resync_table(
 
 
 def _forget_given_up(context: RunContext, record: TableRecord) -> None:
-    """Delete the record of a next generation that was given up.
+    """Delete the record of a next generation whose state is NEEDS_BOOTSTRAP.
 
-    Such a generation is in state NEEDS_BOOTSTRAP. The caller then copies the table itself again.
+    That generation cannot be completed. The caller then copies the table itself again.
     """
     build = context.store.get(record.table, beside=True)
     if build is not None and build.state is State.NEEDS_BOOTSTRAP:
@@ -87,7 +87,6 @@ def _forget_given_up(context: RunContext, record: TableRecord) -> None:
 
 
 def _begin_next_generation(context: RunContext, record: TableRecord) -> TableRecord:
-    """Store and return the record of a table's next generation, beside the table's own record."""
     build = TableRecord(
         table=record.table,
         state=State.REGISTERED,
@@ -105,10 +104,10 @@ def _begin_next_generation(context: RunContext, record: TableRecord) -> TableRec
 
 
 def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> TableRecord:
-    """Let the next generation catch up, and then replace the serving generation.
+    """Apply the remaining changes to the next generation; replace the serving one by it.
 
     Returns:
-        The table's record, in state CATCHING_UP until the publication.
+        The table's new record, which stays CATCHING_UP until the next generation is published.
     """
     # Most of the remaining changes are applied while runs still follow the former generation.
     build = catch_up(context, build)
@@ -127,11 +126,11 @@ def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> Tabl
 
 
 def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
-    """Return the next generation's record, with ``continues`` set if readers can continue with it.
+    """Return the next generation's record; set ``continues`` if readers can continue with it.
 
-    Readers of the former generation can continue with the next generation in this case: runs have
-    followed the former generation until now, no loss of changes was counted between the two copies,
-    and the settings are the same. A next generation that lost changes after O is not published.
+    Readers of the former generation can continue if all of these hold: the former generation is
+    INCREMENTAL, no loss of changes was counted between the two copies, and the settings are the
+    same. A next generation that lost changes after O is not published.
     """
     made, by = build.attempt, former.attempt
     if made is None or by is None or former.state is not State.INCREMENTAL:
@@ -142,7 +141,6 @@ def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
 
 
 def _require_newest_settings(context: RunContext, record: TableRecord) -> None:
-    """Refuse to replace a generation that another process has made with newer settings."""
     context.newest_settings(record)
 
 

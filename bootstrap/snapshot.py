@@ -58,17 +58,17 @@ _WATCH_S = 1.0
 
 @dataclass(frozen=True)
 class SnapshotCopy:
-    """The copy of one attempt's rows.
+    """Copies the rows of one attempt.
 
     Args:
         spark: The session.
-        source: The source of the rows.
+        source: The source database.
         table: The source table.
         schema: The table's lake schema.
         lake: The attempt's own lake table.
         lake_config: The settings of the lake, with the secret key of the hashes.
         guard: Called right before each commit completes; raises FencedError to refuse the commit.
-        taken_at: Start of the attempt, which is the source time of all copied rows.
+        taken_at: Start of the attempt, which all copied rows get as their source time.
         parallel: Number of chunks that are read at the same time; None for Spark's number of cores.
     """
 
@@ -92,21 +92,22 @@ class SnapshotCopy:
         task: Task,
         failures: int = 0,
     ) -> int:
-        """Copy chunks in one lake commit; the tasks read rows in batches.
+        """Copy chunks in one lake commit.
 
         Args:
             chunks: The chunks; one Spark task each.
             view: The view that every session imports.
-            commit: The record of the commit.
+            commit: The metadata of the commit.
             size: Planned size of the whole copy.
             task: The display of the copy's progress, which shows the number of rows.
-            failures: Number of failures of the copy since its last progress.
+            failures: Number of times in a row that the copy has failed. After each failure, fewer
+                rows are fetched at once.
 
         Returns:
             Number of rows read.
 
         Raises:
-            CopyError: Spark cannot open the query at the source's server.
+            CopyError: Spark cannot run the query on the source.
             FencedError: The guard refused, or another writer has taken the table over.
             LakeError: A task cannot read rows from the source, or cannot write them.
             ReplicaError: The view's rows can differ from the primary's rows.
@@ -125,10 +126,10 @@ class SnapshotCopy:
         return counter.rows
 
     def rows(self, chunks: Sequence[Chunk], view: View, *, at_once: int) -> DataFrame:
-        """Return the rows of the chunks under the view, with the meta columns of copied rows.
+        """Return the chunks' rows as the view contains them, with the columns that Tributary adds.
 
         Raises:
-            CopyError: Spark cannot open the query at the server.
+            CopyError: Spark cannot run the query on the source.
         """
         query = self.source.snapshot_query(
             self.table,
@@ -156,9 +157,9 @@ class SnapshotCopy:
         return rows.select(*self._meta_columns(), "*")
 
     def _meta_columns(self) -> list[Column]:
-        """Return the meta columns of a copied row.
+        """Return the columns that Tributary adds to a copied row.
 
-        Their offset is below every event's offset, so each event counts as newer than the row.
+        The copied row's offset is below every event's offset, so each event counts as newer.
         """
         values = {
             OP: F.lit("r"),
@@ -172,13 +173,13 @@ class SnapshotCopy:
 
 
 def read_once(rows: DataFrame, source: SnapshotReader, table: TableId, view: View) -> DataFrame:
-    """Return the copied rows, read once and kept on disks, since a view cannot be reopened.
+    """Read the rows of a copy once and cache them on disks, since a view cannot be opened again.
 
     Args:
-        rows: The query of the rows. The caller releases the result with ``unpersist``.
+        rows: The rows, not read yet. The caller releases the result with ``unpersist``.
         source: The source.
         table: The table.
-        view: The view of the query.
+        view: The view in which the rows are read.
 
     Raises:
         TributaryError: The rows cannot be read.
@@ -215,7 +216,7 @@ class RowCounter:
 
     @contextmanager
     def counting(self, description: str) -> Iterator[None]:
-        """Count the rows that the block's copying jobs read, while they run and at the end."""
+        """Count the rows that Spark jobs of the block read, while they run and at their end."""
         context = self._spark.sparkContext
         context.setJobGroup(self.group, description)
         context.setLocalProperty("spark.scheduler.pool", description)
@@ -235,7 +236,7 @@ class RowCounter:
             self.look()
 
     def look(self) -> None:
-        """Count the rows that were read so far; add those since the last call to the progress."""
+        """Read from Spark's metrics how many rows were read; show the increase as progress."""
         context = self._spark.sparkContext
         tracker, jvm_store = context.statusTracker(), context._jsc.sc().statusStore()
         found = 0
@@ -252,13 +253,13 @@ class RowCounter:
 
 
 def fetch_rows(rows: int, size_bytes: int, *, failures: int = 0) -> int:
-    """Return the number of rows that a copying session fetches at once.
+    """Return how many rows a session of the copy fetches at once.
 
     Args:
         rows: Estimated number of rows of the table.
         size_bytes: Estimated size of the table in bytes.
-        failures: Number of failures of the copy since its last progress. Each failure divides the
-            result by eight, so that rows far wider than the mean fit into memory.
+        failures: Number of times in a row that the copy has failed. Each failure divides the result
+            by eight, so that rows far wider than the mean fit into memory.
     """
     width = max(1, size_bytes // max(1, rows))
     return max(1, min(FETCH_ROWS, FETCH_BYTES // width) >> (3 * failures))

@@ -30,12 +30,12 @@ def unspoiled(
     Args:
         source: The source.
         settings: The table's settings.
-        record: The table.
-        attempt: The attempt, with the catalog's facts at the last check.
-        now: The current facts of the catalog.
+        record: The table's record.
+        attempt: The attempt, with the fingerprint of the last check.
+        now: The current fingerprint.
 
     Returns:
-        The attempt with the current facts, which the next check compares.
+        The attempt with the current fingerprint, with which the next check compares.
 
     Raises:
         AttemptSpoiledError: A change spoils the copy. The error names each such change.
@@ -61,7 +61,7 @@ def _spoiling(
     known: Fingerprint,
     now: Fingerprint,
 ) -> Iterable[str]:
-    """Return the changes of the catalog that spoil the copy."""
+    """Return a description of each change that spoils the copy."""
     before, after = Catalog.read(known.facts), Catalog.read(now.facts)
     if after.source_kind != "postgres":
         return known.diff(now) if settings.appends else spoiling_facts(known, now)
@@ -88,7 +88,8 @@ def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) ->
         digest: The digest of the current settings.
 
     Raises:
-        AttemptSpoiledError: The settings, or the secret key of the hashes, changed after that.
+        AttemptSpoiledError: The settings, or the secret key of the hashes, have changed since the
+            copy began.
     """
     if attempt.settings_digest not in (None, digest):
         raise AttemptSpoiledError(
@@ -103,9 +104,9 @@ def require_same_server(record: TableRecord, marker: Marker) -> None:
     """Check that the primary is still the server on which O was recorded and the view was opened.
 
     Raises:
-        AttemptSpoiledError: The primary is another cluster, or is on another timeline. The topic
-            from O on, or the copy, can then have rows of the former primary that the present
-            primary lacks.
+        AttemptSpoiledError: The primary is another cluster, or is on another timeline. The copy, or
+            the topic from O on, can then have rows of the former primary that the present primary
+            lacks.
     """
     found = (marker.system_identifier, marker.timeline)
     for server in record.attempt.servers if record.attempt is not None else ():

@@ -34,9 +34,9 @@ class Step(str, Enum):
 
 @dataclass(frozen=True)
 class LakeFacts:
-    """What the Hudi timeline of a copy contains, as far as the next step depends on it.
+    """What the next step needs to know of an attempt's Hudi timeline.
 
-    Only the timeline proves what was copied.
+    The timeline, not the state store, determines which chunks are copied.
 
     Args:
         chunks: Ids of the attempt's chunks, from the metadata of commits in the active timeline.
@@ -55,7 +55,7 @@ def next_step(record: TableRecord, lake: LakeFacts) -> Step:
 
     Args:
         record: The table's record in the state store.
-        lake: The facts in the timeline of the attempt's path.
+        lake: What the attempt's Hudi timeline contains.
 
     Raises:
         BootstrapError: The table's state does not allow a bootstrap.
@@ -88,7 +88,6 @@ _INSTEAD = {
 
 
 def _step_of_copy(record: TableRecord, lake: LakeFacts) -> Step:
-    """Return the next step of a table whose attempt is being copied."""
     attempt = record.attempt
     if attempt is None:
         raise BootstrapError(
@@ -118,7 +117,6 @@ def _step_of_copy(record: TableRecord, lake: LakeFacts) -> Step:
 
 
 def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
-    """Return the next step of a bootstrapped table that is catching up."""
     handoff = record.attempt.handoff_offsets if record.attempt is not None else None
     if handoff is None or lake.position is None:
         raise BootstrapError(
@@ -133,5 +131,5 @@ def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
 
 
 def reaches(position: Mapping[int, int], target: Mapping[int, int]) -> bool:
-    """Whether the next offsets to read are at or after a handoff's target in every partition."""
+    """Whether ``position`` is at or after ``target`` in every partition."""
     return all(position.get(partition, 0) >= offset for partition, offset in target.items())

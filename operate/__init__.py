@@ -1,1 +1,1 @@
-"""The operations behind the commands of the command line, and the services that they use."""
+"""What each command does, and the clients of servers that commands share."""

@@ -1,8 +1,8 @@
-"""Resyncs tables without an operator after a change at the source that the lake cannot follow.
+"""Resyncs tables automatically after a change at the source that the lake cannot follow.
 
-A table is copied again if its settings request automatic resyncs and the limits in the settings
-allow a copy now. If the limits do not allow a copy now, the table waits, and the command shows the
-reason. An interrupted copy is continued.
+A table is copied again if its settings request automatic resyncs and their limits allow a copy now.
+If the limits do not allow it, the table waits, and the command shows the reason. An interrupted
+copy is continued.
 """
 
 from __future__ import annotations
@@ -42,11 +42,10 @@ class Unattended:
         """The tables whose requested resync must wait, each with the reason."""
 
     def once(self) -> list[Outcome]:
-        """Resync the tables whose settings request a resync and allow it now, several at a time.
+        """Resync the tables whose settings request and allow a resync now, several at a time.
 
         Returns:
-            One outcome per resynced table. A table that another process already copies has no
-            outcome.
+            One outcome per resynced table. A table that another process is copying has no outcome.
         """
         due = []
         waiting: dict[TableId, str] = {}
@@ -70,20 +69,25 @@ class Unattended:
         return [outcome for outcome in outcomes if outcome.table not in held]
 
     def _require_newest_settings(self, record: TableRecord) -> None:
-        """Check that no other process has copied the table with newer settings."""
+        """Raise an error if another process has copied the table with newer settings."""
         config = self._services.config
         settings = config.settings_on_plan(record.table, record.tier)
         digests = settings_digests(settings, config.lake)
         self._services.published_settings.check(record, digests)
 
     def _needs_copy(self, record: TableRecord) -> bool:
-        """Whether a table, by its record and settings, is still to be copied automatically."""
         return is_candidate(record, self._services.config.table_settings(record.table))
 
     def repeat(
         self, stop: threading.Event, interval_s: float, report: Callable[[list[Outcome]], None]
     ) -> None:
-        """Call :meth:`once` again and again until ``stop`` is set; log errors, and continue."""
+        """Call :meth:`once` at an interval until ``stop`` is set; log errors and continue.
+
+        Args:
+            stop: Ends the loop.
+            interval_s: Pause before each call, in seconds.
+            report: Receives the outcomes of a call, if there are any.
+        """
         while not stop.wait(interval_s):
             try:
                 if done := self.once():

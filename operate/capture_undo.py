@@ -1,8 +1,8 @@
-"""Removes the slot and the other parts of a capture that an onboarding created and no table needs.
+"""Removes what a failed onboarding has created of a capture, if no table needs the capture.
 
-A slot without a reader would retain the source's WAL for ever. A part that existed before the
-onboarding is not removed: another installation could use the same names, and the slot of that
-installation must not be dropped.
+A slot without a reader would retain the source's WAL for ever. A slot, publication or connector
+that existed before the onboarding is not removed: another installation of Tributary could use the
+same name.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Found:
-    """The parts of a capture that existed before ``onboard`` changed the capture.
+    """What existed of a capture before ``onboard`` changed the capture.
 
     Args:
         connector: Whether the capture's connector existed.
-        kept_log: Whether the capture's slot existed. Also True if the kind of source has no slots.
+        kept_log: Whether the capture's slot existed. Also True for MySQL and MariaDB, which have no
+            slots.
         tables: The tables that the capture contained.
     """
 
@@ -42,9 +43,9 @@ class Found:
 
 
 def look(services: Services, names: CaptureNames) -> Found | None:
-    """Return which parts of a capture exist before ``onboard`` changes the capture.
+    """Return what exists of a capture; call this function before ``onboard`` changes the capture.
 
-    The result is None if a table on the plan needs the capture.
+    The result is None if a table on the plan uses the capture.
 
     Raises:
         ConnectError: Kafka Connect cannot be queried.
@@ -61,17 +62,18 @@ def look(services: Services, names: CaptureNames) -> Found | None:
 
 
 def undo(services: Services, group: Group, before: Found | None) -> str:
-    """Remove the parts of a capture that ``onboard`` created, except the topics.
+    """Remove what ``onboard`` has created of a capture, except the topics.
 
-    If a table on the plan needs the capture, nothing is removed.
+    If a table on the plan uses the capture, nothing is removed.
 
     Args:
         services: The services of the command.
         group: The tables of the onboarding, with their capture.
-        before: The parts that existed before the onboarding. If None, nothing is removed.
+        before: What existed before the onboarding. If None, nothing is removed.
 
     Returns:
-        Advice for the error, with the parts that could not be removed; empty if all were removed.
+        Sentences for the onboarding's error that name what could not be removed; empty if all was
+        removed.
     """
     names = group.capture
     if before is None or not_retired(services, names):
@@ -101,7 +103,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
 
 
 def _failure(what: str, step: Callable[[], object]) -> str | None:
-    """Remove one part of a capture; if this fails, return the part's name and the error as text."""
+    """Execute ``step``, which removes ``what``; if it fails, return both as a message."""
     try:
         step()
     except TributaryError as error:

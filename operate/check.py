@@ -1,6 +1,6 @@
-"""``check``: checks everything that onboarding and runs need; each problem comes with a remedy.
+"""``check``: checks everything that onboarding and runs need; each problem has a remedy.
 
-The checks that depend on a failed check are left out.
+If the state store cannot be used, the checks that need its tables are left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OLDEST_CONNECT = (3, 3)
 
 
 def check(services: Services) -> Iterator[Check]:
-    """Run all checks of ``check``; yield the lines of each check as soon as the check is done."""
+    """Execute all checks; yield the lines of output of each check as soon as it is done."""
     yield from _checks_or_error("state store", partial(state_store, services))
     yield from unprotected(services.config)
     records: list[TableRecord] = []
@@ -76,9 +76,11 @@ def check(services: Services) -> Iterator[Check]:
 
 
 def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
-    """Do one of the checks of ``check``, and return its lines.
+    """Execute a check and return its lines; an error of the check becomes a single line.
 
-    If the check raises an error, the error becomes its only line.
+    Args:
+        name: The subject of the line for an error.
+        look: The check.
     """
     try:
         return look()
@@ -87,7 +89,7 @@ def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence
 
 
 def state_store(services: Services) -> list[Check]:
-    """Check whether the state store can be used, and which users can read it."""
+    """Return the lines of ``check`` about the state store, and about who can read its file."""
     store = services.store
     lines = [Check("state store", "ok", f"{store.shown_url}, {len(store.tables())} tables")]
     if (file := store.exposed) is not None:
@@ -130,7 +132,7 @@ def _tables(
 def _planned_table(
     services: Services, record: TableRecord, found: TableStats | None, evidence: Gather
 ) -> list[Check]:
-    """Check a table on the plan for ``check``; ``found`` is None if the source lacks the table."""
+    """Check a table on the plan; ``found`` is None if the source lacks the table."""
     table = record.table
     name = f"table {table}"
     if found is None:
@@ -230,7 +232,6 @@ def _connect(services: Services) -> list[Check]:
 
 
 def _exactly_once(services: Services, enabled: bool | None) -> Check:
-    """Return the line of ``check`` about exactly-once support."""
     name, wanted = "Connect: exactly-once", services.config.connect.exactly_once
     if enabled:
         return Check(name, "ok", "source support is enabled")
@@ -247,7 +248,7 @@ def _exactly_once(services: Services, enabled: bool | None) -> Check:
 
 
 def _at_least(name: str, version: str, oldest: tuple[int, int]) -> Check:
-    """Return the line of ``check`` about a version; it is an error if the version is too old."""
+    """Return the line of ``check`` about a version: an error if it is older than ``oldest``."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if len(numbers) == len(oldest) and numbers < oldest:
         return Check(
@@ -265,7 +266,7 @@ def _registry(services: Services) -> list[Check]:
 
 
 def _captures(services: Services, records: Sequence[TableRecord]) -> list[CaptureNames]:
-    """Return the captures of the records for ``check``, each once.
+    """Return the captures of the tables, each once.
 
     Captures of sources that the configuration lacks are left out.
     """
@@ -278,7 +279,7 @@ def _captures(services: Services, records: Sequence[TableRecord]) -> list[Captur
 
 
 def _capture(services: Services, evidence: CaptureEvidence) -> list[Check]:
-    """Return the lines of ``check`` about a capture: its problems, its log, its connector."""
+    """Return the lines of ``check`` about a capture's problems, its log and its connector."""
     capture = evidence.names
     findings = of_capture(evidence)
     lines = [Check(one.subject, "error", one.message, one.remedy) for one in findings]
@@ -295,7 +296,6 @@ def _capture(services: Services, evidence: CaptureEvidence) -> list[Check]:
 
 
 def _log(log: LogHealth) -> Check:
-    """Return the line of ``check`` about a source's log that a capture retains."""
     kept = f"{(log.retained_bytes or 0) / 2**20:,.0f} MiB of log kept"
     if log.active is None:
         return Check(log.title, "ok", kept)
@@ -311,16 +311,16 @@ def _other_settings(
     effective: Mapping[str, str],
     reported: Collection[str],
 ) -> list[Check]:
-    """Return a warning of ``check`` with the settings of a connector that are not as configured.
+    """Return a warning that names the settings of a connector that differ from the configuration.
 
-    The warning has only the names of the settings, since values can be secrets. If no setting
-    differs, the result is empty.
+    The warning does not contain values, since these can be secrets. The result is empty if no
+    setting differs.
 
     Args:
         services: The services of the command.
         capture: The capture.
-        effective: The connector's settings.
-        reported: Settings that another line already names.
+        effective: The settings with which the connector runs.
+        reported: Settings that another line of the output already names.
     """
     wanted = wanted_connector(services, capture)
     other = sorted(
@@ -340,7 +340,7 @@ def _other_settings(
 
 
 def _executors(services: Services) -> list[Check]:
-    """Check for ``check`` that the cluster starts executors with the driver's versions.
+    """Check that the cluster starts executors with the driver's versions; return the line.
 
     Raises:
         ClusterError: The cluster starts no executor, an executor cannot run tasks, or a version
@@ -356,7 +356,7 @@ def _executors(services: Services) -> list[Check]:
 
 
 def lake(services: Services) -> list[Check]:
-    """Check for ``check`` that the lake can be written, by writing a file and removing it.
+    """Check that a file can be written to the lake and removed; return the line of ``check``.
 
     Raises:
         LakeError: The lake cannot be written.

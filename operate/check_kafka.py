@@ -20,9 +20,10 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 def cluster(services: Services) -> list[Check]:
-    """Check for ``check`` that Kafka answers, and that the settings of new topics fit the cluster.
+    """Return the lines of ``check`` about the Kafka cluster.
 
-    These settings are the replication factor and the retention in ``kafka.topic``.
+    They say whether Kafka answers, and whether the cluster allows the replication factor and the
+    retention that ``kafka.topic`` requests for new topics.
     """
     cluster, brokers = services.kafka.ping()
     settings = services.config.kafka.topic
@@ -51,7 +52,7 @@ def cluster(services: Services) -> list[Check]:
 
 
 def topic(services: Services, record: TableRecord) -> list[Check]:
-    """Check a table's topic for ``check``: policy, partitions, retention, replication, size."""
+    """Return the lines of ``check`` about the settings and the size of a table's topic."""
     name = f"topic {record.topic}"
     info = services.kafka.topic(record.topic)
     actual = services.kafka.topic_config(record.topic)
@@ -103,13 +104,13 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
 def durability(
     topic: str, replicas: int, brokers: int, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each way in which a topic can lose acknowledged changes, and a remedy, for ``check``.
+    """Yield each reason why a topic can lose acknowledged changes, with its remedy.
 
     Args:
         topic: The topic's name.
         replicas: Number of brokers with a replica of the topic.
         brokers: Number of brokers in the cluster. With a single broker, nothing is yielded, since
-            the cluster cannot replicate a topic.
+            that cluster cannot replicate a topic.
         settings: The topic's effective settings.
     """
     if brokers > 1 and replicas == 1:

@@ -1,7 +1,7 @@
-"""Finds, for ``check``, where TLS does not fully protect a connection to another machine.
+"""Finds the connections to other machines that TLS does not fully protect.
 
-The lines depend on the configuration alone, and no connection is opened. Without a setting that
-requires TLS, a connection can use TLS today and not use it tomorrow.
+Only the configuration is read, and no connection is opened: a connection that uses TLS today,
+without a setting that requires TLS, can be unprotected tomorrow.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def unprotected(config: Config) -> Iterator[Check]:
 
 
 def is_here(host: str | None) -> bool:
-    """Whether ``check`` treats a host as this machine: a loopback, a Unix socket, or no host.
+    """Whether a host is this machine: a loopback address, a Unix socket, or empty.
 
-    Host names are not resolved.
+    Names are not resolved.
     """
     name = (host or "").strip("[]").lower().rstrip(".")
     if not name or name.startswith(("/", "@")) or name in _NAMES or name.endswith(".localhost"):
@@ -77,7 +77,6 @@ def _warning(what: str, detail: str, remedy: str) -> Check:
 
 
 def _source(name: str, source: SourceConfig) -> Iterator[Check]:
-    """Yield a warning of ``check`` for each unprotected endpoint of a source."""
     for key in ("primary", "replica", "endpoint_for_connect"):
         endpoint: Endpoint | MysqlEndpoint | None = getattr(source, key)
         if endpoint is None or all(map(is_here, endpoint.host.split(","))):
@@ -94,7 +93,6 @@ def _source(name: str, source: SourceConfig) -> Iterator[Check]:
 
 
 def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
-    """Yield a warning of ``check`` if TLS does not fully protect connections to Kafka."""
     others = [
         server
         for server in kafka.bootstrap_servers.split(",")
@@ -133,7 +131,6 @@ def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
 
 
 def _state(config: Config) -> Iterator[Check]:
-    """Yield a warning of ``check`` if TLS does not fully protect the state store's connection."""
     try:
         url = config.state.connection_url()
     except SecretError:
@@ -151,7 +148,7 @@ def _state(config: Config) -> Iterator[Check]:
 
 
 def _state_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str]:
-    """Return the problem that ``check`` reports of a state store's connection, and the remedy.
+    """Return the problem of the state store's connection, and the remedy.
 
     The problem is None if TLS fully protects the connection.
 

@@ -1,4 +1,4 @@
-"""Parses records of a Debezium topic: the wire header, and the writer's Avro schema as values.
+"""Parses the wire header of a Debezium topic's records, and the Avro schemas of writers.
 
 The decoder needs the Avro type and Debezium's semantic name (``connect.name``) of each column. For
 example, an ``io.debezium.time.MicroTimestamp`` and a plain ``long`` have the same bytes, but
@@ -63,7 +63,8 @@ def field_name(column: str) -> str:
     """The Avro name of a column's field under ``field.name.adjustment.mode=avro_unicode``.
 
     ASCII letters stay, and so do digits after the first character. Every other UTF-16 unit, also
-    the underscore, becomes ``_u`` and its hexadecimal code.
+    the underscore, becomes ``_u`` and its hexadecimal code. For example, ``a_b`` becomes
+    ``a_u005fb``.
     """
     return _avro_name(column, also="")
 
@@ -96,14 +97,14 @@ class DebeziumField:
     """One column as the writer's Avro schema describes it.
 
     Args:
-        name: The name in the Avro record. It is the column's name at the source (see ``column``) if
-            Avro allows that name, else a name that Debezium derives from it.
+        name: The name in the Avro record. This is the column's name at the source (see ``column``)
+            if Avro allows it. Otherwise, Debezium derives the Avro name from the column's name.
         avro_type: ``boolean``, ``int``, ``long``, ``float``, ``double``, ``bytes``, ``string``,
             ``array``, ``map`` or ``record``.
         connect_name: Debezium's or Connect's semantic type, for example
             ``io.debezium.time.ZonedTimestamp``; None for a plain value.
-        parameters: The ``connect.parameters`` of the type: parameters of the semantic type, and the
-            name and type of the source column.
+        parameters: The type's ``connect.parameters``. They include the name and the type of the
+            source column.
         nullable: Whether the writer's schema allows null.
         has_default: Whether the writer's schema has a default value.
         default: The default as JSON; None if there is no default, or if the default is null.
@@ -123,7 +124,7 @@ class DebeziumField:
 
     @property
     def column(self) -> str:
-        """The column's name at the source, before Debezium adjusts the name for Avro."""
+        """The column's name at the source."""
         return self.parameters.get(_SOURCE_NAME, self.name)
 
     @property
@@ -142,7 +143,7 @@ class DebeziumField:
 
 @dataclass(frozen=True)
 class DebeziumSchema:
-    """The writer's Avro schema of a Debezium key, or of a change event's envelope.
+    """The parsed Avro schema of the keys or of the change events in a Debezium topic.
 
     Args:
         avro_json: The schema as JSON, exactly as registered, for Spark's ``from_avro``.
@@ -165,20 +166,20 @@ class DebeziumSchema:
 
     @property
     def is_envelope(self) -> bool:
-        """Whether this Avro schema is of a change event, and not of a key."""
+        """Whether this is the Avro schema of change events, and not of keys."""
         return bool(self.envelope)
 
     @property
     def from_binlog(self) -> bool:
-        """Whether this Avro schema is of a change event of MySQL or MariaDB."""
+        """Whether this is the Avro schema of change events from MySQL or MariaDB."""
         return any(inner.name == "file" for inner in self.source)
 
     @cached_property
     def reader_json(self) -> str:
-        """The Avro schema as JSON text, reduced to the fields that this project reads.
+        """The Avro schema as JSON, reduced to the fields that Tributary reads.
 
-        An Avro reader that has this schema and the writer's schema skips the other fields. Most
-        bytes of a small row's event belong to its ``source`` block.
+        An Avro reader that has this schema and the writer's schema skips the other fields. This
+        saves time: most bytes of a small row's event belong to its ``source`` block.
         """
         schema = json.loads(self.avro_json)
         read = _READ_OF_BINLOG if self.from_binlog else _READ
@@ -190,7 +191,7 @@ class DebeziumSchema:
 
     @cached_property
     def marked_writer_json(self) -> str:
-        """The Avro schema, as JSON, for an event's bytes with :data:`END_MARK` appended."""
+        """The Avro schema, as JSON, of an event's bytes followed by :data:`END_MARK`."""
         return _marked(json.loads(self.avro_json))
 
     @cached_property
@@ -217,7 +218,7 @@ class DebeziumSchema:
         return self.after if self.is_envelope else self.key
 
     def field(self, column: str) -> DebeziumField | None:
-        """Return the Avro field of a source column; None if the writer's schema lacks it."""
+        """Return the Avro field of a source column; None if the schema lacks the column."""
         named = {candidate.column: candidate for candidate in self.row}
         if column in named:
             return named[column]
@@ -230,13 +231,13 @@ class DebeziumSchema:
 
     @classmethod
     def parse(cls, avro_json: str) -> DebeziumSchema:
-        """Read a registered Avro schema.
+        """Parse a registered Avro schema.
 
         Args:
             avro_json: The Avro schema as JSON text.
 
         Raises:
-            AvroSchemaError: The text is not Avro, or not a record as Debezium writes it.
+            AvroSchemaError: The JSON is not an Avro schema, or not one that Debezium registers.
         """
         try:
             schema = json.loads(avro_json)
@@ -272,7 +273,11 @@ def _marked(event: Any) -> str:
 
 
 def _without_unread(kind: Any) -> Any:
-    """The Avro type of ``source`` without the fields that this project does not read."""
+    """Return the Avro type of ``source``, reduced to the fields that Tributary reads.
+
+    Args:
+        kind: The type, parsed from JSON.
+    """
     if isinstance(kind, list):
         return [_without_unread(branch) for branch in kind]
     if not isinstance(kind, Mapping) or kind.get("type") != "record":
@@ -281,9 +286,9 @@ def _without_unread(kind: Any) -> Any:
 
 
 class _Reader:
-    """Reads the types of one Avro schema.
+    """Parses the types of one Avro schema.
 
-    It remembers each type that the schema defines with a name, since later fields can refer to it.
+    It remembers each named type, since later fields of the schema can refer to the type by name.
     """
 
     def __init__(self) -> None:
@@ -295,7 +300,14 @@ class _Reader:
         return f"{space}.{name}" if space and "." not in name else name
 
     def read(self, name: str, schema: Any, namespace: str = "", **given: Any) -> DebeziumField:
-        """Parse a field from its name, its Avro type and given attributes of `DebeziumField`."""
+        """Parse a field.
+
+        Args:
+            name: The field's name.
+            schema: The field's Avro type, parsed from JSON.
+            namespace: The namespace of type names that have none.
+            **given: Further attributes of the `DebeziumField`.
+        """
         if isinstance(schema, list):
             branches = [branch for branch in schema if branch != "null"]
             if len(branches) != 1:
@@ -334,7 +346,7 @@ class _Reader:
         Args:
             name: The field's name.
             kind: The type's name.
-            namespace: The namespace of a type's name that has none.
+            namespace: The namespace of type names that have none.
             given: Further attributes of the field.
         """
         if kind in _PRIMITIVES or kind == "null":
@@ -350,7 +362,7 @@ class _Reader:
     def _record(
         self, name: str, schema: Any, namespace: str, given: dict[str, Any]
     ) -> DebeziumField:
-        """Return the field of an Avro record, and remember the record as a type with a name."""
+        """Return the field of an Avro record, and remember the record as a named type."""
         full = self.full_name(schema, namespace)
         space = full.rpartition(".")[0]
         fields = []

@@ -1,4 +1,4 @@
-"""One table in its source's catalog, parsed from the facts of the table's fingerprint."""
+"""The description of one table in its source's catalog, parsed from a fingerprint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABEL = "label "
 
 @dataclass(frozen=True)
 class CatalogColumn:
-    """One column in a source's catalog, as one read of the catalog has found it.
+    """The description of one column in a source's catalog.
 
     Args:
         number: The column's number in the table.
@@ -34,22 +34,22 @@ class CatalogColumn:
         default: The column's default, or the expression of a generated column, as the server prints
             it; None if the column has neither.
         generated: Whether the column is generated.
-        written: For PostgreSQL, the id of the transaction that last wrote the column's row. For
-            MySQL and MariaDB, the column's type, character set and collation.
+        written: For PostgreSQL, the id of the transaction that last wrote the column's row in the
+            catalog. For MySQL and MariaDB, the column's type, character set and collation.
         parts: The parts of the column's type: the labels of an enum or the fields of a composite.
         parts_written: For each label, the id of the transaction that last wrote the label.
         granted: Privileges on the column; None if none was ever granted.
         options: The rest of the column's definition.
-        default_made: Identifies the default among all defaults that the table's columns have had;
-            None if the column has no default.
+        default_made: Identifies the default; no other default that the table's columns have had has
+            the same id. None if the column has no default.
         stored: Whether the catalog stores the column's value for rows that are older than the
             column. A rewrite of the table moves this value into the rows.
-        domain: If the column's type is a domain, the rest of the domain's definition.
+        domain: If the column's type is a domain, the domain's definition, without its NOT NULL.
         domain_written: The id of the transaction that last wrote the domain's definition.
-        as_added: False if, by the catalog, the column can have become NOT NULL after it was added.
-            Later changes of the table can change this answer.
+        as_added: Whether the catalog proves that the column did not become NOT NULL after it was
+            added. A later change of the table can remove this proof.
         numbered: Whether the server numbers new rows by the column (AUTO_INCREMENT); None if the
-            catalog has no such fact.
+            catalog does not say.
     """
 
     number: int
@@ -71,7 +71,9 @@ class CatalogColumn:
     numbered: bool | None = field(default=None, compare=False)
 
     def written_again(self, since: CatalogColumn) -> bool:
-        """Whether a statement other than GRANT wrote the column's definition again, unchanged.
+        """Whether a statement wrote the column's catalog row without changing the definition.
+
+        False if privileges were ever granted on the column, since GRANT writes the row, too.
 
         Args:
             since: The column at the earlier read of the catalog.
@@ -81,7 +83,7 @@ class CatalogColumn:
     def moved_only(self, since: CatalogColumn) -> bool:
         """Whether a rewrite moved the column's stored value from the catalog into the rows.
 
-        This is true only if the column has kept its default.
+        False if the column's default has changed meanwhile.
 
         Args:
             since: The column at the earlier read of the catalog.
@@ -90,7 +92,7 @@ class CatalogColumn:
         return kept and since.stored and not self.stored
 
     def is_as(self, since: CatalogColumn) -> bool:
-        """Whether the column's facts equal those of ``since``, except for ids of transactions.
+        """Whether the column equals ``since``, except for the ids of transactions.
 
         Args:
             since: The column at the earlier read of the catalog.
@@ -105,8 +107,8 @@ class IdentityIndex:
     Args:
         written: The id of the transaction that last wrote the index's row in the catalog.
         flags: The flags of the index in the catalog, such as ``indisvalid``, joined by spaces.
-        chosen: Whether that transaction could have made the index the replica identity: it also
-            wrote the table's row, and did not create the index.
+        chosen: Whether the transaction ``written`` could have made the index the replica identity:
+            it also wrote the table's row, and did not create the index.
     """
 
     written: str
@@ -115,19 +117,20 @@ class IdentityIndex:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> IdentityIndex:
-        """Parse the facts of one index in a fingerprint."""
+        """Parse an index from a fingerprint's JSON object."""
         taken = _Facts(facts)
         return cls(taken.take("written"), taken.take("flags"), taken.take("chosen"))
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition of a table in the catalog, without the file of its rows.
+    """The description of one partition in the catalog, without the file of its rows.
 
     Args:
         number: The partition's number in the catalog, which a rename does not change.
-        kind: The kind of relation, as PostgreSQL's catalog has it: ``r`` for a plain table.
-        persistence: The persistence in the catalog: ``p`` if the WAL contains the changes.
+        kind: The kind of relation in PostgreSQL's catalog, for example ``r`` for a plain table.
+        persistence: The persistence in PostgreSQL's catalog, for example ``p`` if the WAL contains
+            the changes.
         replica_identity: As for `Catalog`.
         identity_key: Columns of the index that is the replica identity; None without such an index.
         attached: The ids of the transactions that attached the partition and the levels above it.
@@ -146,7 +149,7 @@ class Partition:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Partition:
-        """Parse the facts of one partition in a fingerprint."""
+        """Parse a partition from a fingerprint's JSON object."""
         taken = _Facts(facts)
         key = taken.take("identity")
         return cls(
@@ -162,7 +165,7 @@ class Partition:
 
     @property
     def compared(self) -> dict[str, Any]:
-        """The partition's facts whose change always loses events, by name in the fingerprint."""
+        """The attributes whose change always loses events, by their names in the fingerprint."""
         return {
             "oid": self.number,
             "kind": self.kind,
@@ -174,10 +177,10 @@ class Partition:
 
 @dataclass(frozen=True)
 class PublicationState:
-    """A table's publication in the catalog.
+    """The description of a table's publication in the catalog.
 
     Args:
-        owner: Number of the owning role.
+        owner: Object id of the role that owns the publication.
         written: The id of the transaction that last wrote the publication's row in the catalog.
         settings: The rest of that row.
     """
@@ -188,30 +191,30 @@ class PublicationState:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> PublicationState:
-        """Parse the facts of a publication in a fingerprint."""
+        """Parse a publication from a fingerprint's JSON object."""
         taken = _Facts(facts)
         return cls(taken.take("pubowner"), taken.take("written"), taken.rest)
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """One table in a source's catalog, read from a fingerprint's facts.
+    """The description of one table in its source's catalog.
 
     Args:
         columns: The columns by number. On PostgreSQL, no later column of the table gets the number
             of a dropped column.
-        source_kind: The kind of the table's server. Only PostgreSQL numbers columns. For other
-            kinds, the number is derived from the column's name: a rename changes the number, and a
-            new column with the name of a dropped column gets the dropped column's number.
-        attributes: The highest number that any column has had; for other kinds than PostgreSQL, a
-            constant above all numbers.
+        source_kind: The kind of the table's server. Only PostgreSQL numbers columns. For MySQL and
+            MariaDB, the number is derived from the column's name: a rename changes the number, and
+            a new column with the name of a dropped column gets the dropped column's number.
+        attributes: The highest number that any column has had; for MySQL and MariaDB, a constant
+            above all numbers.
         primary_key: Columns of the primary key.
-        key_made: A value that identifies the primary key among all primary keys that the table has
-            had.
+        key_made: Identifies the primary key; no other primary key that the table has had has the
+            same id.
         identity_key: Columns of the index that is the replica identity; empty without such an
             index.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``. None for MySQL and
-            MariaDB, which have no such setting, since their binlog has whole rows.
+            MariaDB, whose binlog has whole rows.
         files: By partition name, the file of the partition's rows. A plain table has one file.
         partitions: The table's partitions by name.
         owner: The owning role.
@@ -223,18 +226,18 @@ class Catalog:
         children: By name, the tables that inherit from the table and are not its partitions, each
             with the id of the transaction that began the inheritance.
         publication: The publication of the table's capture; None if there is no such publication,
-            or if the kind of server has no publications.
-        number: The table's number in the catalog; None if the server does not number tables.
-        rest: All other facts. If one of them changes, events are always lost.
+            or if the server is MySQL or MariaDB.
+        number: The table's object id; None if the server does not number tables.
+        rest: The other entries of the fingerprint. If one of them changes, events are always lost.
         sent_generated: Generated columns that the publication adds to events (PostgreSQL 18).
-        stored: For MySQL and MariaDB: the id of the rows' storage, and a text that changes with the
-            table's definition. If these facts change although the binlog has no DDL statement of
-            the table, the cause is either maintenance, which changes no row, or a TRUNCATE, which
-            arrives as an event.
+        stored: For MySQL and MariaDB: the id of the rows' storage, and a string that changes with
+            the table's definition. If ``stored`` changes although the binlog has no DDL statement
+            of the table, the cause is either maintenance, which changes no row, or a TRUNCATE,
+            which arrives as an event.
         read_at: A position of the source's log; empty for PostgreSQL. The catalog shows the effects
             of every statement before this position.
-        horizon: A transaction id of PostgreSQL; empty for other kinds. Every transaction with a
-            smaller id had ended when the catalog was read.
+        horizon: A transaction id of PostgreSQL: every transaction with a smaller id had ended when
+            the catalog was read. Empty for MySQL and MariaDB.
     """
 
     columns: Mapping[int, CatalogColumn]
@@ -261,10 +264,10 @@ class Catalog:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Catalog:
-        """Parse the catalog from a fingerprint's facts.
+        """Parse the catalog's description of a table from the JSON object of a fingerprint.
 
         Raises:
-            SchemaError: The facts lack a fact that every catalog has.
+            SchemaError: The JSON object lacks a key that every table's fingerprint has.
         """
         taken = _Facts(json.loads(json.dumps(facts)))
         found = taken.take("columns")
@@ -306,22 +309,22 @@ _REQUIRED = object()
 
 
 class _Facts:
-    """The facts of one object of the catalog, in a fingerprint.
+    """A JSON object of a fingerprint, from which each key can be taken once.
 
-    Each fact can be taken once. ``rest`` has the facts that were not taken yet.
+    ``rest`` has the keys that were not taken yet.
 
     Args:
-        facts: The facts by name.
+        facts: The JSON object.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self.rest = dict(facts)
 
     def take(self, name: str, default: Any = _REQUIRED) -> Any:
-        """Remove a fact of a catalog's object and return it.
+        """Remove a key, and return its value.
 
         Raises:
-            SchemaError: There is no such fact, and no default.
+            SchemaError: The key is missing, and no default is given.
         """
         value = self.rest.pop(name, default)
         if value is _REQUIRED:
@@ -366,17 +369,18 @@ def _column(number: int, facts: Mapping[str, Any]) -> CatalogColumn:
 def not_before(xid: str, other: str) -> bool:
     """Whether PostgreSQL's transaction id ``xid`` equals ``other`` or is younger than ``other``.
 
-    The server assigns ids of 32 bits in a circle: half of all ids are younger than a given id. Ids
-    below 3 are not assigned, and are older than every other id.
+    Ids have 32 bits and start again after the largest one. So half of all ids count as younger than
+    a given id. Ids below 3 are never assigned, and are older than every other id.
     """
     return int(xid) >= 3 and (int(xid) - int(other or 0)) % _XIDS < _XIDS // 2
 
 
 def differences(path: str, old: Any, new: Any) -> Iterator[str]:
-    """Yield the differences between two values of a catalog's fact, one line each.
+    """Yield the differences between two JSON values of fingerprints, one line each.
 
     Args:
-        path: Name of the fact, as ``columns.3.type``; empty for all facts together.
+        path: Path of the values in the fingerprint, for example ``columns.3.type``; empty for whole
+            fingerprints.
         old: The former value.
         new: The current value.
     """

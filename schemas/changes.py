@@ -1,4 +1,4 @@
-"""The changes of a table as values, each with its verdict."""
+"""The kinds of schema changes, and the verdicts on them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One schema change: a difference between two states of a table.
+    """One schema change: a difference between two descriptions of a table.
 
     Args:
         verdict: The change's effect on the lake.
@@ -44,7 +44,7 @@ class Change:
 
     @property
     def what(self) -> str:
-        """The schema change in words, as in ``column 'a' was dropped``."""
+        """The schema change in words, for example ``column 'a' was dropped``."""
         raise NotImplementedError  # each kind of change below has its own wording
 
     @property
@@ -56,7 +56,7 @@ class Change:
         return f"{self.what}: {self.why}" if self.why else self.what
 
     def to_json(self) -> dict[str, Any]:
-        """The schema change as plain values."""
+        """The schema change as a JSON object, which commands print and the state store keeps."""
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             "change": type(self).__name__,
@@ -73,9 +73,9 @@ class AddColumn(Change):
     Args:
         name: The column's name.
         type: The column's type.
-        stored: The column's value in older rows, as the source's catalog has it: on PostgreSQL, an
-            array literal with one element. None if older rows are NULL, or if the catalog does not
-            determine their value.
+        stored: The column's value in older rows, as the source's catalog stores it. On PostgreSQL,
+            this is an array literal with one element, for example ``{5}``. None if older rows are
+            NULL, or if the catalog does not determine their value.
         frozen: Whether the lake leaves the column out because of ``on_schema_change: freeze``.
     """
 
@@ -91,17 +91,18 @@ class AddColumn(Change):
 
     @property
     def moves_lake(self) -> bool:
-        """Whether the lake gets the added column or its values."""
+        """Whether the lake table gets the column."""
         return self.verdict is not Verdict.IGNORE
 
 
 @dataclass(frozen=True, kw_only=True)
 class DropColumn(Change):
-    """A schema change: the table lost a column, or its settings no longer replicate it.
+    """A schema change: a column was dropped, or the settings no longer replicate it.
 
     Args:
         name: The column.
-        left_out: Whether the table still has the column, but the settings no longer replicate it.
+        left_out: Whether the source table still has the column, but the settings no longer
+            replicate it.
     """
 
     name: str
@@ -120,7 +121,7 @@ class DropColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class RenameColumn(Change):
-    """A schema change: a column with a new name and the same number in the catalog.
+    """A schema change: a column was renamed.
 
     Args:
         name: The column's former name.
@@ -146,7 +147,7 @@ class RenameColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeType(Change):
-    """A schema change: a column gets another type, or its values get another form in the lake."""
+    """A schema change: a column has another type, or the lake must store its values differently."""
 
     name: str
     old: str
@@ -181,7 +182,7 @@ class NarrowType(ChangeType):
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteColumn(Change):
-    """A schema change: an altered column, whose values could have changed without events."""
+    """A schema change: a column was altered, and its values could have changed without events."""
 
     name: str
 
@@ -193,7 +194,7 @@ class RewriteColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeParts(Change):
-    """A schema change: a label of a column's enum, or a field of a column's composite, differs."""
+    """A schema change: a label of a column's enum, or a field of its composite, has changed."""
 
     name: str
     old: str | None
@@ -213,7 +214,7 @@ class ChangeParts(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeKey(Change):
-    """A schema change: the key has different columns than before, or was recreated."""
+    """A schema change: the key has other columns than before, or was recreated."""
 
     old: str
     new: str
@@ -228,7 +229,7 @@ class ChangeKey(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeLakePartitions(Change):
-    """A change of settings: other partition columns than the lake table has.
+    """A change of settings: they name other partition columns than the lake table has.
 
     Args:
         old: The lake's partition columns, in parentheses.
@@ -246,7 +247,7 @@ class ChangeLakePartitions(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class AddPartition(Change):
-    """A schema change: a partition was created, or attached without rows."""
+    """A schema change: a partition without rows was created or attached."""
 
     name: str
 
@@ -258,10 +259,11 @@ class AddPartition(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeNullability(Change):
-    """A schema change: a column begins or ceases to allow NULL.
+    """A schema change: a column now allows NULL, or no longer allows it.
 
-    If ``back`` is true, the column allows or refuses NULL as it did at the earlier read of the
-    catalog, but its definition was written again. So it could have done the opposite in between.
+    If ``back`` is true, the column allowed NULL at the earlier read of the catalog if and only if
+    it allows NULL now, but its definition was written in between. So this could have been different
+    for a while.
     """
 
     name: str
@@ -281,7 +283,7 @@ class ChangeNullability(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeDefault(Change):
-    """A schema change: a different default for future rows."""
+    """A schema change: a column has another default for future rows."""
 
     name: str
     old: str | None
@@ -295,7 +297,7 @@ class ChangeDefault(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeIdentity(Change):
-    """A schema change: a different replica identity of the table.
+    """A schema change: the table has another replica identity.
 
     The replica identity decides which columns of the old row an event of PostgreSQL has.
     """
@@ -311,7 +313,7 @@ class ChangeIdentity(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class LoseEvents(Change):
-    """A schema change that changes rows without an event, or after which events can be lost."""
+    """A schema change that changes rows without an event, or after which events can be missing."""
 
     fact: str
 

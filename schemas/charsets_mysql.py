@@ -1,9 +1,9 @@
-"""The characters that the connectors of MySQL and MariaDB decode wrongly, by character set.
+"""Lists the characters that the connectors of MySQL and MariaDB decode wrongly.
 
 The binlog has a string value as bytes. A connector decodes these bytes with Java's table of the
 character set, which can differ from the server's table. The decoding never fails: bytes that Java's
-table lacks become U+FFFD. In the rows of a copy, and in rows that are read from the source by key,
-the server has decoded the bytes.
+table lacks become U+FFFD. Values in a copy, and values that are read from the source by key, are
+right, since the server decodes them itself.
 """
 
 from __future__ import annotations

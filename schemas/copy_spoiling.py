@@ -23,23 +23,24 @@ def spoiling(
 ) -> Iterator[str]:
     """Yield the schema changes that spoil a copy, each in words.
 
-    A change that needs another copy by its verdict (:func:`schemas.evolution.diff`) spoils the
-    copy. These changes spoil the copy as well:
+    A change whose verdict (:func:`schemas.evolution.diff`) is BOOTSTRAP spoils the copy. These
+    changes spoil the copy as well:
 
-    - a new column, a dropped column, or another name or type of a column, since some chunks can be
-      read before the change and some after it;
-    - several columns whose definitions were written again and are the same as before, since the
-      columns could have swapped their names while a chunk was read;
-    - a new file of the table, since a view from before the rewrite reads no rows, without an error;
-    - a new partition of an append table, since no chunk reads it.
+    - a column was added, dropped or renamed, or its type was changed, since some chunks can be read
+      before the change and some after it;
+    - the definitions of several columns were written again without a difference, since the columns
+      could have swapped their names while a chunk was read;
+    - the table has a new file, since a view from before the rewrite reads no rows, without an
+      error;
+    - an append table has a new partition, since no chunk reads it.
 
     Args:
-        before: The catalog at the copy's last check, from a server that numbers columns.
+        before: PostgreSQL's catalog at the copy's last check.
         now: The catalog now.
         wanted: The columns that the settings replicate.
         empty: Object ids of partitions without rows.
-        key: The columns by which rows of the lake are found; empty for an append table.
-        keeps_deleted: Whether the lake keeps rows that the source deleted.
+        key: The key columns of the lake table; empty for an append table.
+        keeps_deleted: Whether the lake keeps rows that the source has deleted.
     """
     if otherwise := [*differences("columns", _columns(before), _columns(now))]:
         yield from otherwise
@@ -70,16 +71,16 @@ def spoiling(
 def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
     """Return the schema changes that spoil a copy from MySQL or MariaDB, one line each.
 
-    Every change of the catalog spoils the copy, with one exception: partitions were added, and all
-    former partitions are still there. If the copy does not read a row of a new partition, the row
-    arrives as an event.
+    Every change of the catalog spoils the copy, with one exception: partitions were added, and no
+    partition was removed. If the copy does not read a row of a new partition, the row arrives as an
+    event.
 
     The binlog also has DDL statements whose effect the catalog does not show. The first run after
     the copy judges all statements since the catalog was first read for the copy.
 
     Args:
-        before: The catalog's facts at the copy's last check.
-        now: The facts now.
+        before: The fingerprint at the copy's last check.
+        now: The current fingerprint.
     """
     files = (str(one.facts.get("relfilenode", "")).split(",") for one in (before, now))
     former, current = map(frozenset, files)
@@ -93,7 +94,7 @@ def spoiling_facts(before: Fingerprint, now: Fingerprint) -> list[str]:
 
 
 def _columns(catalog: Catalog) -> dict[str, dict[str, Any]]:
-    """Return each column's facts on which the queries of the chunks depend, by column number."""
+    """Return, by column number, the attributes on which the queries of the chunks depend."""
     return {
         str(number): {"name": one.name, "type": one.type, "generated": one.generated}
         for number, one in catalog.columns.items()

@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 class TributaryError(Exception):
-    """An error with a message about the failure and a remedy for the operator.
+    """An error with a message, and with a remedy for the operator.
 
     Args:
         message: What happened, naming the table, topic, partition, offset or field.
         remedy: What the operator can do next, as an instruction.
-        **context: The names in the message as values (``table=``, ``topic=``, ``partition=``,
-            ``offset=``, ``field=``), for ``--output json`` and for logs.
+        **context: The message's table, topic, partition, offset or field, for ``--output json`` and
+            for logs (``table=``, ``topic=``, ``partition=``, ``offset=``, ``field=``).
 
     The message often quotes a server or a driver. So every secret that this process has read is
     replaced by ``***`` in the message.
 
     The remedy and the context do not quote a server or a driver. A plain word in them is not
-    replaced, even if it equals a secret, such as the password ``orders``: there, the word is a
-    name, for example a table's. Every other secret is replaced.
+    replaced, even if it equals a secret: if the password is ``orders``, that word in a remedy is
+    still the name of a table. Every other secret is replaced.
 
     An error keeps its message, remedy and context when another process sends it, for example a
     Spark worker.
@@ -43,11 +43,11 @@ class TributaryError(Exception):
         return _rebuild, (type(self), self.message, self.remedy, self.context)
 
     def advising(self, more: str) -> Self:
-        """Return a copy of the error with more text after its remedy."""
+        """Return a copy of the error, with ``more`` appended to its remedy."""
         return type(self)(self.message, remedy=f"{self.remedy} {more}", **self.context)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as plain values for JSON output and the state store."""
+        """Return the error as a JSON object, for JSON output and for the state store."""
         return {
             "error": type(self).__name__,
             "message": self.message,
@@ -59,9 +59,9 @@ class TributaryError(Exception):
 
 
 def _unicode(text: str) -> str:
-    """Return an error's text, with escapes in place of bytes that are not UTF-8.
+    """Return a message in which escapes replace characters that UTF-8 cannot encode.
 
-    Neither JSON nor a database accepts such bytes.
+    Neither JSON nor a database accepts such characters.
     """
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -73,23 +73,23 @@ def _rebuild(
 
 
 class SchemaError(TributaryError):
-    """A table, column or type that cannot be represented."""
+    """A table, a column or a type cannot be represented."""
 
 
 class InvalidIdentifierError(SchemaError):
-    """Text that does not name a table or column."""
+    """A string does not name a table or a column."""
 
 
 class UnsupportedTypeError(SchemaError):
-    """A source type for which the type map has no rule."""
+    """A source type has no rule in the type map."""
 
 
 class WireFormatError(SchemaError):
-    """Bytes that are not in the Confluent wire format."""
+    """Bytes are not in the Confluent wire format."""
 
 
 class AvroSchemaError(SchemaError):
-    """An Avro schema that is not what a Debezium topic carries."""
+    """An Avro schema is not one that a Debezium topic has."""
 
 
 class RegistryError(TributaryError):
@@ -97,8 +97,8 @@ class RegistryError(TributaryError):
 
 
 class UnknownSchemaError(RegistryError):
-    """A schema id for which the registry's answer has no usable Avro schema."""
+    """The registry's answer has no usable Avro schema for a schema id."""
 
 
 class DdlError(SchemaError):
-    """A planned statement that is not understood."""
+    """A planned DDL statement cannot be parsed, or has an unknown effect."""

@@ -40,14 +40,14 @@ from schemas.withheld_columns import no_longer_withheld
 
 @dataclass(frozen=True)
 class LakeColumns:
-    """The lake table's columns that come from the source, for a comparison of two catalogs.
+    """What a comparison of two catalogs needs to know of the lake table's source columns.
 
     Args:
         types: Spark type by column name.
-        dropped: The columns that the source has dropped and the lake keeps.
+        dropped: The columns that the source has dropped and the lake still has.
         read_by_key: The columns whose values are read from the source by key.
-        hidden: For each column with hidden values, by name: how the lake hides the values (``hash``
-            or ``mask``), and the Spark type of the original values.
+        hidden: By column with hidden values, how the lake hides them (``hash`` or ``mask``), and
+            the Spark type of the original values.
     """
 
     types: Mapping[str, str]
@@ -63,11 +63,11 @@ class Rules:
     Args:
         wanted: The columns that the settings replicate, with their lake types.
         frozen: Whether the lake leaves new columns out (``on_schema_change: freeze``).
-        keyed: Whether rows of the lake are found by their key; False for an append table.
-        keeps_deleted: Whether rows of the lake stay when the source deletes them.
-        keeps_truncated: Whether rows of the lake stay when the source truncates the table.
+        keyed: Whether the lake table has a key; False for an append table.
+        keeps_deleted: Whether the lake keeps rows that the source deletes.
+        keeps_truncated: Whether the lake keeps its rows when the source table is truncated.
         renames: The renames of columns that the settings allow.
-        key: The columns by which rows of the lake are found; empty for an append table.
+        key: The key columns of the lake table; empty for an append table.
     """
 
     wanted: Iterable[Column]
@@ -81,13 +81,14 @@ class Rules:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Facts that a comparison of two catalogs needs, and that are in neither catalog.
+    """What a comparison of two catalogs needs to know besides the catalogs' descriptions.
 
     Args:
-        stored: By column, the values that PostgreSQL's catalog stores for rows older than the
-            column: one value for each file of the table, None if the catalog stores none.
-        empty: Object ids of partitions that hold no row.
-        truncated: Object ids of partitions that were truncated, while their table was not.
+        stored: By column, the values that PostgreSQL's catalog stores for rows that are older than
+            the column: one value for each file of the table, None if no value is stored.
+        empty: Object ids of partitions without rows.
+        truncated: Object ids of partitions that were truncated themselves. A truncation of the
+            whole table does not count.
         statements: For MySQL and MariaDB, the effects of the statements in the binlog.
     """
 
@@ -100,26 +101,23 @@ class Evidence:
 def diff(
     before: Catalog, now: Catalog, lake: LakeColumns, rules: Rules, evidence: Evidence
 ) -> tuple[Change, ...]:
-    """List every schema change from the catalog that the lake follows to the current catalog.
+    """Return the schema changes between the catalog that the lake follows and the current one.
 
-    On PostgreSQL, the value of a new column in old rows is known if the table has the same file as
-    before: the catalog stores this value for old rows, or the value is NULL. In a new file, old
-    rows can have any value.
+    On PostgreSQL, a new column's value in old rows is known if the table still has the same file:
+    the catalog stores the value, or it is NULL. In a new file, old rows can have any value.
 
     Args:
         before: The catalog that the lake follows.
         now: The catalog now.
         lake: The lake's columns.
         rules: The table's settings.
-        evidence: Further facts of the source.
+        evidence: What the catalogs do not show.
     """
     return tuple(_Diff(before, now, lake, rules, evidence).changes())
 
 
 @dataclass(frozen=True)
 class _Diff:
-    """One comparison of catalogs by :func:`diff`, whose arguments are the fields."""
-
     _before: Catalog
     _now: Catalog
     _lake: LakeColumns
@@ -329,19 +327,20 @@ class _Diff:
 
     @property
     def _uncorrected(self) -> bool:
-        """Whether a wrong value in place of a NULL can stay in the lake after this schema change.
+        """Whether the lake can keep a wrong value in place of a NULL.
 
-        PostgreSQL's connector reads a table's definition from the catalog, not from the WAL. If a
-        column is NOT NULL in this definition, the connector sends a NULL as 0, an empty text or
-        1970. There are two cases:
+        PostgreSQL's connector reads the NOT NULL constraints from the catalog, not from the WAL. If
+        a column is NOT NULL there, the connector sends a NULL as 0, an empty string or 1970. There
+        are two cases:
 
         - A column became NOT NULL, and the connector reads changes from before that moment. The
           source must have replaced each NULL by an update, whose event corrects the lake.
-        - A column now allows NULL, and the connector has not seen this yet, or never sees this
-          because a domain was changed. A run then reads the row from the source by key.
+        - A column now allows NULL, and the connector does not know this yet. After a change of a
+          domain, it does not learn this until it restarts. A run then reads the row from the source
+          by key.
 
         So a wrong value stays only in a row of an append table, or in a row that the lake keeps
-        after a DELETE or TRUNCATE. If the table has the same file as before, there was no TRUNCATE.
+        after a DELETE or TRUNCATE. If the table still has the same file, there was no TRUNCATE.
         """
         kept = self._rules.keeps_deleted or (self._rules.keeps_truncated and self._new_file)
         return self._on_postgres and (kept or not self._rules.keyed)
@@ -402,11 +401,11 @@ class _Diff:
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
     def _label_written_since(self, column: CatalogColumn) -> str | None:
-        """Return a label of a new column's enum that could have been renamed; None without one.
+        """Return a label of a new column's enum that can have been renamed; None if there is none.
 
-        A label could have been renamed if its last write is later than the read of the catalog that
-        the lake follows. If one transaction wrote all labels, at the latest when the column was
-        added, the type is new. Then no label was renamed, and the result is None.
+        A label can have been renamed if its catalog row was written after the earlier read of the
+        catalog. There is one exception: if one transaction wrote all labels, not after the column
+        was added, then the enum itself is new, and its labels were not renamed.
         """
         since = self._before.horizon
         young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
@@ -418,7 +417,7 @@ class _Diff:
         return column.parts[min(young)] if young else None
 
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-        """Yield a change if another column, now dropped, may have had the name of ``new``."""
+        """Yield a change if a column that is now dropped can have had the name of ``new``."""
         later = range(self._before.attributes + 1, self._now.attributes + 1)
         gone = any(number not in self._now.columns for number in later)
         if gone and old.name == new.name and old.written != new.written:
@@ -452,7 +451,7 @@ class _Diff:
         )
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
-        """Return how the hiding of a column by settings and lake rows differs; None if equal."""
+        """Return why the lake's rows must be hidden differently; None if they need not be."""
         wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
             return f"columns.{wanted.hide or hide} differs between the settings and the lake's rows"
@@ -467,8 +466,8 @@ class _Diff:
 def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
     """Yield the changes of the labels or fields of a column's type.
 
-    An added label or field is a change, too. Otherwise, the catalog that the lake follows would not
-    get the label, and a later comparison would miss a change of the label.
+    An added label or field is a change, too. Otherwise, the recorded catalog would not get the
+    label, and a later comparison would miss a change of the label.
     """
     for part, was in sorted(old.parts.items()):
         now = new.parts.get(part)

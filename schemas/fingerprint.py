@@ -1,4 +1,4 @@
-"""The facts about a table in its source's catalog, as one value that is stored and compared."""
+"""The fingerprint of a table: its description in the source's catalog, stored and compared."""
 
 from __future__ import annotations
 
@@ -41,30 +41,29 @@ The fact is derived from the last write of the table's row, so a GRANT on the ta
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The catalog's facts about a table.
+    """The description of a table in its source's catalog, as JSON.
 
-    A copy in progress, or the next run, judges each change of these facts.
+    A copy in progress, or the next run, judges each difference between two fingerprints.
 
     Args:
-        facts: The facts by name, as plain values: strings, integers, lists and dictionaries with
-            string keys. `READ_AT`, `SNAPSHOT`, `ROW_WRITTEN` and each column's `AS_ADDED` are
-            stored, but not compared.
+        facts: The JSON object. Its `READ_AT`, `SNAPSHOT` and `ROW_WRITTEN`, and each column's
+            `AS_ADDED`, are stored, but not compared.
     """
 
     facts: Mapping[str, Any]
 
     @property
     def snapshot(self) -> str:
-        """The snapshot in which PostgreSQL's catalog was read; empty for other kinds of source."""
+        """The snapshot in which PostgreSQL's catalog was read; empty for MySQL and MariaDB."""
         return str(self.facts.get(SNAPSHOT, ""))
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the fingerprint's compared facts, as hex."""
+        """SHA-256 of the compared entries, in hexadecimal."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The fingerprint's compared facts as JSON; equal facts have equal text."""
+        """Return the compared entries as JSON; equal entries give the same string."""
         apart = (READ_AT, SNAPSHOT, ROW_WRITTEN)
         compared = {name: fact for name, fact in self.facts.items() if name not in apart}
         if "columns" in compared:
@@ -75,11 +74,11 @@ class Fingerprint:
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def with_read_at(self, earlier: Fingerprint) -> Fingerprint:
-        """Return the fingerprint, with the `READ_AT` of ``earlier`` if ``earlier`` has one."""
+        """Return this fingerprint, with the `READ_AT` of ``earlier`` if ``earlier`` has one."""
         if READ_AT not in earlier.facts:
             return self
         return Fingerprint({**self.facts, READ_AT: earlier.facts[READ_AT]})
 
     def diff(self, other: Fingerprint) -> list[str]:
-        """Return the fingerprint's compared facts that differ in ``other``, one line each."""
+        """Return the differences between the compared entries of both, one line each."""
         return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]

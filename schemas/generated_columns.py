@@ -1,7 +1,7 @@
 """Finds generated columns of MySQL and MariaDB whose values changed in old rows without an event.
 
 If a statement alters a column, the server recomputes each generated column that depends on this
-column. The binlog then has the statement, and no events of the rows.
+column. The binlog then has the statement, but no events of the changed rows.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from schemas.widening import definition, same_for_expressions
 def recomputed(
     before: Catalog, now: Catalog, replicated: Collection[str], statements: StatementEffects
 ) -> Iterator[LoseEvents]:
-    """Yield a change for each generated column whose values an ALTER of a column can have changed.
+    """Yield a change for each generated column that an ALTER of a column can have recomputed.
 
-    The altered column is the generated column itself, or a column that the generated column's
-    expression uses, directly or through other generated columns.
+    An ALTER recomputes the altered column if it is generated. It also recomputes each generated
+    column that uses the altered column, directly or through other generated columns.
 
     Args:
         before: The catalog that the lake follows.
         now: The catalog now.
-        replicated: The columns that the lake has and the settings replicate.
+        replicated: The columns that are in the lake and that the settings replicate.
         statements: The effects of the statements in the binlog.
     """
     # Only the catalogs of MySQL and MariaDB have this fact.

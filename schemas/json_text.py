@@ -1,25 +1,25 @@
-r"""Gives a JSON document of MySQL the same text, whether the server or the connector printed it.
+r"""Converts JSON that MySQL or its connector has printed to one normal form.
 
-Server and connector print a document's members in the same order, and differ only in the details
-below. This module converts what either of them printed to one normal form (:func:`in_spark`, and
-:func:`in_python` for rows that are read by key):
+Server and connector print the members of a JSON document in the same order, and differ only in the
+details below. The normal form (:func:`in_spark`, and :func:`in_python` for rows that are read by
+key) has:
 
-- spaces between tokens: none;
-- numbers: equal values get the same text, since the connector's text does not show whether a number
-  is an integer, a decimal or a double. Integers of any type have all their digits up to 30 (``1.0``
-  is ``1``). An integer of more than 30 digits is the nearest double. A double that is not an
-  integer has the fewest digits that identify it, as ``0.1``, ``1e-7`` or ``1.5e300``. A decimal has
-  its digits without zeros at the end. ``-0.0`` stays;
-- dates with a time, and times: no zeros at the end of their microseconds. A JSON string that
-  looks like such a value, ``2024-02-29 01:02:03.500000``, loses these zeros, too;
-- binary values: base64 alone, without the server's ``base64:type15:`` and line breaks;
-- control characters: ``\u001f``, with its hexadecimal digits in lower case.
+- no spaces between tokens;
+- the same digits for equal numbers, since the connector prints integers, decimals and doubles
+  alike. A whole number of any type has all its digits, up to 30 (``1.0`` becomes ``1``). A whole
+  number of more digits becomes the nearest double. A double that is not a whole number has the
+  fewest digits that identify it, for example ``0.1``, ``1e-7`` or ``1.5e300``. A decimal loses
+  zeros at its end. ``-0.0`` stays;
+- no zeros at the end of the microseconds of dates with a time, and of times. A JSON string that
+  looks like such a value, for example ``2024-02-29 01:02:03.500000``, loses these zeros, too;
+- base64 alone for binary values, without the server's ``base64:type15:`` and line breaks;
+- lower-case hexadecimal digits in control characters, for example ``\u001f``.
 
-The connector prints some different documents as the same text. :func:`ambiguous` finds such texts,
-and a run reads their documents from the source. The causes are in Debezium 3.6:
+The connector prints some different documents alike. :func:`ambiguous` finds JSON that can have
+several meanings, and a run then reads the document from the source. The causes are in Debezium 3.6:
 
-- it prints an unsigned integer of 32 bits as a signed one, and leaves such an integer out of arrays
-  and objects above 64 KiB;
+- it prints an unsigned 32-bit integer as a signed one, and omits it from arrays and objects above
+  64 KiB;
 - it loses the sign, or digits, of a negative time.
 """
 
@@ -70,7 +70,8 @@ def in_spark(document: str) -> str:
     The document can be any JSON value. NULL remains NULL.
 
     Args:
-        document: A Spark SQL expression of the document as the server or the connector prints it.
+        document: A Spark SQL expression that evaluates to the document, as the server or the
+            connector prints it.
     """
     piece = f"""CASE WHEN t LIKE '"%' THEN {_string("t")}
         WHEN t RLIKE {_literal(_INTEGER)} OR t = '-0.0' THEN t
@@ -81,12 +82,13 @@ def in_spark(document: str) -> str:
 
 
 def ambiguous(document: str) -> str:
-    """Return Spark SQL that evaluates to true if other JSON documents have the same printed text.
+    """Return Spark SQL that evaluates to true if the connector prints other documents alike.
 
-    The test also matches inside string values, so it is true for more documents than necessary.
+    It also evaluates to true for some documents that are not ambiguous, since it searches inside
+    JSON strings, too.
 
     Args:
-        document: A Spark SQL expression of the document as the connector prints it.
+        document: A Spark SQL expression that evaluates to the document, as the connector prints it.
     """
     return f"{document} RLIKE {_literal(_AMBIGUOUS)}"
 
@@ -97,7 +99,7 @@ def in_python(document: str) -> str:
 
 
 def _string(t: str) -> str:
-    """Return Spark SQL that converts the JSON string or binary value ``t`` to the normal form."""
+    """Return Spark SQL that converts a JSON string or binary value to the normal form."""
     bare = f"regexp_replace({t}, {_literal(_BINARY)}, '\"')"
     letters = f"regexp_extract_all({t}, {_literal(_ESCAPE)}, 0)"
     letter = f"CASE WHEN e LIKE {_literal(_LIKE_CONTROL)} THEN lower(e) ELSE e END"
@@ -113,7 +115,8 @@ def _number(t: str) -> str:
     """Return Spark SQL that converts a JSON number to the normal form.
 
     Args:
-        t: A Spark SQL expression of the number, which `_INTEGER` does not match.
+        t: A Spark SQL expression that evaluates to the number. `_INTEGER` must not match the
+            number.
     """
     digits = f"regexp_replace({t}, {_literal(_ZEROS)}, '$1')"
     whole = (
@@ -140,21 +143,21 @@ def _number(t: str) -> str:
 
 
 def _significant(number: str) -> str:
-    """Return Spark SQL of the digits from a JSON number's first nonzero digit to its last.
+    """Return Spark SQL that evaluates to a JSON number's digits, without zeros at both ends.
 
     Args:
-        number: A Spark SQL expression of the number.
+        number: A Spark SQL expression that evaluates to the number.
     """
     return f"regexp_replace({number}, '[eE].*$|[-.]|^[-0.]+|[.]?0+(?=$|[eE])', '')"
 
 
 def _is_double(s: str) -> str:
-    """Return Spark SQL that evaluates to true if a JSON number with a point equals a double.
+    """Return Spark SQL that evaluates to true if a double can have exactly a number's value.
 
-    With k digits after the point, such a number is m / 2^k with m < 2^53.
+    If the number has k digits after the point, it must be m / 2^k with m < 2^53.
 
     Args:
-        s: A Spark SQL expression of the number.
+        s: A Spark SQL expression that evaluates to the number, which has a point and no exponent.
     """
     power = (
         f"aggregate(sequence(1, length({s}) - instr({s}, '.')), CAST(1 AS DECIMAL(38,0)),"
@@ -202,7 +205,7 @@ def _python_number(t: str) -> str:
 
 
 def _shown(x: float) -> str:
-    """Return a JSON number with the digits that Java prints for a double, without ``.0``.
+    """Return a double with the digits that Java prints, without ``.0``.
 
     Java prints at least two digits, for example ``4.9e-324`` and not ``5e-324``.
     """
@@ -216,5 +219,5 @@ def _shown(x: float) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a string or pattern for MySQL's JSON as a string literal of Spark SQL."""
+    """Return a string, for example a regular expression, as a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,4 +1,4 @@
-"""Finds the changes of a table at the source after which events of its rows can be missing."""
+"""Finds the schema changes after which events of a table's rows can be missing."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ def lost_events(
     truncated: Collection[int],
     statements: Iterable[str],
 ) -> Iterator[Change]:
-    """Yield the changes of a table that can lose events, except changes of columns and keys.
+    """Yield the schema changes that can lose events, except changes of columns and keys.
 
-    These are changes of partitions, inheriting tables, publication, name and `Catalog.rest`. A new
-    partition without rows loses no event, and is yielded as `AddPartition`.
+    They are changes of partitions, inheriting tables, publication, name and `Catalog.rest`. A new
+    partition without rows is also yielded, as `AddPartition`, although it loses no event.
 
     Args:
         before: The catalog that the lake follows.
         now: The catalog now.
-        empty: Object ids of partitions that hold no row.
-        truncated: Object ids of partitions that were truncated, while their table was not.
+        empty: Object ids of partitions without rows.
+        truncated: Object ids of partitions that were truncated themselves. A truncation of the
+            whole table does not count.
         statements: The DDL statements in the binlog whose effect on the rows Tributary cannot
             derive. Empty for PostgreSQL.
     """
@@ -96,7 +97,9 @@ def _partitions(
 
 
 def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
-    """Yield a change for a table or partition whose replica identity was another index for a while.
+    """Yield a change if the replica identity was another index between two reads of the catalog.
+
+    The table and each of its partitions are examined.
 
     Args:
         before: The catalog that the lake follows.
@@ -117,13 +120,13 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
 
 
 def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
-    """Whether an index was the table's replica identity for a while, so that events are lost.
+    """Whether an index was the replica identity for a while, so that events can be missing.
 
-    An index from before the earlier read of the catalog was the replica identity if its catalog row
-    was written again with the same flags. For a new index, this is not enough, since its creation
-    writes the row as well, with CONCURRENTLY several times. A new index was the replica identity if
-    the transaction that last wrote its row also wrote the table's row, and another transaction
-    created the index.
+    An index that the earlier catalog has was the replica identity if its catalog row was written
+    again with the same flags. For a new index, this is not enough, since its creation writes the
+    row as well, with CONCURRENTLY several times. A new index was the replica identity if the
+    transaction that last wrote its row also wrote the table's row, and another transaction created
+    the index.
     """
     if old is None:
         return new.chosen
@@ -131,19 +134,18 @@ def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
 
 
 def _attached_again(old: Partition | None, new: Partition) -> bool:
-    """Whether a partition was detached and attached again, so that events can be lost."""
+    """Whether a partition was detached and attached again, so that events can be missing."""
     return old is not None and old.number == new.number and old.attached != new.attached
 
 
 def _compared(partitions: Mapping[str, Partition]) -> dict[str, dict[str, Any]]:
-    """Return for each partition, by its name, the facts whose change always loses events."""
     return {name: one.compared for name, one in partitions.items()}
 
 
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
-    """Whether the table may have been a partition of another table for a while.
+    """Whether the table can have been a partition of another table for a while.
 
-    Changes from that time can be missing in the table's own topic.
+    Events of changes from that time can be in the other table's topic.
 
     ATTACH PARTITION and DETACH PARTITION write the catalog rows of the table and of all its
     columns. So if one column's row was not written, the table was not attached. If a column's row
@@ -167,8 +169,8 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
 def _altered(before: PublicationState | None, now: PublicationState | None) -> bool:
     """Whether the publication's settings were changed, even if they are now the same again.
 
-    Another check finds a missing publication, so the result is False for it. If only the owner
-    differs, ALTER PUBLICATION ... OWNER TO wrote the publication's row, and the result is False.
+    If the publication is missing, another check reports this, and the result is False. The result
+    is also False if only the owner differs: ALTER PUBLICATION ... OWNER TO has changed it.
     """
     if before is None or now is None or before == now:
         return False

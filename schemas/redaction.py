@@ -1,4 +1,4 @@
-"""Removes the secrets that this process has read from the texts of errors and messages."""
+"""Removes the secrets that this process has read from errors and messages."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _forms: tuple[str, ...] = ()
 
 
 def keep_secret(secret: str) -> None:
-    """Remember a secret, so that ``redact`` removes it, also as encoded in URLs, JSON or Python.
+    """Remember a secret, so that ``redact`` removes it and its forms in URLs, JSON or Python.
 
-    A secret shorter than ``SHORTEST`` is not removed, since texts would become unreadable.
+    A secret shorter than ``SHORTEST`` is not removed, since messages would become unreadable.
     """
     global _forms
     if len(secret) < SHORTEST or secret in _forms:
@@ -35,16 +35,17 @@ def keep_secret(secret: str) -> None:
 
 
 def redact(text: str) -> str:
-    """Return a text without the secrets that this process has read."""
+    """Return a message without the secrets that this process has read."""
     return _without(text, _forms)
 
 
 def redact_own(text: str) -> str:
-    """Remove secrets from a text that this project wrote, except secrets that are plain words.
+    """Return a message of Tributary without secrets; a plain word is never removed.
 
-    In such a text, a plain word that equals a secret is a name, for example a table's. Without the
-    name, nobody could understand the text, and the gap would reveal the secret. Do not use this
-    function for texts of servers.
+    In such a message, a plain word that equals a secret is a name, for example a table's. Without
+    the name, nobody could understand the message, and the gap would reveal the secret. This
+    function must not be used for messages of servers, in which such a word can be the secret
+    itself.
     """
     return _without(text, [form for form in _forms if not _WORD.fullmatch(form)])
 

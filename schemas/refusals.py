@@ -52,7 +52,7 @@ _MYSQL = {
 def of_postgres(kind: PostgresType) -> str:
     """Return why a type of PostgreSQL has no rule.
 
-    Every type without a rule has a reason.
+    A type without a reason of its own gets a general reason.
     """
     if kind.kind == "d" and kind.base is not None:
         return of_postgres(kind.base)
@@ -68,7 +68,7 @@ def of_postgres(kind: PostgresType) -> str:
 def of_mysql(kind: MysqlType) -> str:
     """Return why a type of MySQL or MariaDB has no rule.
 
-    Every type without a rule has a reason.
+    A type without a reason of its own gets a general reason.
     """
     if kind.charset and kind.name not in _MYSQL:
         return f"the connector does not read character set {kind.charset} as the server does"

@@ -1,4 +1,4 @@
-"""Reads the writers' schemas of records, by schema id, from a registry with the Confluent API."""
+"""Reads Avro schemas by id from a schema registry with the Confluent API."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class SchemaRegistry(Protocol):
-    """Returns writers' Avro schemas by the id in a record."""
+    """Returns the Avro schema with which a record was written, by the schema id in the record."""
 
     def schema(self, schema_id: int) -> str:
-        """The Avro schema registered under the id, as JSON text.
+        """Return the Avro schema with this id, as JSON.
 
         Raises:
-            UnknownSchemaError: There is no Avro schema under the id.
+            UnknownSchemaError: The registry has no Avro schema with this id.
             RegistryError: The registry is unreachable, or refuses the request.
         """
         ...
@@ -40,7 +40,7 @@ class RegistryEndpoint:
         username: User for basic authentication.
         password: The user's password, resolved; never printed.
         ca_file: PEM file of certificate authorities to trust instead of the system's.
-        timeout_s: Bound of one request, in seconds.
+        timeout_s: Maximum duration of one request, in seconds.
     """
 
     url: str
@@ -93,7 +93,7 @@ class ConfluentRegistry:
         )
 
     def schema(self, schema_id: int) -> str:
-        """The Avro schema registered under the id, as JSON text.
+        """Return the Avro schema with this id, as JSON.
 
         Raises:
             UnknownSchemaError: The registry does not know the id, the schema is not Avro, or the
@@ -128,7 +128,7 @@ class ConfluentRegistry:
             raise self._refused(answer, f"read subject {subject}") from error
 
     def ping(self) -> None:
-        """Check that the schema registry answers, with a query for its subjects.
+        """Check that the schema registry answers a query for its subjects.
 
         Raises:
             RegistryError: The registry does not answer, or another service answers at its address.

@@ -9,7 +9,7 @@ from schemas.catalog import Catalog
 
 
 def related(entries: Mapping[str, str], name: str) -> frozenset[str]:
-    """Return a column's name, and its earlier and later names in ``columns.renames``.
+    """Return a column's name with all earlier and later names that ``columns.renames`` lists.
 
     With ``{b: a, c: b}``, the result for each of the three names is ``a``, ``b`` and ``c``.
     """
@@ -21,24 +21,24 @@ def related(entries: Mapping[str, str], name: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Renames:
-    """The renames of columns that the settings let the lake follow.
+    """The renames of columns that the settings allow the lake to follow.
 
     Args:
         entries: Former name by new name. An entry can be set before the source renames the column,
             and can stay afterwards.
-        placing: Key and partition columns of the lake. The lake does not follow their renames.
+        placing: The lake table's key and partition columns, whose renames it cannot follow.
     """
 
     entries: Mapping[str, str] = field(default_factory=dict)
     placing: frozenset[str] = frozenset()
 
     def between(self, old: str, new: str) -> tuple[str, ...]:
-        """Return the names of a renamed column before ``new``, newest first; the last is ``old``.
+        """Return the names that a column had before ``new``, newest first, down to ``old``.
 
         The result is empty if the settings do not allow the rename.
 
-        There are several names if a column was renamed twice between two reads of the catalog.
-        Events between the two renames have the middle name.
+        There are several names if the column was renamed several times between two reads of the
+        catalog. Events from between two renames have a name in the middle.
         """
         names: list[str] = []
         name = new
@@ -77,7 +77,7 @@ class Renames:
         lake: Collection[str],
         wanted: Collection[str],
     ) -> str | None:
-        """Return why a renamed column of the lake cannot continue under its new name.
+        """Return why the lake cannot follow a column's rename; None if it can.
 
         Args:
             old: The column's former name.
@@ -88,8 +88,8 @@ class Renames:
             wanted: Names of the columns that the settings replicate.
 
         Returns:
-            The reason, as the end of a sentence about the column's values. None if the column can
-            continue.
+            The reason, as the end of a sentence that begins "the lake has its values under the old
+            name"; None if the lake can follow.
         """
         if self.placing & {old, new}:
             return ", and finds or partitions rows by it"

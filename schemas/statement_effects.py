@@ -1,7 +1,7 @@
 """The effects of DDL statements on a table of MySQL or MariaDB.
 
-MySQL and MariaDB do not number columns. So their catalog does not show whether a column or a table
-was replaced by another one of the same name. The statements in their binlog show a replacement.
+MySQL and MariaDB do not number columns. So their catalog does not show whether another column or
+table now has the name of a dropped one. The statements in the binlog show this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schemas.widening import loses_letters
 
 @dataclass(frozen=True)
 class OldValue:
-    """The value of a new column in older rows, as DDL statements determine it.
+    """What DDL statements say about the value of a new column in older rows.
 
     Args:
         constant: Whether the value is the column's default, and this default is a constant.
@@ -33,7 +33,7 @@ class DroppedIndex:
     """A DDL statement that dropped an index, or replaced it.
 
     Args:
-        statement: The statement.
+        statement: The SQL statement.
         unique: The columns of each unique index that the same statement created, in lower case.
     """
 
@@ -55,8 +55,8 @@ class StatementEffects:
         numbered: Columns that MODIFY or CHANGE defined with AUTO_INCREMENT.
         defaulted: Columns whose default was changed or dropped.
         dropped_indexes: The statements that dropped an index other than the primary key.
-        cascades: Statements that add foreign keys with ON DELETE or ON UPDATE actions. Through
-            these, changes of another table could have changed rows of this table.
+        cascades: Statements that add foreign keys with ON DELETE or ON UPDATE actions. Through such
+            a foreign key, changes of another table can have changed rows of this table.
         grave: Statements that Tributary cannot parse, or whose effect on the rows it cannot derive.
     """
 
@@ -78,9 +78,10 @@ class StatementEffects:
         return self.added.get(name)
 
     def verdict(self, column: CatalogColumn, *, hidden: bool) -> tuple[Verdict, str, str | None]:
-        """Return the verdict on a column that DDL added, the verdict's reason, and a value.
+        """Return the verdict on a column that DDL added, the verdict's reason, and a default.
 
-        The value is the column's value in old rows if the lake must fill these rows; else None.
+        The default is the value that old rows of the lake must get, as the catalog prints it; None
+        if they need none.
 
         Args:
             column: The column in the current catalog.
@@ -97,7 +98,7 @@ class StatementEffects:
         return Verdict.FILL, f"old rows get its default, {column.default[:60]}", column.default
 
     def and_then(self, later: StatementEffects) -> StatementEffects:
-        """Return the total effect of these DDL statements and of later ones."""
+        """Return the total effect of these DDL statements, followed by the later statements."""
         return StatementEffects(
             count=self.count + later.count,
             added={**self.added, **later.added},
@@ -111,20 +112,20 @@ class StatementEffects:
         )
 
     def without_events_of_cascades(self) -> StatementEffects:
-        """Return the effects if the binlog lacks the events of cascading foreign-key actions.
+        """Return the effects for a binlog that lacks events of cascading foreign-key actions.
 
-        Each statement in ``cascades`` is then also in ``grave``, so the table needs a copy.
+        Each statement in ``cascades`` is then also in ``grave``, so the table needs a new copy.
         """
         return replace(self, grave=[*self.grave, *self.cascades])
 
     def shares_keys(self, key: Collection[str], primary_key: Collection[str]) -> Iterator[str]:
         """Yield the DDL statements after which several rows could have had the same lake key.
 
-        If the lake key contains the primary key, there are none: the catalog shows each change of
-        the primary key, so the lake key stayed unique.
+        If the lake key contains the primary key, nothing is yielded: the catalog shows each change
+        of the primary key, so the lake key stayed unique.
 
         Args:
-            key: The columns by which rows of the lake are found; empty for an append table.
+            key: The lake table's key columns; empty for an append table.
             primary_key: The columns of the primary key; empty without one.
         """
         if not key or (primary_key and set(key).issuperset(primary_key)):
@@ -135,7 +136,7 @@ class StatementEffects:
                 yield index.statement
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether MODIFY or CHANGE could have changed values, even if the types are the same.
+        """Whether MODIFY or CHANGE could have changed a column's values, even with the same type.
 
         If a column becomes AUTO_INCREMENT, the server gives new numbers to the rows that have 0.
         """
@@ -146,8 +147,8 @@ class StatementEffects:
         return times > 1 or (times == 1 and (stricter or renumbered))
 
     def is_another(self, column: str) -> bool:
-        """Whether DDL dropped or renamed a column of this name.
+        """Whether the column that now has this name is another column than before.
 
-        If so, the column that has the name now is a different column.
+        This is so if a DDL statement dropped or renamed a column of this name.
         """
         return column.lower() in self.gone

@@ -32,14 +32,13 @@ class TableId:
 
     @classmethod
     def parse(cls, text: str, *, default_source: str | None = None) -> TableId:
-        """Read ``[source:]schema.table``; names with dots, spaces or quotes are double-quoted.
+        """Parse ``[source:]schema.table``; a name with a dot, space or quote is double-quoted.
 
-        An unquoted name keeps its case, so names in the output of ``discover`` can be used as
-        input.
+        An unquoted name keeps its case, so names from the output of ``discover`` can be used.
 
         Raises:
-            InvalidIdentifierError: The text is not of that form, or it names no source and there is
-                no default.
+            InvalidIdentifierError: The string is not of that form, or it names no source and there
+                is no default.
         """
         return cls.of_parts(text, lambda name, _quoted: name, default_source=default_source)
 
@@ -47,15 +46,16 @@ class TableId:
     def of_parts(
         cls, text: str, read: Callable[[str, bool], str], *, default_source: str | None = None
     ) -> TableId:
-        """Parse a table's name into a `TableId`, with each part converted by ``read``.
+        """Parse a table's full name; convert each single name by ``read``.
 
         Args:
             text: ``[source:]schema.table``.
-            read: Converts a part. Called with the part without quotes, and whether it had quotes.
-            default_source: The source for a text without a source.
+            read: Converts a source, schema or table name. It is called with the name without
+                quotes, and with True if the name had quotes.
+            default_source: The source if ``text`` names none.
 
         Raises:
-            InvalidIdentifierError: The text is not of that form.
+            InvalidIdentifierError: ``text`` is not of that form.
         """
         found, separators = _split(text)
         parts = [read(name, quoted) for name, quoted in found]
@@ -79,7 +79,7 @@ class TableId:
 def quote_name(name: str) -> str:
     """Return a name for display, quoted as in SQL if necessary.
 
-    The result is not for SQL statements.
+    Do not use the result in SQL statements.
     """
     plain = name.replace("_", "").replace("$", "")
     if plain.isascii() and plain.isalnum() and not name[0].isdigit() and name == name.lower():
@@ -88,10 +88,10 @@ def quote_name(name: str) -> str:
 
 
 def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
-    """Split a table's full name, as ``a:"b.c".d``, into single names and separators.
+    """Split a table's full name, for example ``a:"b.c".d``, into single names and separators.
 
-    Each name comes with a bool: whether the name is quoted. Both lists are empty if the text is not
-    of that form.
+    The bool beside each name is true if the name is quoted. Both lists are empty if ``text`` is not
+    a full name.
     """
     names: list[tuple[str, bool]] = []
     separators: list[str] = []
@@ -117,9 +117,9 @@ def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
 
 
 def _quoted(text: str, position: int) -> tuple[str, int]:
-    """Read the quoted name that begins at ``position``; return it and the position after it.
+    """Return the quoted name that begins at ``position``, and the position after the name.
 
-    The quotes are removed. The name is empty if the quotes are not closed.
+    The name is returned without quotes. It is empty if the closing quote is missing.
     """
     name = []
     position += 1
@@ -137,11 +137,11 @@ def _quoted(text: str, position: int) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Shard:
-    """One source table's part of a lake table that several source tables feed.
+    """One of several source tables that feed one lake table.
 
     Args:
         of: Name of the lake table.
-        name: Name of the shard. Each row of the shard has this name in the shard column.
+        name: Name of the shard, which each of its rows has in the shard column.
         column: Name of the shard column.
         base_path: Folder of the lake table.
     """
@@ -167,13 +167,13 @@ class Column:
         nullable: Whether the source allows NULL.
         read_by_key: Whether the column's values are read from the source by key, as text, because
             events do not have them exactly.
-        hide: ``hash`` or ``mask`` if the lake column has hashes or masks, as strings, in place of
+        hide: ``hash`` or ``mask`` if the lake column has hashes or masks, as strings, instead of
             the values. Empty if the lake column has the values.
         plain: If the lake hides the column's values, the Spark SQL type of the original values.
         decimal: Whether the settings choose a decimal type for the column's values.
         secret: Whether output for people must not show the column's values.
-        doubtful: A regular expression. If it matches an event's string, this string can stand for
-            several values of the source (see `schemas.type_rule.TypeRule`).
+        doubtful: A regular expression. A string in an event that matches it can stand for several
+            values of the source (see `schemas.type_rule.TypeRule`).
     """
 
     name: str
@@ -228,9 +228,9 @@ class TableSchema:
             )
 
     def shown(self) -> TableSchema:
-        """Return the schema that the table would have if the lake hid no values.
+        """Return the table's schema with the types of the original values in all columns.
 
-        ``secret`` is true for the columns whose values the lake hides.
+        In the result, ``secret`` is true for the columns whose values the lake hides.
         """
         columns = (
             replace(column, lake_type=column.plain, hide="", plain="", secret=True)

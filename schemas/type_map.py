@@ -27,7 +27,7 @@ class TypeEntry:
     """One line of ``docs/types.md``: the lake type of a source type, or why it is refused.
 
     Args:
-        type: The type, or the kind of types.
+        type: Name of the type, or of a kind of types.
         debezium: The type's schema in the topic; None if the type is refused, and for all types of
             MySQL and MariaDB.
         lake: The type's Spark SQL type in the lake; None if the type is refused.
@@ -46,7 +46,7 @@ def type_map() -> list[TypeEntry]:
 
 
 def as_markdown() -> str:
-    """Return the text of the page ``docs/types.md``."""
+    """Return the Markdown of the page ``docs/types.md``."""
     lines = [
         "# Types",
         "",
@@ -77,7 +77,7 @@ def as_markdown() -> str:
 
 
 def _travelling() -> Iterator[TypeEntry]:
-    """Yield the entries of the accepted types in ``docs/types.md``."""
+    """Yield the entries of the accepted types."""
     for shown, kind, debezium, notes in _RULED:
         decimal = _CHOSEN if _DECIMAL in shown else ""
         lake = kind.rule(table="t", column="c", decimal=decimal).lake_type
@@ -85,14 +85,14 @@ def _travelling() -> Iterator[TypeEntry]:
 
 
 def _refused() -> Iterator[TypeEntry]:
-    """Yield the entries of the refused types in ``docs/types.md``."""
+    """Yield the entries of the refused types."""
     for shown, kinds in _REFUSED:
         (why,) = {_why_refused(kind) for kind in kinds}
         yield TypeEntry(shown, None, None, why)
 
 
 def _why_refused(kind: PostgresType) -> str:
-    """Return the reason in the error that refuses a type, for ``docs/types.md``."""
+    """Return the reason that the error for a refused type names."""
     try:
         kind.rule(table="t", column="c")
     except UnsupportedTypeError as error:

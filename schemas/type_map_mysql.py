@@ -77,7 +77,7 @@ def type_map(kind: str) -> list[TypeEntry]:
 
 
 def as_markdown() -> str:
-    """Return the text of the page ``docs/types_mysql.md``."""
+    """Return the Markdown of the page ``docs/types_mysql.md``."""
     lines = [
         "# Types of MySQL and MariaDB",
         "",

@@ -1,4 +1,4 @@
-"""The rules that convert a column's values from the source to the lake, for any source."""
+"""The rule of a type: how a column's values are converted from the source to the lake."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ WALL_CLOCK, IN_UTC = "timestamp_ntz", "timestamp"
 
 @dataclass(frozen=True)
 class TypeRule:
-    """A type's rule: how the values of one column come from the source to the lake.
+    """The rule by which a copy converts the values of a type, and how events differ from it.
 
     ``read_sql`` and ``jdbc_cast`` are templates with the placeholder ``{column}``.
 
     Args:
         lake_type: Spark SQL type of the lake column.
-        read_sql: Expression in the source's SQL that the snapshot selects.
-        read_type: Spark SQL type in which ``read_sql`` arrives over JDBC.
+        read_sql: SQL expression that the snapshot selects at the source.
+        read_type: Spark SQL type that Spark gets for ``read_sql`` over JDBC.
         jdbc_cast: Spark SQL expression that converts a value of ``read_type`` to the lake's value.
         looked_up: Converts the value that a Python driver returns for ``read_sql`` to the lake's
-            value; None if `lake_type` alone defines this conversion.
-        one_to_one: Whether different values in the source are always different in the lake. A key
-            column needs such a rule.
-        doubtful: A regular expression. If it matches an event's string, this string can stand for
-            several values of the source. Empty if each string stands for one value.
+            value; None if `lake_type` determines this conversion.
+        one_to_one: Whether different values in the source are always different in the lake, which a
+            key column needs.
+        doubtful: A regular expression. A string in an event that matches it can stand for several
+            values of the source. Empty if each string stands for one value.
     """
 
     lake_type: str
@@ -48,7 +48,7 @@ class TypeRule:
     doubtful: str = ""
 
     def stored_as(self, lake_type: str) -> TypeRule:
-        """Return the type's rule with the lake type that the settings chose for a date and time.
+        """Return the rule with the lake type that the settings choose for a date and time.
 
         Args:
             lake_type: The chosen lake type. Only a change from `WALL_CLOCK` to `IN_UTC` is
@@ -59,11 +59,11 @@ class TypeRule:
         return replace(self, lake_type=IN_UTC, jdbc_cast=f"timestamp_micros({COLUMN})")
 
     def read(self, column: str) -> str:
-        """Return the type's ``read_sql`` for a column, whose name the caller has quoted."""
+        """Return ``read_sql`` for a column, given as a quoted name in the source's SQL."""
         return self.read_sql.replace(COLUMN, column)
 
     def from_jdbc(self, column: str) -> str:
-        """Return the type's ``jdbc_cast`` for a column, given as a Spark SQL expression."""
+        """Return ``jdbc_cast`` for a column, given as a Spark SQL expression."""
         return self.jdbc_cast.replace(COLUMN, column)
 
 
@@ -95,7 +95,7 @@ def without_rule(
 def not_numeric(
     kind: object, decimal: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """Return the error for a column that is not ``numeric`` and has a decimal in ``columns.as``."""
+    """Return the error for a column that is not ``numeric`` but is a decimal in ``columns.as``."""
     return UnsupportedTypeError(
         f"column {column!r} of table {table} has type {kind}, but columns.as is {decimal}, which"
         " is only for columns of PostgreSQL's numeric",
@@ -108,7 +108,7 @@ def not_numeric(
 
 
 def remedy_for_unfit_value(column: str) -> str:
-    """Return the remedy for a value that the column's lake type cannot hold."""
+    """Return the remedy for a value that does not fit into the column's lake type."""
     return (
         "Correct the value on the source; or, if the column is not in the key, set columns.as:"
         f" {{{column}: string}} for the table, which stores the text that the source prints, or"
@@ -137,8 +137,8 @@ class SourceType(Protocol):
         Args:
             table: The table, for messages.
             column: The column, for messages.
-            as_text: Whether the lake gets the text that the server prints for the value. This rule
-                exists for every type.
+            as_text: Whether the lake stores each value as the string that the server prints. Every
+                type has this rule.
             decimal: The decimal type that the settings choose for a number without precision; empty
                 if they choose none.
             hidden: Whether errors must not show the column's values.

@@ -2,17 +2,17 @@
 
 As for PostgreSQL (`schemas.types_postgres`), the snapshot's `TypeRule.read_sql` and
 `TypeRule.jdbc_cast` together give the value that the stream's decoder makes of the same cell. A
-type has a rule only if tests with real connectors have shown this. The connectors had
+type has a rule only if tests with real connectors have proven this. The connectors had
 ``decimal.handling.mode=string``, ``time.precision.mode=adaptive_time_microseconds``,
 ``bigint.unsigned.handling.mode=long``, ``binary.handling.mode=bytes`` and
-``enable.time.adjuster=false``. The snapshot's session has the time zone UTC. A date with a part
-that is zero, such as ``0000-00-00`` or ``2024-02-00``, is NULL in the lake. A copy also has NULL
-for a date such as ``2024-02-31``; a change with such a date stops the connectors.
+``enable.time.adjuster=false``. The snapshot's session has the time zone UTC. A date whose year,
+month or day is zero, for example ``0000-00-00`` or ``2024-02-00``, is NULL in the lake. A copy also
+stores NULL for a date such as ``2024-02-31``; an event with such a date stops the connectors.
 
-A JSON document of MySQL gets the same text from snapshot and stream (`schemas.json_text`).
+Snapshot and stream store the same JSON for a JSON document of MySQL (`schemas.json_text`).
 Geometries are EWKB, which is WKB with the SRID unless the SRID is 0. The snapshot reads the
-server's stored bytes, since ``ST_AsBinary`` swaps the axes of some SRIDs. The connector does not
-swap them.
+server's stored bytes. It does not use ``ST_AsBinary``, which swaps the axes of some SRIDs, since
+the connector does not swap them.
 
 These types have no rule:
 
@@ -48,7 +48,7 @@ class MysqlType:
     """A parsed column type of MySQL or MariaDB.
 
     Args:
-        name: The bare name: ``int``, ``varchar``, ``enum``.
+        name: The name alone, for example ``int``, ``varchar`` or ``enum``.
         sizes: The numbers after the name: length, or precision and scale.
         labels: The labels of an enum or a set.
         unsigned: Whether the type has no negative values.
@@ -70,7 +70,7 @@ class MysqlType:
     def parse(cls, column_type: str, charset: str = "") -> MysqlType:
         """Parse a MySQL or MariaDB type from ``information_schema.COLUMNS``.
 
-        Every string is accepted as a type.
+        Any string can be parsed.
 
         Args:
             column_type: ``COLUMN_TYPE``.
@@ -103,8 +103,8 @@ class MysqlType:
     ) -> TypeRule:
         """Return the rule of a MySQL or MariaDB type; see `schemas.type_rule.SourceType`.
 
-        Every value of a type with a rule can be read. So no error shows a value, and ``hidden`` has
-        no effect.
+        The snapshot can read every value of a type with a rule. So no error shows a value, and
+        ``hidden`` has no effect.
         """
         if as_text:
             return _unconverted("string", _PRINTED)
@@ -117,7 +117,6 @@ class MysqlType:
 
 
 def _rule(kind: MysqlType) -> TypeRule | None:
-    """Return the rule of a MySQL or MariaDB type; None if the type has no rule."""
     if kind.name in _BY_SHAPE:
         return _BY_SHAPE[kind.name](kind)
     return _PLAIN.get(kind.name)
@@ -130,7 +129,7 @@ def _integer(kind: MysqlType) -> TypeRule:
 
 
 def _decimal(kind: MysqlType) -> TypeRule:
-    """Return MySQL's or MariaDB's rule of a decimal: a string if Spark cannot hold its digits."""
+    """Return the rule of a decimal: a string if it has more digits than Spark's decimals."""
     precision, scale = (*kind.sizes, 10, 0)[:2] if len(kind.sizes) != 1 else (kind.sizes[0], 0)
     if precision > MAX_DIGITS:
         return _unconverted("string", _PRINTED)
@@ -138,7 +137,7 @@ def _decimal(kind: MysqlType) -> TypeRule:
 
 
 def _bit(kind: MysqlType) -> TypeRule:
-    """Return MySQL's or MariaDB's rule of bits: a number, or a boolean for a single bit."""
+    """Return the rule of ``bit``: a number, or a boolean for a single bit."""
     width = kind.sizes[0] if kind.sizes else 1
     if width == 1:
         return TypeRule("boolean", f"{COLUMN} + 0", "int", f"{COLUMN} = 1")
@@ -147,17 +146,17 @@ def _bit(kind: MysqlType) -> TypeRule:
 
 
 def _enum(kind: MysqlType) -> TypeRule | None:
-    """Return MySQL's or MariaDB's rule of an enum; None if a label has a backslash."""
+    """Return the rule of an enum; None if a label has a backslash."""
     return None if any("\\" in label for label in kind.labels) else _TEXT
 
 
 def _year(kind: MysqlType) -> TypeRule | None:
-    """Return the rule for a year; None for ``year(2)``, which the copy reads with two digits."""
+    """Return the rule of ``year``; None for ``year(2)``, which a copy reads with two digits."""
     return None if kind.sizes == (2,) else _unconverted("int", f"{COLUMN} + 0")
 
 
 def _text(kind: MysqlType) -> TypeRule | None:
-    """Return MySQL's or MariaDB's rule of text; None if its character set is not in `DOUBTFUL`."""
+    """Return the rule of a text type; None if its character set is not in `DOUBTFUL`."""
     doubtful = DOUBTFUL.get(kind.charset or "utf8mb4")
     if doubtful is None:
         return None
@@ -165,16 +164,16 @@ def _text(kind: MysqlType) -> TypeRule | None:
 
 
 def _floats(printed: str) -> list[float]:
-    """Return the numbers of a MySQL or MariaDB vector from its bytes as hex."""
+    """Return the numbers of a vector from its bytes in hexadecimal."""
     return [one for (one,) in struct.iter_unpack("<f", bytes.fromhex(printed))]
 
 
 def _unconverted(lake: str, read_sql: str = COLUMN) -> TypeRule:
-    """Return a rule by which the lake stores values as MySQL or MariaDB returns them.
+    """Return a rule by which the lake stores the values of ``read_sql`` without a conversion.
 
     Args:
         lake: The Spark SQL type of the lake column.
-        read_sql: The expression in MySQL's SQL that the snapshot selects.
+        read_sql: The SQL expression that the snapshot selects at the source.
     """
     return TypeRule(lake, read_sql, lake, COLUMN)
 
@@ -194,10 +193,10 @@ FORMER_FORMAT = "/* mariadb-5.3 */"
 
 
 def on_calendar(column: str) -> str:
-    """Return SQL that MySQL evaluates to true if a calendar has the column's date, else to false.
+    """Return SQL that MySQL evaluates to true if the column's date exists in the calendar.
 
     With ALLOW_INVALID_DATES, the servers accept any day up to 31. The SQL converts the date to a
-    number of days and back. 2024-02-31 becomes 2024-03-02, which has another day of the month.
+    number of days and back. For example, 2024-02-31 becomes 2024-03-02, whose day differs.
     """
     parts = [f"{part}({column}) > 0" for part in ("YEAR", "MONTH", "DAYOFMONTH")]
     counted = f"DAYOFMONTH(FROM_DAYS(TO_DAYS({column})))"
@@ -205,10 +204,10 @@ def on_calendar(column: str) -> str:
 
 
 def _real(moment: str) -> str:
-    """Return SQL that MySQL evaluates to ``moment``, or to NULL for a date like 30 February.
+    """Return SQL that MySQL evaluates to ``moment``, or to NULL if no calendar has the date.
 
     Args:
-        moment: MySQL's SQL expression of the column's value.
+        moment: MySQL's SQL expression for the column's value.
     """
     return f"CASE WHEN {on_calendar(COLUMN)} THEN {moment} END"
 

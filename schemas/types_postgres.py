@@ -3,7 +3,7 @@
 The snapshot runs `TypeRule.read_sql` on the source and `TypeRule.jdbc_cast` in Spark. Together they
 give the value that the stream's decoder makes of the same source cell, or fail with a message that
 names the column. They never give NULL or another value instead. A type has a rule only if tests
-with a real connector have shown this. The connector had ``decimal.handling.mode=string``,
+with a real connector have proven this. The connector had ``decimal.handling.mode=string``,
 ``time.precision.mode=microseconds``, ``interval.handling.mode=string`` and
 ``binary.handling.mode=bytes``. Spark's session time zone is UTC.
 
@@ -13,17 +13,17 @@ These types have no rule, because of what Debezium 3.7 does to their values:
 - ``time[]`` loses its microseconds;
 - ``date[]`` changes BC to AD;
 - ``bit(n)`` and ``varbit`` lose their length;
-- ``bit[]``, and arrays of enums, ``ltree`` and ``tsvector``: a NULL element, for some types any
-  value, stops the connector, and with it every table;
-- ``numeric`` of negative scale arrives with other digits, and floating point in geometric types
-  arrives in another form than the source prints;
-- the text of ``tstzrange`` depends on the zone of the connector's worker, and the text of
+- arrays of ``bit``, enums, ``ltree`` and ``tsvector``: a NULL element (for some types any value)
+  stops the connector, and with it every table;
+- ``numeric`` of negative scale arrives with other digits than the source prints, and so do the
+  floating-point numbers of geometric types;
+- the string of a ``tstzrange`` depends on the time zone of the Connect worker, and the string of an
   ``hstore`` on the order of hashes;
 - multiranges, composites, ``tsquery``, ``pg_lsn``, ``reg*`` and arrays of domains, ``interval``,
   ``money`` and ``xml`` are not sent at all.
 
-An array column can have a value of several dimensions, which looks like a value of one dimension in
-its event. The snapshot refuses such a value.
+In an event, an array of several dimensions looks like an array of one dimension. So the snapshot
+refuses arrays of several dimensions.
 """
 
 from __future__ import annotations
@@ -69,15 +69,16 @@ class PostgresType:
     """A parsed column type of PostgreSQL.
 
     Args:
-        name: Name in ``pg_type``, without a schema: ``int4``, ``varchar``, ``numeric``.
+        name: Name in ``pg_type``, without a schema, for example ``int4``, ``varchar`` or
+            ``numeric``.
         typmod: ``atttypmod``; -1 without a modifier. For money, the number of digits after the
             point that the server's `lc_monetary` sets; -1 if it is two.
-        kind: ``typtype``: base, enum, domain, composite, range, multirange, pseudo.
+        kind: ``typtype``, for example ``b`` for a base type and ``e`` for an enum.
         element: The type of an array's elements; None for other types.
         base: The type under a domain, with the domain's modifier; None for other types.
         display: As ``format_type`` prints it, for example ``numeric(10,2)``.
-        infinite: Whether a value can be infinite although its event does not show this: intervals
-            of PostgreSQL 17 and later.
+        infinite: Whether values can be infinite without a difference in their events. This is true
+            for intervals of PostgreSQL 17 and later.
     """
 
     name: str
@@ -123,9 +124,9 @@ class PostgresType:
 
     @property
     def _other_money_digits(self) -> str:
-        """The number of digits after the point of PostgreSQL's ``money``, as text.
+        """How many digits PostgreSQL's ``money`` has after the point, as words for an error.
 
-        Empty for two digits, which the connector sends, and for other types.
+        Empty for other types, and for two digits, which is what the connector sends.
         """
         inner = self.base or self.element
         if inner is not None:
@@ -141,14 +142,13 @@ class PostgresType:
 
 
 class _Place(NamedTuple):
-    """The column of a PostgreSQL type's value, for errors about values that do not fit."""
+    """The column that has a type, for errors about values that do not fit."""
 
     name: str
     hidden: bool
 
 
 def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
-    """Return the rule of a PostgreSQL type; None if the type has no rule."""
     if kind.kind == "d":
         return _rule(kind.base, place) if kind.base is not None else None
     if kind.element is not None:
@@ -170,9 +170,9 @@ def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _numeric(typmod: int, place: _Place) -> TypeRule | None:
-    """Return PostgreSQL's rule of ``numeric``: a decimal if its digits fit, otherwise a string.
+    """Return the rule of ``numeric``: a decimal if its digits fit, otherwise a string.
 
-    The string is the same as in the connector's events. A type with a negative scale has no rule.
+    The string is the same as in the connector's events. The result is None for a negative scale.
     """
     if typmod < 0:
         return _NUMERIC_TEXT
@@ -194,9 +194,9 @@ def _numeric(typmod: int, place: _Place) -> TypeRule | None:
 
 
 def _chosen(lake: str, place: _Place) -> TypeRule:
-    """Return PostgreSQL's rule of a decimal type that the settings choose.
+    """Return the rule of a ``numeric`` for which the settings choose a decimal type.
 
-    A value that does not fit exactly raises an error that names the column.
+    For a value that does not fit exactly, the snapshot fails with an error that names the column.
     """
     precision, scale = (int(digits) for digits in re.findall(r"\d+", lake))
     why = f"which {lake} of columns.as cannot hold: choose another decimal, or string"
@@ -213,9 +213,9 @@ def _chosen(lake: str, place: _Place) -> TypeRule:
 
 
 def numeric_modifier(typmod: int) -> tuple[int, int]:
-    """Return precision and scale from the modifier of PostgreSQL's ``numeric``.
+    """Return the precision and the scale in the modifier of a ``numeric``.
 
-    The scale can be negative, or above the precision.
+    The scale can be negative, or larger than the precision.
     """
     packed = typmod - 4
     return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 1024) - 1024
@@ -270,10 +270,10 @@ def _micros(place: _Place) -> str:
 
 
 def _interval(place: _Place, *, infinite: bool) -> TypeRule:
-    """Return the rule for intervals; ``infinite`` is whether the type has infinite intervals.
+    """Return the rule of intervals.
 
-    The connector sends an infinite interval as an interval of 0. So, if the type has infinite
-    intervals, an event with 0 is doubtful.
+    The connector sends an infinite interval as an interval of 0. So if values can be ``infinite``,
+    an interval of 0 in an event is doubtful.
     """
     printed = (
         "'P' || extract(year FROM {column})::int4 || 'Y' || extract(month FROM {column})::int4 "
@@ -289,7 +289,7 @@ def _interval(place: _Place, *, infinite: bool) -> TypeRule:
 
 
 def _array(element: PostgresType, place: _Place) -> TypeRule | None:
-    """Return PostgreSQL's rule of arrays of one dimension, read as JSON arrays of strings."""
+    """Return the rule of arrays of one dimension, which the snapshot reads as JSON arrays."""
     if element.name not in _ARRAY_ITEMS:
         return None
     inner = _rule(element, place)
@@ -317,15 +317,15 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _failure(place: _Place, why: str, as_type: str) -> str:
-    """Return SQL that PostgreSQL evaluates to NULL for a NULL, and to an error for other values.
+    """Return SQL that is NULL for a NULL, and makes PostgreSQL raise an error for other values.
 
     The SQL casts a string that contains ``why``, and the cast fails. PostgreSQL has no other way to
-    raise an error without an installed function, and Tributary installs none in the source. The
-    string also contains the value, so the planner cannot evaluate the cast before it reads rows.
+    raise an error, unless a function is installed in the source. The string also contains the
+    value, so the planner cannot evaluate the cast too early.
 
     Args:
         place: The column with the value.
-        why: What is wrong with the value, as the end of the error's message.
+        why: Why the value is refused, as the end of the error's message.
         as_type: The PostgreSQL type of the SQL's result.
     """
     shown = "'***' || left({column}::text, 0)" if place.hidden else "{column}::text"
@@ -333,7 +333,7 @@ def _failure(place: _Place, why: str, as_type: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """Replace quotes and braces by ``_`` in a name, for a PostgreSQL literal in a template."""
+    """Return a name in which ``_`` replaces quotes and braces, for an SQL literal in a template."""
     return re.sub(r"[\x00-\x1f'\\{}?]", "_", name)
 
 

@@ -1,4 +1,4 @@
-"""Decides whether a column's new type holds all values of its former type."""
+"""Decides whether a column's new type can represent all values of its former type."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _TEXTS = frozenset({"text", "character varying", "character", "citext"})
 
 
 def family(kind: str) -> str:
-    """The source type's name without its modifier: ``numeric`` for ``numeric(10,2)``."""
+    """Return a source type without its modifier: ``numeric`` for ``numeric(10,2)``."""
     return re.sub(r"\(.*?\)", "", kind).strip()
 
 
 def prints_alike(old: str, new: str) -> bool:
-    """Whether PostgreSQL prints each value the same in two types that have the same lake type.
+    """Whether PostgreSQL prints a value alike after a change between types of one lake type.
 
-    PostgreSQL casts some types to others without a rewrite of the rows, and then prints the same
-    row differently. An ``inet`` and a ``cidr`` differ in the network mask that they show. An
-    ``oid`` shows a negative number as a positive one.
+    PostgreSQL changes some types without a rewrite of the rows, and then prints the same row
+    differently. For example, it prints the network mask ``/32`` of a ``cidr`` but not of an
+    ``inet``, and prints a negative number as a positive ``oid``.
     """
     before, after = family(old), family(new)
     return before == after or {before, after} <= _TEXTS
@@ -61,10 +61,10 @@ _GROWING = frozenset({"varchar", "varbinary", "enum", "set"})
 
 
 def keeps_rows(old: str, new: str) -> bool:
-    """Whether MODIFY from one type to another type with the same lake type keeps all values.
+    """Whether a MODIFY between two types with the same lake type keeps all values.
 
-    The answer holds for every sql_mode of the session. In a mode that is not strict, the server
-    cuts off the part of a value that does not fit.
+    True means that it keeps them in every sql_mode. In a mode that is not strict, the server
+    truncates a value that does not fit into the new type.
 
     Args:
         old: The column's type before, as MySQL or MariaDB prints it.
@@ -92,10 +92,9 @@ def keeps_rows(old: str, new: str) -> bool:
 def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
     """Whether a text column could have lost letters because its character set was changed.
 
-    The new character set can lack letters of the rows. The same letters can take more bytes in
-    another character set, and the TEXT types limit the number of bytes. The connector also decodes
-    some characters wrongly in events from before the change. These characters depend on the former
-    character set.
+    The new character set can lack letters that rows have. The same letters can take more bytes in
+    another character set, and the TEXT types limit the number of bytes. The result is also True if
+    the connector decodes some letters of the former character set wrongly.
     """
     before, after = (definition(one).removeprefix(one.type).split()[:1] for one in (old, new))
     if not (before and after) or before == after:
@@ -106,19 +105,20 @@ def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
 
 
 def definition(column: CatalogColumn) -> str:
-    """Return a MySQL or MariaDB column's written definition, with one name for each character set.
+    """Return a MySQL or MariaDB column's type, character set and collation as one string.
 
-    Servers print ``utf8mb3`` for what earlier versions print as ``utf8``.
+    In this string, ``utf8`` replaces ``utf8mb3``, its name in newer versions of the servers.
     """
     return column.written.replace("utf8mb3", "utf8")
 
 
 def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
-    """Whether each generated column keeps its values if a MODIFY defines a column that it uses.
+    """Whether generated columns keep their values after a MODIFY of a column that they use.
 
-    This holds for wider integers of the same sign, and for more bytes, letters or labels of the
-    same character set and collation. It does not hold for other changes of a type: an expression
-    can cast a value to text, which shows zerofill, digits and fractions of seconds.
+    They do if the integer type becomes wider with the same sign, or if the column gets more bytes,
+    letters or labels and has the same character set and collation. They can change after any other
+    change of a type: an expression can cast a value to a string, in which zerofill, digits and
+    fractions of seconds are visible.
     """
     if definition(old).removeprefix(old.type) != definition(new).removeprefix(new.type):
         return False
@@ -129,11 +129,11 @@ def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
 
 
 def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
-    """Whether a value prints the same in two source types that have the same lake type.
+    """Whether a source prints values alike after a change between types of one lake type.
 
     Args:
-        was: The type before, as the source prints it.
-        now: The type now.
+        was: The column's former type, as the source prints it.
+        now: The column's current type.
         source_kind: The kind of the source.
     """
     if source_kind == "postgres":
@@ -142,11 +142,11 @@ def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
 
 
 def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
-    """Whether rows keep their values if a type becomes wider at the source and in the lake.
+    """Whether rows keep their values when a change of type makes the lake's type wider, too.
 
     Args:
-        was: The source type before, as the source prints it.
-        now: The source type now.
+        was: The column's former type, as the source prints it.
+        now: The column's current type.
         source_kind: The kind of the source.
     """
     kinds = family(was), family(now)
@@ -154,9 +154,9 @@ def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
 
 
 def more_digits_only(old: str, new: str) -> bool:
-    """Whether two decimal types of a source have the same scale, and differ at most in precision.
+    """Whether two decimal types of a source have the same scale.
 
-    The precision can become larger or smaller.
+    Their precisions can differ.
     """
     shapes = [re.fullmatch(r"(?:numeric|decimal)\((\d+),(-?\d+)\)", kind) for kind in (old, new)]
     before, after = shapes
@@ -190,7 +190,7 @@ session.
 
 
 def widens(old: str, new: str) -> bool:
-    """Whether lake type ``new`` holds all values of ``old``, and Hudi can change ``old`` to it."""
+    """Whether a lake column of type ``old`` can become ``new`` in place, without loss."""
     if new in _WIDER.get(old, ()):
         return True
     wider = _DECIMAL.fullmatch(new)
@@ -204,7 +204,7 @@ def widens(old: str, new: str) -> bool:
 
 
 def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict[str, str]:
-    """Merge the columns of the shards that feed one lake table; each column gets its widest type.
+    """Return the columns of a shared lake table, each with the widest type in its shards.
 
     Args:
         parts: Name of each shard, with its columns as pairs of name and Spark type. The result has

@@ -1,10 +1,11 @@
-"""Finds events whose values can be in wrong columns, because of columns that the log withholds.
+"""Finds events with values in wrong columns, which generated columns can cause.
 
-The events of PostgreSQL's log have no generated column, unless the publication says so. Debezium
-3.7.0 reads a table's definition from the catalog at an enum's label that it does not know, and this
-definition has all generated columns. The connector then reads each row by place: behind a generated
-column, each column gets the value of the next one. This lasts until the server describes the table
-again (ALTER TABLE, or a new session of the connector).
+PostgreSQL's WAL has no values of generated columns, unless the publication adds them: the WAL
+withholds these columns. When Debezium 3.7.0 finds an unknown label of an enum, it reads the table's
+definition from the catalog. This definition has all generated columns. Debezium then assigns a
+row's values to the columns by their order, so each column behind a generated one gets the value of
+the column after it. This lasts until the server describes the table again, after ALTER TABLE or for
+a new session of the connector.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from schemas.changes import LoseEvents, Verdict
 
 
 def withheld(catalog: Catalog) -> frozenset[str]:
-    """Return the columns that the events of a table never have; empty except for PostgreSQL."""
+    """Return the generated columns that PostgreSQL's WAL withholds; empty for other sources."""
     if catalog.source_kind != "postgres":
         return frozenset()
     generated = {one.name for one in catalog.columns.values() if one.generated}
@@ -24,14 +25,14 @@ def withheld(catalog: Catalog) -> frozenset[str]:
 
 
 def misplacing(names: Sequence[str], hidden: Collection[str]) -> str | None:
-    """Return the first withheld column behind which values are in wrong columns; None if none are.
+    """Return the first withheld column behind which values are misplaced; None if none are.
 
-    Nothing is wrong in front of the first withheld column. So an event is right if it has only
-    withheld columns from there on.
+    The values in front of the first withheld column are right. So the whole event is right if it
+    has only withheld columns from there on.
 
     Args:
         names: The columns of a table's definition, or of an event, in order.
-        hidden: The columns that the log withholds.
+        hidden: The columns that the WAL withholds.
     """
     first = next((place for place, name in enumerate(names) if name in hidden), len(names))
     if all(name in hidden for name in names[first:]):
@@ -40,11 +41,11 @@ def misplacing(names: Sequence[str], hidden: Collection[str]) -> str | None:
 
 
 def no_longer_withheld(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
-    """Yield a change for each withheld column whose name would no longer show misplaced values.
+    """Yield a change for each withheld column that was dropped, renamed or redefined.
 
-    A run finds misplaced values by the names of withheld columns in the schemas of events. If such
-    a column is dropped, renamed, or no longer generated, earlier events still have it by its former
-    name.
+    A run recognizes an event with misplaced values by a withheld column's name in the event's
+    schema. If the column was dropped, renamed, or is no longer generated, the run would not
+    recognize earlier events, which have the former name.
 
     Args:
         before: The catalog that the lake follows.

@@ -1,4 +1,4 @@
-"""The interface of the rules that find out whether a source table can be replicated.
+"""The interface of the rules that decide whether a source table can be replicated.
 
 This module does not access a server.
 """
@@ -15,7 +15,7 @@ Obstacle = tuple[str, str]
 
 
 class TableRules(Protocol):
-    """The rules of one kind of source for tables that are to be replicated."""
+    """The rules by which one kind of source decides whether a table can be replicated."""
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
         """Return why a source table cannot be copied or captured; None if it can.
@@ -25,7 +25,7 @@ class TableRules(Protocol):
         """
 
     def without_key(self, table: SourceTable) -> Obstacle:
-        """Return the problem of a source table without a key, and the choices that solve it."""
+        """Return the problem of a source table without a key, and how the operator can solve it."""
 
     def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
         """Return why a captured table's updates or deletes cannot reach the lake; None if they can.
@@ -34,21 +34,26 @@ class TableRules(Protocol):
         not have the key of the old row.
 
         Args:
-            table: A table with all its changes in the log.
+            table: A table whose changes are all in the log.
             key: The columns that identify a row in the lake.
         """
 
     def unique_index(self, table: SourceTable, columns: str) -> str:
-        """Return the statement that creates a unique index on columns of the source table."""
+        """Return the SQL statement that creates a unique index on a source table.
+
+        Args:
+            table: The table.
+            columns: The index's columns as SQL, for example ``a, b``.
+        """
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return two statements of the source, one of which the operator chooses.
+        """Return two SQL statements as one text for the operator, who runs one of them.
 
-        The first one makes a column NOT NULL. The second one drops the column's default.
+        The first statement makes a column NOT NULL. The second one drops the column's default.
         """
 
     def log_note(self, table: SourceTable) -> str:
-        """Return a note for operators: updates and deletes of an append table are not captured."""
+        """Return the note that updates and deletes of an append table are not captured."""
 
     def notes(self, table: SourceTable) -> tuple[str, ...]:
         """Return notes for operators about a source table that can be replicated."""

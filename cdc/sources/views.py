@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class Split(Protocol):
-    """S: the position of a source's view that has all transactions up to S, and no others."""
+    """The position S of a source's view, which contains all transactions up to S and no others."""
 
     def known(self) -> LogPosition:
         """Return S; call this method after all of the view's sessions at the source are open.
 
         Raises:
-            cdc.errors.SourceError: The sessions were not opened at one position.
+            cdc.errors.SourceError: The sessions of the view see the source at different positions.
         """
 
     def failure(self) -> TributaryError | None:
-        """Return the source's error due to which S will never be known; None if there is none."""
+        """Return the error after which the source will never report S; None if it still can."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class KnownSplit:
     at: LogPosition
 
     def known(self) -> LogPosition:
-        """Return the S of a source's view that is open."""
+        """Return the position S, which the source reported when it opened the view."""
         return self.at
 
     def failure(self) -> None:
-        """Return None, since S of the source's view is known."""
+        """Return None, since S is already known."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class View:
     """What the sessions of a copy read: one image of the source, or an image for each session.
 
     Args:
-        snapshot_id: If all sessions read the same rows, the id that they share. On PostgreSQL,
-            each session imports the view by this id; on MySQL and MariaDB, all sessions with this
-            id open at the same time. Empty if each session opens a view of its own at its own time.
+        snapshot_id: If all sessions read the same rows, the id that they share. On PostgreSQL, each
+            session imports the view by this id; on MySQL and MariaDB, all sessions with this id
+            open at the same time. Empty if each session opens a view of its own at its own time.
             The stream, which is applied from O on, then makes the copy exact.
-        upper_bound: A position of the source's log. If PostgreSQL's sessions import the view,
-            it contains no commit after this position. Otherwise this is the marker's position, and
-            the sessions can see commits after it.
+        upper_bound: A position of the source's log. If PostgreSQL's sessions import the view, the
+            view contains no commit after this position. Otherwise this is the marker's position,
+            and the sessions can see commits after this position.
         opened_at: Time at which the view was opened, UTC.
         on_replica: Whether the sessions read the replica.
         marker: The marker that every session must see inside the view.

@@ -13,9 +13,9 @@ from schemas.fingerprint import Fingerprint
 
 @dataclass(frozen=True)
 class Chunk(Part):
-    """A recorded part of a table, which one task copies.
+    """A chunk of a table, as the state store records it.
 
-    The part is a range of keys or, in a table without a key, a range of pages.
+    The chunk is a range of keys or, in a table without a key, a range of pages.
 
     Args:
         id: The chunk's number in the copy, from 0. Commits name their chunks by this number.
@@ -39,9 +39,9 @@ class CopyView(Part):
 
     Args:
         snapshot: Name by which sessions share the view; empty if each session has its own view.
-        upper_bound: A log position as text. If sessions share a view on PostgreSQL, it contains
-            no commit after this position. Otherwise this is the marker's position, and the view can
-            contain commits after it.
+        upper_bound: A log position as text. If sessions share a view on PostgreSQL, the view
+            contains no commit after this position. Otherwise this is the marker's position, and the
+            view can contain commits after this position.
         opened_at: When the view opened, aware UTC.
         on_replica: Whether the copy reads a replica.
         system_identifier: Identity of the cluster; None if the server does not report it.
@@ -102,15 +102,15 @@ class Attempt(Part):
         statements_upto: End offset of the topic of DDL statements, read before O; None if the
             connector does not have such a topic.
         statements_topic_id: UUID of the topic of DDL statements; None if there is no such topic.
-        nulls_are_kept: Whether the connector sent NULL as NULL when O was recorded, and not as the
-            default of its column. If not, runs read a value that equals the default from the
-            primary.
+        nulls_are_kept: Whether, when O was recorded, the connector sent NULL as NULL. If false, it
+            sent the column's default instead of NULL. Runs then ask the primary whether a value
+            that equals the default is NULL there.
         losses: Number of losses of the capture and of the table that were counted before O was
             recorded.
         shard: The shard's name, once the shard's rows are in the shared table. ``path`` is then the
             shared table's path. None before that, and for a table that is not a shard.
-        continues: The attempt of the former generation, if a reader of that generation can continue
-            with this attempt (`cdc.lake.pointer.Published`); else None.
+        continues: Id of the former generation's attempt, if a reader of that generation can
+            continue with this attempt (`cdc.lake.pointer.Published`); else None.
     """
 
     id: UUID

@@ -34,7 +34,7 @@ _SETTLED_S = 600.0
 
 @dataclass(frozen=True)
 class Restarted:
-    """The restarts of a failed connector that the state store has counted and planned.
+    """How often a failed connector was restarted, and when it is restarted next.
 
     Args:
         times: Number of restarts in a row.
@@ -48,7 +48,7 @@ class Restarted:
 
 
 class Restarts:
-    """The restarts of failed connectors, by all processes that share a state store.
+    """The restart counts of failed connectors, which all processes with the same state store share.
 
     Args:
         store: The state store.
@@ -58,7 +58,7 @@ class Restarts:
         self._store = store
 
     def claim(self, connector: str, *, outage: bool = False) -> Restarted:
-        """Claim a connector's next restart if it is due; return the connector's stored restarts.
+        """Claim a connector's next restart if it is due; return its restarts so far.
 
         Args:
             connector: The connector's name.
@@ -90,7 +90,7 @@ class Restarts:
             return Restarted(1, None)
 
     def forget_if_stable(self, connector: str) -> None:
-        """Forget a connector's stored restarts if the connector has recovered.
+        """Delete a connector's stored restarts if the connector has recovered.
 
         The caller has seen the connector running. The connector has recovered if its next restart
         became due more than ten minutes ago.
@@ -110,6 +110,6 @@ def _of_connector(connector: str) -> sa.ColumnElement[bool]:
 
 
 def _restarted(times: int, next_at: float, limit: float, *, now: bool = False) -> Restarted:
-    """Return a connector's stored restarts; after ``limit`` restarts, no further one is planned."""
+    """Return a connector's restarts; after ``limit`` restarts, no further one is planned."""
     due = None if times >= limit else datetime.fromtimestamp(next_at, timezone.utc)
     return Restarted(times, due, now)

@@ -41,7 +41,7 @@ class Part:
     def __get_pydantic_core_schema__(
         cls, source: type[Any], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return the schema that pydantic derives from the fields, without their defaults."""
+        """Return the schema that pydantic derives from the fields; it requires every key."""
         schema: Any = handler.resolve_ref_schema(handler(source))
         outside = {one.name for one in fields(source) if one.metadata.get("not_stored")}
         for one in schema["schema"]["fields"]:
@@ -102,7 +102,7 @@ class Codec(Generic[Document]):
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
-        """Return the problem if a stored document's format version is not the codec's; else None.
+        """Return an error message if a document's format version is not the codec's; else None.
 
         Every other problem of such a document is a consequence of the wrong version.
         """
@@ -116,7 +116,6 @@ class Codec(Generic[Document]):
 
 
 def _reason(problem: ErrorDetails) -> str:
-    """Return the problem of a stored document, in words that can follow the document's name."""
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Invalid JSON: ")
     place = _path(problem["loc"])
     if problem["type"] == "json_invalid":

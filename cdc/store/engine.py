@@ -68,7 +68,6 @@ def open_engine(url: str) -> Engine:
 
 
 def _bound_new_connection(_dialect: object, _record: object, places: Any, named: Any) -> Any:
-    """Open the state store's connection to PostgreSQL, with a bound on its waits."""
     return BoundedConnection.connect(*places, **named)
 
 
@@ -90,10 +89,10 @@ def _in_utc(connection: Any, _record: object) -> None:
 
 
 def shown(url: URL) -> str:
-    """Return the state store's URL for people, without password and other possible secrets.
+    """Return the state store's URL for messages, without the password and other possible secrets.
 
-    Only the parameters host and port stay. Any other parameter can be a secret: only the driver
-    knows what it means.
+    Of the query parameters, only host and port stay. Any other parameter can be a secret: only the
+    driver knows what it means.
     """
     place = {name: value for name, value in url.query.items() if name in ("host", "port")}
     # The library does not render this part, since it would write a path as %2Fvar%2Frun.

@@ -11,15 +11,16 @@ from schemas.errors import TributaryError
 
 @dataclass(frozen=True)
 class ErrorRecord(Part):
-    """The parts of an error that the state store keeps.
+    """The stored form of an error.
 
-    Neither the error nor these parts contain a secret.
+    Neither the error nor its stored form contains a secret.
 
     Args:
         error: Name of the error's class.
         message: The error's message.
         remedy: The next step for a person.
-        context: The names in the message by their kind, for example the table's name by ``table``.
+        context: The names in the message by their kind, for example the table's name under
+            ``table``.
     """
 
     error: str

@@ -28,14 +28,14 @@ class RunEntry(Part):
         table: The table.
         generation: The table's generation.
         state: The table's state after the run.
-        started_at: When the table's part of the run began.
-        seconds: How long the table's part took, in seconds.
+        started_at: When the run began to process the table.
+        seconds: How long the run processed the table, in seconds.
         commits: Number of commits.
         events: Number of changes that were applied.
         counts: Number of records by operation, including tombstones.
         offsets: Next offset to read per partition after the run.
         watermark: Event time up to which the table is complete.
-        error: The error that ended the table's part; None if the part succeeded.
+        error: The error that ended the table's processing; None if it succeeded.
         format: Version of this document.
     """
 
@@ -54,7 +54,7 @@ class RunEntry(Part):
     format: Literal[1] = 1
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that commands print for an entry of the run history."""
+        """Return the JSON object that commands print for a run of a table."""
         return {
             "run_id": self.run_id,
             "source": self.table.source,
@@ -75,7 +75,7 @@ class RunEntry(Part):
 
 @dataclass(frozen=True)
 class SchemaEntry(Part):
-    """The history's entry of one change of a table's schema.
+    """One change of a table's schema, as an entry of the schema history.
 
     Args:
         table: The table.
@@ -102,17 +102,17 @@ class SchemaEntry(Part):
 
     @property
     def verdict(self) -> Verdict:
-        """The gravest verdict among the changes of the history's entry."""
+        """The gravest verdict among the changes of this entry."""
         return Verdict.gravest(change.verdict for change in self.changes)
 
     @classmethod
     def followed(cls, record: TableRecord, handoff: Handoff) -> SchemaEntry | None:
-        """Return the history's entry of the newest change that the lake table has followed.
+        """Return the schema history's entry for the newest change that a lake table has followed.
 
-        The result is None if the lake table has followed none.
+        The result is None if the lake table has not followed any change.
 
         Args:
-            record: The table.
+            record: The table's record in the state store.
             handoff: The handoff document in the lake table's last commit, which contains the newest
                 followed change.
         """
@@ -134,10 +134,10 @@ class SchemaEntry(Part):
     def stopped(
         cls, record: TableRecord, schema: FollowedSchema, outcome: State, *, catalog: str
     ) -> SchemaEntry:
-        """Return the history's entry of a change at which a table stopped.
+        """Return the schema history's entry for a change at which a table stopped.
 
         Args:
-            record: The table.
+            record: The table's record in the state store.
             schema: The schema version that the lake would have after the change.
             outcome: The table's new state.
             catalog: Digest of the catalog at which the table stopped. A table that stops several
@@ -156,7 +156,7 @@ class SchemaEntry(Part):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that commands print for an entry of the schema history."""
+        """Return the JSON object that commands print for a change of a table's schema."""
         return {
             "source": self.table.source,
             "schema": self.table.schema,

@@ -18,16 +18,16 @@ _log = logging.getLogger(__name__)
 
 
 class KeptSchemas:
-    """A registry's schemas by id; a schema that was ever read is available without the registry.
+    """The schemas of a registry by id, with copies in the state store for outages of the registry.
 
-    Each process reads the schema of each id from the registry once, and compares it with the kept
-    schema: a registry that has lost its store can give the id to another schema. The kept schema is
-    used only if the registry does not answer. Safe to share among threads.
+    Each process reads the schema of each id from the registry once, and compares it with the stored
+    copy: a registry that has lost its database can assign the id to another schema. The stored copy
+    is used only if the registry does not answer. Safe to share among threads.
 
     Args:
         registry: The registry.
-        url: The registry's address. Schemas are kept by address and id.
-        store: The state store that keeps the schemas.
+        url: The registry's address. The copies are stored by address and id.
+        store: The state store that has the copies.
         away_s: Time after a failed call in which the registry is not called again, in seconds.
     """
 
@@ -43,7 +43,7 @@ class KeptSchemas:
         self._lock = threading.Lock()
 
     def schema(self, schema_id: int) -> str:
-        """Return an id's Avro schema (JSON), from the store if the registry does not answer.
+        """Return an id's Avro schema (JSON), from the state store if the registry does not answer.
 
         Raises:
             UnknownSchemaError: The registry has no schema of the id, or another schema than before.

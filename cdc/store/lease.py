@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Lease:
-    """For a time, the right to write one table, or to change a resource that many tables share.
+    """The right, until it expires, to write one table or to change a resource of many tables.
 
     Args:
         store: The state store that keeps leases.
@@ -141,7 +141,6 @@ class Lease:
             connection.execute(free)
 
     def _held_by_this(self) -> sa.ColumnElement[bool]:
-        """Return the SQL condition that the lease still has this owner and token."""
         return sa.and_(
             leases.c.resource == self.resource,
             leases.c.token == self.token,
@@ -233,7 +232,7 @@ class Leases:
         Args:
             resource: The table, or the name of a resource that many tables share.
             wait_s: Bound of the wait for another process that holds the lease, in seconds.
-            gives_way: Whether to leave the lease to another process that waits for it.
+            gives_way: Whether to raise `LeaseHeldError` if another process waits for the lease.
 
         Raises:
             LeaseHeldError: Another process still holds the lease at the end of the wait. Or this

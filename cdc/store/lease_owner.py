@@ -26,9 +26,9 @@ class Owner:
     Args:
         host: Name of the machine, for people.
         pid: The process id.
-        place: Digest of the machine's boot and the process namespace. A host name is not enough:
+        place: Digest of the machine's boot id and the process namespace. A host name is not enough:
             containers can share it, and process ids start again after a reboot.
-        started: When the process began, as the function ``started`` returns it.
+        started: When the process began, in the unit of the function ``started``.
     """
 
     host: str
@@ -47,7 +47,7 @@ class Owner:
 
     @classmethod
     def parse(cls, text: str) -> Owner | None:
-        """Return the lease owner that ``str(owner)`` printed as ``text``; None for other texts."""
+        """Return the lease owner that ``str(owner)`` printed as ``text``; None for other text."""
         match = _FORM.fullmatch(text)
         if match is None:
             return None
@@ -76,9 +76,9 @@ def started(pid: int) -> float:
     """Return when a lease owner's process began, by a clock that cannot be set.
 
     On Linux the value is in ticks since the boot. psutil's value is not used there: psutil adds the
-    time of the boot, which the system computes from the machine's clock. After a step of that
+    time of the boot, which the system computes from the machine's clock. If somebody set that
     clock, every process would look like another process. Other systems store the start time itself,
-    in seconds.
+    so there the value is in seconds.
 
     Raises:
         psutil.NoSuchProcess: This user cannot see such a process.
@@ -106,7 +106,7 @@ def _exists(pid: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _place() -> str:
-    """Return a short digest of this boot and process namespace, for lease owners."""
+    """Return a short digest that differs between boots and process namespaces."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         spaces = (Path(f"/proc/self/ns/{kind}") for kind in ("pid", "time"))

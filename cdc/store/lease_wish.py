@@ -1,6 +1,6 @@
-"""The wish of a process that waits for a lease.
+"""Registers that a process waits for a lease.
 
-A holder that still has many changes to apply sees the wish and releases the lease.
+A holder that still has many changes to apply reads this and releases the lease.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseWish:
-    """One process's wish for one lease.
+    """A process's request that the holder of a lease release it.
 
-    The wish expires unless it is renewed.
+    The request expires unless it is renewed.
 
     Args:
         store: The state store that keeps leases.
@@ -39,7 +39,7 @@ class LeaseWish:
         self._waiter = str(uuid.uuid4())
 
     def renew(self) -> None:
-        """Register the wish for a lease, or extend its expiry."""
+        """Store the request for a lease, or extend its expiry."""
         expires_at = self._store.clock + WISH_S
         mine = lease_wishes.c.waiter == self._waiter
         with self._store.transaction() as connection:
@@ -55,9 +55,9 @@ class LeaseWish:
             )
 
     def withdraw(self) -> None:
-        """Remove the wish for a lease.
+        """Delete the request for a lease.
 
-        If the store does not answer, the wish expires.
+        If the store does not answer, the request expires.
         """
         try:
             with self._store.transaction() as connection:

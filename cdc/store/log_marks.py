@@ -1,6 +1,6 @@
-"""Stores a mark for each capture: the end of the source's log when a process last read it.
+"""Stores a mark for each capture: the log's end, as a process of Tributary last read it.
 
-The next process that reads the log's end compares it with the mark (`cdc.log.continuity`).
+The next process compares the log with the mark (`cdc.log.continuity`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Stores the newest look of one kind for each connector, in a table of the state store.
 
-Several processes look at the same connector. A process stores its look only if the stored look is
-still the one that it has read. So no process replaces a look that it does not know.
+Several processes look at the same connector. A process stores its look only if no other process has
+replaced the stored look since this process read it. So no process replaces a look that it does not
+know.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class StoredLooks(Generic[Document]):
         store: The state store.
         table: The table, which `cdc.store.tables.look_table` describes.
         codec: The codec of the looks.
-        what: What the looks read, for errors: ``tasks`` or ``types``.
+        what: What the looks examine, as a word for errors: ``tasks`` or ``types``.
     """
 
     def __init__(self, store: Store, table: sa.Table, codec: Codec[Document], what: str) -> None:

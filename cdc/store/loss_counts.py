@@ -1,8 +1,8 @@
 """Counts losses of changes, by capture and by table.
 
-A loss can be over before a run checks a table again. So each process that sees a loss counts it
-here, and each attempt records the count before its O. A count that has risen since then shows that
-the attempt lacks changes.
+A run can miss a loss, since a capture can look healthy again when the run checks it. So each
+process that sees a loss counts it here, and each attempt records the count before its O. If the
+count has risen since then, the attempt lacks changes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Losses:
             self._count(scope, what)
 
     def seen(self, *scopes: object) -> Mapping[str, Loss]:
-        """Return the stored losses by name; a capture or table without a loss is left out.
+        """Return the stored losses by the name of the capture or table, where there are any.
 
         Args:
             scopes: Names of captures (`CaptureNames.resource`), and tables.

@@ -30,7 +30,7 @@ _RAW = (quarantine.c.key_bytes, quarantine.c.value_bytes)
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A record that a lake table lacks and the state store keeps.
+    """A Kafka record that could not be applied to a lake table, so that the state store keeps it.
 
     Args:
         table: The table.
@@ -41,7 +41,7 @@ class Quarantined:
         offset: The record's offset.
         schema_id: Id of the schema that the record names; None if it names none.
         reason: Why the record could not be applied.
-        timestamp: Kafka's time of the record.
+        timestamp: The record's Kafka timestamp.
         size: Bytes of key and value.
         run_id: The run that left the record out.
         quarantined_at: Time at which that run left the record out.
@@ -66,7 +66,7 @@ class Quarantined:
 
 
 class Quarantine:
-    """The records that lake tables lack, kept in the state store.
+    """The Kafka records that could not be applied to lake tables, in the state store.
 
     Attempt, partition and offset identify a record.
 
@@ -107,15 +107,16 @@ class Quarantine:
         end: Mapping[int, int],
         lacking: Iterable[tuple[int, int]],
     ) -> None:
-        """Delete the quarantined records of an applied range, except those left out once more.
+        """Delete the quarantined records in a range of offsets that a run has applied.
 
-        The lake table now contains the changes of the deleted records.
+        The lake table now contains the changes of the deleted records. A record that this run could
+        not apply either stays in quarantine.
 
         Args:
             attempt: The attempt to whose lake table the range has been applied.
             start: First offset of the range, per partition.
             end: Offset after the range's last record, per partition.
-            lacking: Partition and offset of each record that the run left out once more.
+            lacking: Partition and offset of each record that this run could not apply.
         """
         left_out = list(lacking)
         with self._store.transaction() as connection:
@@ -132,7 +133,7 @@ class Quarantine:
                 connection.execute(sa.delete(quarantine).where(where))
 
     def offsets(self, attempt: str) -> set[tuple[int, int]]:
-        """Return partition and offset of each quarantined record that an attempt's table lacks."""
+        """Return partition and offset of each record that an attempt has in quarantine."""
         columns = (quarantine.c.partition_no, quarantine.c.record_offset)
         with self._store.transaction() as connection:
             rows = connection.execute(sa.select(*columns).where(_of_attempt(attempt))).all()
@@ -171,7 +172,7 @@ class Quarantine:
         return None if row is None else _record(row._mapping)
 
     def forget(self, table: TableId, *, but: str | None = None) -> None:
-        """Delete the quarantined records of a table; keep those of the attempt ``but``."""
+        """Delete the quarantined records of a table, except those of the attempt ``but``."""
         where = (
             (quarantine.c.source == table.source)
             & (quarantine.c.schema_name == table.schema)
@@ -192,7 +193,6 @@ def _at_offset(partition: int, offset: int) -> sa.ColumnElement[bool]:
 
 
 def _row(record: Quarantined) -> dict[str, Any]:
-    """Return a quarantined record as a row of the SQL table, by column."""
     return {
         "attempt": record.attempt,
         "partition_no": record.partition,
@@ -214,7 +214,7 @@ def _row(record: Quarantined) -> dict[str, Any]:
 
 
 def _record(row: Mapping[Any, Any]) -> Quarantined:
-    """Return the quarantined record in an SQL row, which can lack the columns of the bytes."""
+    """Return a quarantined record from an SQL row; the columns of key and value can be missing."""
     millis = row["record_millis"]
     return Quarantined(
         table=TableId(row["source"], row["schema_name"], row["table_name"]),

@@ -18,7 +18,7 @@ class RecordedChange(Part):
 
     Args:
         kind: The name of the change's class in `schemas.changes`.
-        what: The change in words, as in ``column 'a' was dropped``.
+        what: The change in words, for example ``column 'a' was dropped``.
         why: The reason for the verdict, in words that can follow a colon.
         verdict: The change's effect on the lake.
         facts: The values of the change's fields other than ``verdict`` and ``why``, by field name.

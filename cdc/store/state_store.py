@@ -1,4 +1,4 @@
-"""The state store: records, histories, leases and schemas in any database of SQLAlchemy."""
+"""The state store: records, histories, leases and schemas, in any database of SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Store:
         return None if row is None else _record(row)
 
     def newest(self, record: TableRecord) -> TableRecord:
-        """Return the state store's version of a record; ``record`` itself if the store has none."""
+        """Return a record as the state store has it now; ``record`` itself if it has none."""
         return self.get(record.table, beside=record.beside) or record
 
     def put(
@@ -149,7 +149,7 @@ class Store:
     def put_all(self, records: Sequence[TableRecord]) -> None:
         """Store tables' records in one statement.
 
-        If another process has changed a stored record since it was read, that record stays.
+        A stored record that another process has changed since it was read is not replaced.
 
         Args:
             records: The new records, each with the version of the stored record that was read.
@@ -193,7 +193,10 @@ class Store:
         return replace(taken, version=former.version + 1)
 
     def delete(self, table: TableId, *, beside: bool = False) -> None:
-        """Delete a table's record; if ``beside``, its next generation's. Histories stay."""
+        """Delete a table's record, or with ``beside`` the record of its next generation.
+
+        The table's histories stay.
+        """
         with self.transaction() as connection:
             connection.execute(sa.delete(table_rows).where(_table_and_beside(table, beside)))
 
@@ -203,7 +206,7 @@ class Store:
             _add_schema(connection, entry)
 
     def schema_history(self, table: TableId) -> list[SchemaEntry]:
-        """Return the schema history's changes of the table, oldest first."""
+        """Return the schema history's entries for the table, oldest first."""
         query = (
             sa.select(schema_change_rows.c.entry)
             .where(_of_table(schema_change_rows, table))
@@ -220,8 +223,8 @@ class Store:
 
         Args:
             entry: The entry.
-            cost: What the table's runs cost, to replace the stored cost. If None, the stored cost
-                stays.
+            cost: The new cost of the table's runs, which replaces the stored one. If None, the
+                stored cost stays.
         """
         row = {**_named(entry.table), "entry": RUN_ENTRIES.write(entry)}
         mine = _of_table(run_rows, entry.table)
@@ -259,7 +262,7 @@ class Store:
             ]
 
     def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
-        """Store a registry's Avro schema (JSON), unless one of this registry and id is stored."""
+        """Store a registry's Avro schema (JSON), unless this registry and id have one already."""
         row = {"registry": registry, "schema_id": schema_id, "document": document}
         try:
             with self.transaction() as connection:
@@ -274,9 +277,9 @@ class Store:
             return connection.execute(sa.select(schema_rows.c.document).where(where)).scalar()
 
     def note_paused_replay(self, source: str) -> None:
-        """Note in the state store that this process is about to pause replay on a source's replica.
+        """Record that this process is about to pause replay on a source's replica.
 
-        If the process dies, the next command that reads the note resumes replay.
+        If the process dies, the next command that opens the state store resumes replay.
         """
         try:
             with self.transaction() as connection:
@@ -285,13 +288,13 @@ class Store:
             return
 
     def forget_paused_replay(self, source: str) -> None:
-        """Note in the state store that replay of the source's replica has been resumed."""
+        """Delete the record that replay of a source's replica is paused."""
         with self.transaction() as connection:
             gone = sa.delete(paused_replay_rows).where(paused_replay_rows.c.source == source)
             connection.execute(gone)
 
     def paused_replays(self) -> list[str]:
-        """Return the sources with a note in the state store that replay must be resumed."""
+        """Return the sources of which the state store records that replay is paused."""
         with self.transaction() as connection:
             return list(connection.execute(sa.select(paused_replay_rows.c.source)).scalars())
 
@@ -347,7 +350,7 @@ class Store:
             return [self._parsed(row) for row in connection.execute(query)]
 
     def _parsed(self, row: sa.Row[Any]) -> TableRecord:
-        """Return the record in a row; a row that has not changed is parsed once.
+        """Return the record in a row; parse the row only if it has changed since the last call.
 
         Each round of `run --continuous` reads all rows, and few of them have changed.
         """
@@ -400,7 +403,7 @@ class Store:
 
 
 def _lost_a_race(error: Exception) -> bool:
-    """Whether an error shows that another process is creating the state store's tables, too."""
+    """Whether an error means that another process has created the same table at the same time."""
     signs = ("already exists", "concurrent DDL", "pg_type_typname_nsp_index")
     return isinstance(error, SQLAlchemyError) and any(text in str(error) for text in signs)
 
@@ -436,7 +439,6 @@ def _put_cost(connection: Connection, table: TableId, cost: TableCost) -> None:
 
 
 def _named(table: TableId) -> dict[str, str]:
-    """Return the state store's columns that name a table, with their values."""
     return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
 
 
@@ -445,17 +447,15 @@ def _of_table(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
 
 
 def _table_and_beside(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
-    """Return the SQL condition for a table's record; if ``beside``, for the next generation's."""
     return _of_table(table_rows, table) & (table_rows.c.beside == beside)
 
 
 def _is_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that the stored record of the table has this version."""
     return _table_and_beside(record.table, record.beside) & (table_rows.c.version == version)
 
 
 def _values(record: TableRecord, version: int) -> dict[str, Any]:
-    """Return a table's record as columns in SQL, except the columns that identify the record."""
+    """Return the columns that ``put`` writes for a record, except those of the row's identity."""
     return {
         "state": record.state.value,
         "generation": record.generation,
@@ -475,7 +475,6 @@ def _changed_meanwhile(record: TableRecord, expected: int) -> StateError:
 
 
 def _record(row: sa.Row[Any]) -> TableRecord:
-    """Return the table's record in a row of the SQL table."""
     table = TableId(row.source, row.schema_name, row.table_name)
     record = TABLE_RECORDS.read(row.record, f"the state of table {table}", table=table)
     return replace(record, version=row.version)

@@ -16,7 +16,8 @@ class TableCost(Part):
     """Weighted sums over the runs of a table, in which newer runs have more weight.
 
     `cdc.run.cost` updates the sums. From the sums, a linear regression finds how many seconds a run
-    takes for each commit and for each event. Below, commits, events and seconds are those of a run.
+    takes for each commit and for each event. Below, commits, events and seconds are the numbers of
+    commits, events and seconds of one run.
 
     Args:
         runs: Number of runs that the sums contain.

@@ -76,14 +76,14 @@ refuses the other states.
 
 @dataclass(frozen=True)
 class CommitSummary(Part):
-    """What the state store caches about a table's last commit.
+    """The state store's cached copy of metadata of a table's last lake commit.
 
-    The lake's timeline is authoritative.
+    If it differs from the lake's timeline, the timeline is right.
 
     Args:
         offsets: Next offset to read, per partition.
-        epochs: Epoch of each partition's leader when a check last found that the leader's log
-            reaches ``offsets``. The check is repeated when another leader is elected.
+        epochs: Leader epoch of each partition at the last check that its leader's log reaches
+            ``offsets``. After the election of another leader, a run checks this again.
         position: The source's log position up to which the lake has all transactions of the table,
             as text.
         watermark: Event time up to which the table is complete.
@@ -105,8 +105,8 @@ class LakeSize(Part):
 
     Args:
         image_bytes: Size of the files that a reader of the newest commit opens.
-        kept_bytes: Size of the other files of the generation's folder: the timeline, and older
-            versions of files that are retained for readers.
+        kept_bytes: Size of the other files in the generation's folder: the timeline, and older file
+            versions that are retained for readers.
         other_generations_bytes: Size of former generations and of the next generation.
         measured_at: When the sizes were measured.
     """
@@ -133,8 +133,8 @@ class TableRecord(Part):
         tier: The table's tier. Tables of one source and tier share connector, slot and publication.
         topic: The topic of the table's changes.
         updated_at: When the record last changed.
-        shard: The table's part in a lake table that several source tables feed; ``None`` if the
-            table has a lake table of its own.
+        shard: The shard of a shared lake table that this table feeds; ``None`` if the table has a
+            lake table of its own.
         attempt: The current attempt of the generation; None before the generation's copy begins.
         resume_to: The former state of a PAUSED or FAILED table.
         reason: Why the table is PAUSED or NEEDS_BOOTSTRAP.
@@ -143,13 +143,14 @@ class TableRecord(Part):
         retry_at: When a run retries a FAILED table, by the state store's clock; ``None`` if no run
             does.
         failures: Number of failures in a row.
-        last_commit: The newest commit that the store has a summary of.
+        last_commit: Summary of the newest lake commit that a process has recorded; None before the
+            first one.
         beside: Whether this is a second record of the table, for the next generation that a resync
             builds. The resync later replaces the table's first record by this second one.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
         named: The table's entry in the Hive Metastore, as written after the last commit: metastore,
-            name and path in one string. None if no metastore is configured, or if a run still has
-            to write or check the entry.
+            name and path in one string. None if no metastore is configured, or if the next run must
+            write the entry or check it.
         version: Number of times that the stored record was changed; 0 if it is not stored yet. The
             store has this number beside the document, not in it.
         format: Version of this document.
@@ -199,7 +200,7 @@ TABLE_RECORDS = Codec(TableRecord, error=StateError, remedy=STORE_REMEDY)
 
 @dataclass(frozen=True)
 class Cause:
-    """The reason for which a table's record moves to another state.
+    """Why a table's record moves to another state.
 
     Args:
         reason: The reason in words. The states PAUSED and NEEDS_BOOTSTRAP require it.

@@ -13,18 +13,18 @@ MYSQL = ("mysql", "mariadb")
 
 
 def _name(length: int = 128) -> TypeEngine[str]:
-    """Return the state store's SQL type for names; every server compares them byte by byte."""
+    """Return the SQL type of names; every server compares them byte by byte."""
     exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return sa.String(length).with_variant(exact, *MYSQL)
 
 
 def _document() -> TypeEngine[str]:
-    """Return the state store's SQL type for texts of any length; MySQL's TEXT ends at 64 KiB."""
+    """Return the SQL type of strings of any length; MySQL's TEXT ends at 64 KiB."""
     return sa.Text().with_variant(mysql.LONGTEXT(), *MYSQL)
 
 
 def _bytes() -> TypeEngine[bytes]:
-    """Return the state store's SQL type for bytes of any length; MySQL's BLOB ends at 64 KiB."""
+    """Return the SQL type of bytes of any length; MySQL's BLOB ends at 64 KiB."""
     return sa.LargeBinary().with_variant(mysql.LONGBLOB(), *MYSQL)
 
 

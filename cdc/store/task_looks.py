@@ -1,7 +1,7 @@
-"""Stores the newest look at each connector's tasks, from which the next look continues.
+"""Stores each connector's newest look at its tasks, with which the next look is compared.
 
-A look reads the topics' events to find out whether changes were lost where one task of Kafka
-Connect ended and another one continued (`cdc.capture.task_looks`).
+A look reads the topics' events to find out whether changes were lost when one Kafka Connect task
+ended and another one replaced it (`cdc.capture.task_looks`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Doubt(Part):
-    """A doubt about a table: changes of the table could have been lost where a task ended.
+    """The suspicion that a table's changes were lost when a connector's task ended.
 
     Args:
-        offset: Offset of that task's last record in the table's topic.
+        offset: Offset of the ended task's last record in the table's topic.
         what: What could have been lost, and the next step, as a sentence without a period.
     """
 
@@ -47,9 +47,9 @@ class TaskLook(Part):
     Args:
         task: The task that sent the newest heartbeat.
         beat_at: Time of that heartbeat, by the clock of its sender.
-        ends: By topic, the end offset that was read after the heartbeat.
-        doubts: By table, the newest doubt. A doubt arises if a look cannot find out whether changes
-            of the table were lost where a task ended.
+        ends: By topic, its end offset, read after the heartbeat.
+        doubts: By table, the newest doubt. A look records a doubt if it cannot find out whether
+            changes of the table were lost when a task ended.
         format: Version of this document.
     """
 
@@ -60,7 +60,7 @@ class TaskLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return which changes a table could have lost since its copy; None without a doubt."""
+        """Return the sentence of a table's doubt; None if no doubt concerns the table's copy."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         if found is None or first is None or found.offset < first:
             return None
@@ -107,7 +107,7 @@ class KeptLooks(StoredLooks[TaskLook]):
         super().__init__(store, task_look_rows, TASK_LOOKS, "tasks")
 
     def all(self, connectors: Iterable[str]) -> dict[str, TaskLook]:
-        """Return the newest look by connector; a connector without a stored look is left out.
+        """Return the newest look of each connector, without connectors that have none.
 
         Raises:
             StateError: As for `of`.
@@ -118,8 +118,8 @@ class KeptLooks(StoredLooks[TaskLook]):
     def move(self, connector: str, earlier: KeptLook[TaskLook] | None, now: NextLook) -> bool:
         """Replace a connector's look and count the new look's losses, in one transaction.
 
-        If another process has replaced the earlier look, this method does neither. So each loss is
-        counted once.
+        If another process has already replaced the earlier look, nothing is stored or counted. So
+        each loss is counted once.
 
         Args:
             connector: The connector.
@@ -141,7 +141,7 @@ class KeptLooks(StoredLooks[TaskLook]):
         return False
 
     def settle(self, connector: str, table: TableId, end: int) -> None:
-        """Forget a table's doubt, since the table was found equal to its source.
+        """Delete a table's doubt, since a comparison found the lake table equal to its source.
 
         Args:
             connector: The connector.

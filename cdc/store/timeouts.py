@@ -1,4 +1,4 @@
-"""Bounds of the waits for the state store's server, whatever the cause of the wait."""
+"""Limits how long this process waits for the state store's server, even if the server hangs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class _SilentError(psycopg.OperationalError):
 class Connection(psycopg.Connection[Any]):
     """The state store's PostgreSQL connection, which closes if the server is silent too long.
 
-    The limits of libpq and of the server do not help if the server hangs while its machine, or a
-    proxy between this process and the server, is alive.
+    The time-outs of libpq and of the server do not help if the server hangs but its machine still
+    answers. Nor do they help if a proxy in between still answers.
     """
 
     def wait(self, gen: PQGen[Result], *more: Any, **named: Any) -> Result:
         """Wait for the answer of the state store's server.
 
-        The driver calls this for everything except the login.
+        The driver calls this method whenever it waits, except during the login.
         """
         try:
             return super().wait(_within(ANSWER_LIMIT_S, gen), *more, **named)
@@ -47,7 +47,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
-    """Run the steps of the state store's driver; fail if the server is silent for ``limit_s``."""
+    """Wait for an answer; raise an error if the server sends nothing for ``limit_s`` seconds."""
     moved = time.monotonic()
     try:
         ready = yield next(waiting)
@@ -63,9 +63,9 @@ def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
 
 
 def connect_args(url: URL) -> dict[str, Any]:
-    """Return the limits of waits as arguments of the state store's driver.
+    """Return the time-outs of the state store's connections as arguments of the database's driver.
 
-    A limit that the URL sets is left out.
+    A time-out that the URL sets is left out.
     """
     connecting = {"connect_timeout": CONNECT_LIMIT_S}
     answering = {"read_timeout": ANSWER_LIMIT_S, "write_timeout": ANSWER_LIMIT_S}
@@ -79,10 +79,10 @@ def connect_args(url: URL) -> dict[str, Any]:
 
 
 def idle_limit(url: URL) -> str | None:
-    """Return the statement that lets the state store's server end silent transactions.
+    """Return the SQL statement by which the server ends transactions that stay idle too long.
 
-    MySQL has no limit for transactions alone. Its limit also ends idle sessions, which the pool
-    replaces. The result is None for other servers.
+    MySQL has no such limit for transactions. Its limit ends all idle sessions; the connection pool
+    opens new ones. The result is None for other databases.
     """
     return {
         "postgresql": f"SET idle_in_transaction_session_timeout = '{IDLE_LIMIT_S}s'",

@@ -1,4 +1,4 @@
-"""Stores which type each type name belongs to now, and which types it belonged to before.
+"""Stores which type each type name means now, and which types it meant before.
 
 `cdc.capture.type_looks` explains why.
 """
@@ -30,9 +30,9 @@ class NamedType(Part):
 
     Args:
         oid: The type's object id, which no later type gets.
-        form: How the connector reads the type's values, for example ``text`` or ``row``. It reads
-            the values of two types in the same way if their forms are equal. Empty if it reads no
-            other type in the same way.
+        form: How the connector reads the type's values, for example ``text`` or ``row``. The
+            connector reads the values of two types in the same way if their forms are equal. Empty
+            if it reads no other type's values in this type's way.
     """
 
     oid: int
@@ -51,11 +51,12 @@ Former: TypeAlias = Mapping[str, Mapping[str, tuple[NamedType, ...]]]
 
 @dataclass(frozen=True)
 class TypeDoubt(Part):
-    """Columns of a table whose values in events can be wrong, as a look at type names has found.
+    """The suspicion that events have wrong values for columns of a table.
 
     Args:
-        offset: The newest offset of the table's topic at that look; -1 if the topic was empty.
-        columns: The name of each such column's type, by column.
+        offset: The newest offset of the table's topic when the suspicion arose; -1 if the topic was
+            empty.
+        columns: By column that is concerned, the name of its type.
     """
 
     offset: int
@@ -71,15 +72,13 @@ class TypeLook(Part):
         types: The types by name, then by schema. Arrays that are named after their elements are
             left out.
         run: The task that sent the connector's newest heartbeat; empty if there is none.
-        former: The types to which names belonged before, as found while that task sent the newest
-            heartbeat: by name, then by schema, the oldest first.
-        older: The last value of ``former`` for the task that sent heartbeats before that task.
-        suspects: Object ids of the types that the connector can mistake for another type in tables
-            of at least one schema.
-        mistaken: By table and column, the name of the column's type, if the connector can mistake
-            this type for another one.
-        doubts: By table, the columns that were in ``mistaken`` in this look or in an earlier one
-            since the table's copy.
+        former: By name, then by schema, the types that had this name before, oldest first. It
+            contains those that were noticed while the task ``run`` sent the newest heartbeat.
+        older: The last value of ``former`` for the task before ``run``.
+        suspects: Object ids of the types that the connector can mistake for another type.
+        mistaken: By table and column, the name of the column's type. It has only columns whose type
+            the connector can mistake for another type.
+        doubts: By table, all columns that were in ``mistaken`` at this look or at an earlier one.
         format: Version of this document.
     """
 
@@ -94,12 +93,15 @@ class TypeLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> TypeDoubt | None:
-        """Return which columns can have wrong values since the table's copy; None if none can."""
+        """Return the columns that events since the copy can have wrong; None if there are none."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         return None if found is None or first is None or found.offset < first else found
 
     def columns(self, record: TableRecord) -> Mapping[str, str]:
-        """Return a table's columns whose type is or was in ``mistaken``, with the type's name."""
+        """Return, with their types' names, the columns whose type the connector could mistake.
+
+        They are the columns in ``mistaken``, and those that were in it since the table's copy.
+        """
         doubt = self.doubt(record)
         earlier = {} if doubt is None else doubt.columns
         return {**earlier, **self.mistaken.get(str(record.table), {})}

@@ -63,10 +63,10 @@ def main() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Handle a signal: raise an error that ends the command.
+    """End the command by an exception.
 
-    The command can wait for Spark even then. So a timer kills Spark's JVM after a grace period,
-    which ends the wait.
+    If the command still waits for Spark then, a timer kills Spark's JVM after a grace period, which
+    ends the wait.
     """
     end_soon()
     if number == signal.SIGINT:

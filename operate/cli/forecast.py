@@ -1,4 +1,4 @@
-"""Shows the result of `plan` as text."""
+"""Prints the result of the command ``plan``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def show_forecast(renderer: Renderer, found: Forecast) -> None:
-    """Show the predicted order of runs, the load of each tier, and the advised changes.
+    """Print the predicted order of runs, the load of each tier, and the recommended changes.
 
     Args:
         renderer: The output.

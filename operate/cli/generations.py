@@ -101,7 +101,7 @@ def remove(
 
 
 def _plain(found: Iterable[Generation]) -> list[dict[str, Any]]:
-    """Return generations as ``generations list`` prints them in JSON."""
+    """Return the JSON objects that ``generations list`` prints."""
     return [
         {
             "generation": one.number,

@@ -193,7 +193,7 @@ def run(
 
 
 def _show_end(renderer: Renderer, held: int, ended: bool) -> None:
-    """Show whether cancelled Spark tasks hold cores, and whether Spark has ended."""
+    """Print whether cancelled Spark tasks occupy cores, and whether Spark has ended."""
     if held:
         renderer.line(
             f"Cancelled Spark tasks that did not end hold {held} of its cores.",
@@ -212,10 +212,10 @@ def _show_end(renderer: Renderer, held: int, ended: bool) -> None:
 
 
 def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
-    """Run once and show the results.
+    """Execute one run and print its results.
 
     Returns:
-        The tables that wait for an operator, except those whose error was shown with the results.
+        The tables that wait for an operator, without those whose error was printed.
     """
     results = runs.once()
     if runs.empty:
@@ -247,7 +247,6 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
 
 
 def _show_unmatched(renderer: Renderer, argument: str) -> None:
-    """Show that a wildcard matches no table yet."""
     renderer.line(
         f"{argument!r} matches no table on the plan yet; tables that are onboarded are followed.",
         style="yellow",
@@ -255,14 +254,14 @@ def _show_unmatched(renderer: Renderer, argument: str) -> None:
 
 
 def _show_refused(renderer: Renderer, refused: Sequence[TributaryError]) -> None:
-    """Show the tables that other processes copied with newer settings, each with what to do."""
+    """Print the tables that other processes have copied with newer settings, with remedies."""
     for error in refused:
         renderer.line(error.message, style="bold red")
         renderer.line(f"  What to do: {error.remedy}")
 
 
 def _show_waiting(renderer: Renderer, waiting: Sequence[TableRecord]) -> None:
-    """Show the tables that wait for an operator, each with the reason and what to do."""
+    """Print the tables that wait for an operator, with reasons and remedies."""
     from operate.table_outcome import unfinished
 
     for record in waiting:
@@ -291,7 +290,7 @@ def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
 
 
 def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
-    """Report the freshness targets that are missed or cannot be kept; if none is, report this."""
+    """Print the freshness targets that are missed or cannot be kept, or that there are none."""
     if renderer.json:
         renderer.document({"targets": [one.to_json() for one in targets]})
     elif not targets:
@@ -300,7 +299,7 @@ def _show_targets(renderer: Renderer, targets: list[Any]) -> None:
 
 
 def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> None:
-    """Show findings such as silent captures, each with its remedy; in JSON as the list ``key``."""
+    """Print findings such as silent captures, with remedies; in JSON, as the list ``key``."""
     if renderer.json:
         renderer.document({key: [one.to_json() for one in found]})
         return
@@ -312,13 +311,14 @@ def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> N
 def _show_runs(
     renderer: Renderer, results: list[RunResult], shown: set[TableId] | None = None
 ) -> None:
-    """Show the results of a round's runs.
+    """Print the results of one run of all tables.
 
     Args:
         renderer: The output.
         results: One result for each table that had work.
-        shown: The tables that were shown as skipped since they last ran here. They are not
-            shown again: another driver can hold a table for many rounds. None shows each of them.
+        shown: The tables that were already printed as skipped. They are not printed again until
+            this process has run them, since another driver can hold a table for many runs. If None,
+            each skipped table is printed.
     """
     shown = set() if shown is None else shown
     if renderer.json:
@@ -408,7 +408,6 @@ def _show_verification(renderer: Renderer, result: Any) -> None:
 
 
 def _key(key: Mapping[str, object]) -> str:
-    """Return a row's key as ``verify`` prints it."""
     return ", ".join(f"{name} = {value}" for name, value in key.items())
 
 

@@ -24,14 +24,14 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 @dataclass
 class Invocation:
-    """The running command's output and verbosity, for the code that prints its error."""
+    """The output format and the verbosity of the running command, for printing its error."""
 
     output: Output = Output.TEXT
     verbosity: int = 0
 
 
 class SourceKindOption(str, Enum):
-    """The kinds of source in :data:`schemas.catalog.SOURCE_KINDS`, as values of an option."""
+    """The kinds of source, as values of a command's option."""
 
     POSTGRES = "postgres"
     MYSQL = "mysql"
@@ -39,13 +39,13 @@ class SourceKindOption(str, Enum):
 
 
 class Commands(TyperGroup):
-    """The root group.
+    """The group of all commands.
 
-    It shows errors with their remedy, and with ``-v`` also with a traceback.
+    It prints errors with their remedy, and with ``-v`` also with a traceback.
     """
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; show its error as a message, and end with an exit code."""
+        """Run the command; if it fails, print its error, and exit with an error's code."""
         ctx.obj = Invocation()
         try:
             return super().invoke(ctx)
@@ -124,7 +124,8 @@ def configure_logging(verbosity: int) -> None:
 class _Stderr(logging.Handler):
     """Writes log messages without secrets to the current ``sys.stderr``.
 
-    A progress bar replaces ``sys.stderr`` while the bar is on the terminal.
+    It looks up ``sys.stderr`` for each message, since a progress bar replaces ``sys.stderr`` while
+    it is on the terminal.
     """
 
     def __init__(self) -> None:
@@ -144,11 +145,11 @@ def _show(error: TributaryError, invocation: Invocation) -> None:
 
 
 class _InternalError(TributaryError):
-    """An unforeseen error of a command, with a message; ``__cause__`` is the original error."""
+    """An unforeseen error of a command; ``__cause__`` is the original exception."""
 
 
 def _unexpected(error: Exception) -> _InternalError:
-    """Return the error to show for a command's unforeseen error: with a remedy, without secrets."""
+    """Return an unforeseen exception as an error with a remedy and without secrets."""
     text = redact(str(error)).strip().splitlines()
     found = _InternalError(
         f"unexpected {type(error).__name__}: {text[0] if text else 'no message'}",
@@ -159,7 +160,7 @@ def _unexpected(error: Exception) -> _InternalError:
 
 
 def _is_typers_own(error: Exception) -> bool:
-    """Whether typer itself handles the error: Exit, Abort, a usage error or a closed pipe."""
+    """Whether typer handles the exception itself: Exit, Abort, wrong usage, a closed pipe."""
     return isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError, EOFError)) or hasattr(
         error, "exit_code"
     )

@@ -1,4 +1,4 @@
-"""``init``, ``config``, ``package`` and ``warm-up``: what belongs to no table."""
+"""``init``, ``config``, ``package`` and ``warm-up``: the commands that concern no table."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Parses DDL statements into values: planned statements, and statements in a binlog."""
+"""Parses the DDL statements that an operator plans, or that a binlog contains."""

@@ -1,4 +1,4 @@
-"""Clauses of ALTER TABLE that every dialect has with the same meaning."""
+"""The clauses of ALTER TABLE that mean the same in PostgreSQL, MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Drop:
-    """The clause DROP COLUMN of a statement."""
+    """The clause DROP COLUMN."""
 
     name: str
     if_there: bool = False
@@ -15,7 +15,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Rename:
-    """The clause RENAME COLUMN of a statement."""
+    """The clause RENAME COLUMN."""
 
     name: str
     to: str

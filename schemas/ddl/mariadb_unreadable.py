@@ -1,8 +1,8 @@
-"""Recognizes clauses of MariaDB that stop Debezium 3.5's connector, whatever table they are about.
+"""Recognizes the SQL clauses at which Debezium 3.5's connector of MariaDB stops.
 
-The connector parses each DDL statement in the binlog, also statements on tables that the connector
-does not capture. It stops at a statement that its grammar lacks, and cannot skip this statement. A
-comment that only the server executes hides a clause from the connector.
+The connector parses each DDL statement in the binlog, also statements on tables that it does not
+capture. It stops at a statement that its grammar lacks, and cannot skip this statement. It does not
+read comments such as ``/*M! ... */``, which only the server executes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def unreadable_clause(text: str) -> str | None:
     """Return the first clause at which MariaDB's connector stops; None if there is no such clause.
 
     Args:
-        text: One or more statements. A text that is no SQL has no such clause.
+        text: One or more SQL statements. If they cannot be tokenized, the result is None.
     """
     try:
         tokens = sqlglot.tokenize(text, read="mysql")
@@ -60,10 +60,10 @@ def unreadable_clause(text: str) -> str | None:
 
 
 def require_readable(text: str, table: TableId) -> None:
-    """Refuse planned statements at which MariaDB's connector would stop.
+    """Raise an error if MariaDB's connector would stop at a planned statement.
 
     Raises:
-        DdlError: A statement has such a clause.
+        DdlError: The connector would stop at a clause of a statement.
     """
     clause = unreadable_clause(text)
     if clause is None:

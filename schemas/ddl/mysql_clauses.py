@@ -1,4 +1,4 @@
-"""The clauses of planned statements of MySQL and MariaDB, as values with their effects."""
+"""The effects that the clauses of planned MySQL and MariaDB statements have on a table."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Definition:
 
     Args:
         name: The column's name.
-        sql: The column as in CREATE TABLE: name, type, NULL or NOT NULL, and default. A server
-            creates a temporary table with it, to show how its catalog prints the column.
-        expression: The expression of a generated column.
+        sql: The column as SQL for CREATE TABLE: name, type, NULL or NOT NULL, and default. A server
+            creates a temporary table with this SQL, so that its catalog prints the column.
+        expression: The SQL expression of a generated column.
         stored: Whether the generated column is stored, and not virtual.
         not_null: Whether the column forbids NULL since it is AUTO_INCREMENT or the primary key.
         primary: Whether the column becomes the primary key.
@@ -35,7 +35,8 @@ class Definition:
 class Add:
     """MySQL's clause ADD COLUMN.
 
-    ``place`` is the column that AFTER names; empty for FIRST; None without either.
+    ``place`` is the name of the column in AFTER. It is empty for FIRST, and None without either
+    word.
     """
 
     column: Definition
@@ -62,7 +63,7 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class AddUnique:
-    """A MySQL statement's new unique index or primary key.
+    """MySQL's clause that adds a unique index or a primary key.
 
     ``columns`` is empty if the index covers prefixes of columns, or expressions.
     """
@@ -74,7 +75,7 @@ class AddUnique:
 
 @dataclass(frozen=True)
 class DropIndex:
-    """MySQL's clause DROP INDEX or CONSTRAINT, except for the primary key."""
+    """MySQL's clause DROP INDEX or DROP CONSTRAINT, except for the primary key."""
 
     name: str
 
@@ -92,12 +93,12 @@ Clause = Add | Redefine | Drop | Rename | SetDefault | AddUnique | DropIndex | R
 
 @dataclass(frozen=True)
 class Statement:
-    """One planned MySQL statement that changes the table, so the binlog will have it.
+    """One planned MySQL statement that changes the table, and that the binlog will contain.
 
     Args:
-        text: The statement as given.
-        clauses: The effects of the statement on the catalog. Empty also if the table needs a copy
-            after the statement, since nothing then compares the catalog with these effects.
+        text: The statement's SQL as the operator wrote it.
+        clauses: The effects of the statement on the catalog. Also empty if the statement requires a
+            new copy of the table: its effects on the catalog then do not matter.
     """
 
     text: str

@@ -1,7 +1,7 @@
-"""Finds the table that a DDL statement changes, if the connectors do not report this statement.
+"""Finds the tables that DDL statements change, for statements that connectors do not report.
 
-These are the connectors of MySQL and MariaDB. The binlog has such a statement, but the topic in
-which a connector reports DDL statements lacks it.
+The connectors are those of MySQL and MariaDB. The binlog has such a statement, but the connector
+does not write it to its topic of DDL statements.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class NamedTable:
         database: The database in the statement; None if the statement names the table without a
             database. The table is then in the session's database.
         beside: Whether this is the table after WITH TABLE in EXCHANGE PARTITION, and the statement
-            names the table after ALTER TABLE without a database. If ``database`` is None, too, both
-            tables are in the session's database.
+            names the altered table without a database. If ``database`` is None, too, both tables
+            are in the session's database.
     """
 
     name: str
@@ -41,19 +41,19 @@ class NamedTable:
 
 
 def unreported_table(statement: str) -> NamedTable | None:
-    """Return the table that a statement changes, if the connectors do not report the statement.
+    """Return the table that a statement changes; None if the connectors report the statement.
 
-    Such statements are:
+    The connectors do not report these statements:
 
-    - DROP INDEX and CREATE OR REPLACE INDEX, although the connectors report an ALTER TABLE with
-      the same effect;
-    - CREATE TABLE and CREATE OR REPLACE TABLE of a table that the connector knows, since the
-      connector skips them. If such a CREATE TABLE succeeds, the former table was dropped by a
-      statement that the connector could not read;
+    - DROP INDEX and CREATE OR REPLACE INDEX, although the connectors report an ALTER TABLE with the
+      same effect;
+    - CREATE TABLE and CREATE OR REPLACE TABLE of a table that the connector knows. If such a CREATE
+      TABLE succeeds, the former table was dropped by a statement that the connector could not
+      parse;
     - EXCHANGE PARTITION of a table that the connector does not know;
     - ALTER, DROP, RENAME or TRUNCATE TABLE inside a comment that only the server executes.
 
-    The result is None for any other statement.
+    The result is also None for a statement that changes no table.
     """
     if not _MAY_CHANGE.search(statement):
         return None
@@ -67,15 +67,16 @@ def unreported_table(statement: str) -> NamedTable | None:
 
 
 def swapped_table(statement: str) -> NamedTable | None:
-    """Return the table whose rows a statement's EXCHANGE PARTITION puts into the altered table.
+    """Return the table that EXCHANGE PARTITION names after WITH TABLE.
 
-    The result is None if the statement has no such clause.
+    The altered table gets the rows of the returned table. The result is None if the statement has
+    no such clause.
     """
     return _swapped_table(_tokens(statement)) if "exchange" in statement.lower() else None
 
 
 def _index_table(tokens: Sequence[Token]) -> NamedTable | None:
-    """Return the table whose index a statement drops or replaces; None if it does neither."""
+    """Return the table whose index a statement drops or replaces; None for other statements."""
     words = _words(tokens[:5])
     if words[:1] != ["DROP"] and words[:3] != ["CREATE", "OR", "REPLACE"]:
         return None
@@ -88,10 +89,10 @@ def _index_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _replaced_table(tokens: Sequence[Token]) -> NamedTable | None:
-    """Return the table that CREATE TABLE or CREATE OR REPLACE TABLE creates.
+    """Return the table that a CREATE TABLE or CREATE OR REPLACE TABLE creates.
 
-    The result is None for any other statement. It is also None for a temporary table, which hides
-    a table only from its session, and for CREATE TABLE IF NOT EXISTS, which can have done nothing.
+    The result is None for any other statement. It is also None for a temporary table, which only
+    its session sees, and for CREATE TABLE IF NOT EXISTS, which does not replace a table.
     """
     words = _words(tokens[:4])
     if words[:2] == ["CREATE", "TABLE"] and words[2:3] != ["IF"]:
@@ -105,10 +106,6 @@ def _replaced_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _swapped_table(tokens: Sequence[Token]) -> NamedTable | None:
-    """Return the table whose rows EXCHANGE PARTITION puts into the altered table.
-
-    The result is None without this clause.
-    """
     words = _words(tokens)
     places = (n for n in range(len(words)) if tuple(words[n : n + 2]) == _EXCHANGE)
     if words[:1] != ["ALTER"] or (at := next(places, None)) is None:
@@ -123,8 +120,8 @@ def _hidden_table(tokens: Sequence[Token]) -> NamedTable | None:
     """Return the table that a statement alters, drops, renames or truncates; None without one.
 
     The returned table's ``name`` is empty for RENAME, and for DROP of several tables. The result is
-    also None for DISABLE KEYS and ENABLE KEYS, which change no table of InnoDB. Dumps have these
-    clauses in comments that only the server executes.
+    also None for DISABLE KEYS and ENABLE KEYS, which do not change an InnoDB table. Dumps contain
+    these clauses in comments that only the server executes.
     """
     words = _words(tokens)
     if words[:1] == ["RENAME"]:  # the rest is one token, and a string
@@ -142,7 +139,7 @@ def _hidden_table(tokens: Sequence[Token]) -> NamedTable | None:
 
 
 def _without_comments(statement: str) -> list[Token]:
-    """Return a statement's tokens outside comments; an empty list if it cannot be tokenized."""
+    """Return a statement's tokens outside comments; an empty list if sqlglot fails."""
     try:
         tokens = sqlglot.tokenize(statement, read="mysql")
     except SqlglotError:
@@ -151,9 +148,10 @@ def _without_comments(statement: str) -> list[Token]:
 
 
 def _tokens(statement: str) -> list[Token]:
-    """Return the tokens that a server executes, without MariaDB's SET STATEMENT ... FOR.
+    """Return a statement's tokens, without MariaDB's prefix SET STATEMENT ... FOR.
 
-    The list is empty if the statement cannot be tokenized.
+    The tokens of comments that only the server executes are included. The list is empty if the
+    statement cannot be tokenized.
     """
     tokens = _without_comments(_EXECUTED.sub(r" \1 ", statement))
     while _words(tokens[:2]) == ["SET", "STATEMENT"]:
@@ -172,13 +170,13 @@ def _after_settings(tokens: Sequence[Token]) -> int:
 
 
 def _words(tokens: Iterable[Token]) -> list[str]:
-    """Return a MySQL statement's tokens in upper case, each quoted one as an empty string."""
+    """Return tokens in upper case; quoted names and strings become empty strings."""
     quoted = (TokenType.IDENTIFIER, TokenType.STRING)
     return ["" if one.token_type in quoted else one.text.upper() for one in tokens]
 
 
 def _named(tokens: Sequence[Token]) -> NamedTable:
-    """Return the table whose name begins the MySQL statement's tokens."""
+    """Return the table whose name begins at the first token; its ``name`` is empty without one."""
     if len(tokens) > 2 and tokens[1].token_type is TokenType.DOT:
         return NamedTable(tokens[2].text, tokens[0].text)
     known = tokens and tokens[0].token_type is not TokenType.DOT

@@ -30,14 +30,14 @@ _RANGE = re.compile(rf"PARTITION {_NAME}VALUES LESS THAN ")
 
 
 def keeps_rows(text: str) -> bool:
-    """Whether a MySQL statement maintains partitions and changes no row of the table.
+    """Whether a MySQL statement only maintains partitions, without changing or removing rows.
 
     A REORGANIZE of range partitions keeps all rows, since the server refuses new ranges that do not
-    cover the former ranges. A REORGANIZE of list partitions can lose rows, since the server drops
-    the rows whose values no new list has.
+    cover the former ranges. A REORGANIZE of list partitions can remove rows: those whose values are
+    in none of the new lists.
 
     Args:
-        text: The statement. It must not have comments that the server executes (``/*! */``).
+        text: The SQL statement. It must not have comments that the server executes (``/*! */``).
     """
     try:
         tokens = sqlglot.tokenize(text, read="mysql")

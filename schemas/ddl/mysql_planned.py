@@ -1,8 +1,9 @@
-"""Parses planned statements of MySQL and MariaDB, and finds their effects on a table's columns.
+"""Parses planned statements of MySQL and MariaDB, and finds their effects on a table.
 
-Once an operator has executed the statements, the binlog has them, too. `schemas.ddl.mysql_reported`
-judges planned statements and statements in the binlog by the same rules. For planned statements,
-this module also finds the effects on the catalog. A statement that cannot be parsed is refused.
+Once an operator executes the statements, the binlog has them. `schemas.ddl.mysql_reported` judges
+planned statements and statements in the binlog by the same rules. For planned statements, this
+module also finds the effects on the catalog. For a statement that cannot be parsed, an error is
+raised.
 """
 
 from __future__ import annotations
@@ -97,11 +98,11 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
     """Return the planned MySQL statements that change the table's definition, in order.
 
     Args:
-        text: One or more statements of MySQL or MariaDB.
+        text: One or more SQL statements of MySQL or MariaDB.
         table: The table that the statements change.
 
     Raises:
-        DdlError: A statement cannot be read, is not understood, or is about another table.
+        DdlError: A statement cannot be parsed, has an unknown effect, or is about another table.
     """
     # The parser logs a warning for text that it does not know. This module raises an error instead.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -131,7 +132,6 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
 
 
 def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause]:
-    """Yield the effects of one MySQL statement on the table's columns and keys."""
     words = _words(tokens)
     if other := next((one for one in tokens if _is_other_word(one)), None):
         raise _refused(table, text, f"write type {other.text} with another of its names")
@@ -170,7 +170,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
-    """Refuse a MySQL statement that is not understood, unless a copy is known to be needed."""
+    """Raise an error for an unparsed MySQL statement, unless it surely requires a new copy."""
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
         raise _refused(table, text, "only ALTER TABLE is understood")
@@ -187,7 +187,7 @@ def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
 
 
 def _is_grave(words: Sequence[str]) -> bool:
-    """Whether a MySQL clause that begins with ``words`` is known to require a copy of the table."""
+    """Whether a MySQL clause that begins with ``words`` surely requires a new copy of the table."""
     first, second = words[0], words[1] if len(words) > 1 else ""
     if first == "RENAME":
         return second not in _OF_COLUMN
@@ -204,7 +204,6 @@ def _is_of_table(clause: Sequence[Token]) -> bool:
 
 
 def _altered(alter: exp.Alter, text: str, table: TableId) -> Iterator[Clause]:
-    """Yield the effects of MySQL's ALTER TABLE on columns and keys."""
     for action in alter.args.get("actions") or ():
         if isinstance(action, exp.ColumnDef):
             exists = bool(action.args.get("exists"))
@@ -263,7 +262,6 @@ def _definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:
 
 
 def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
-    """Yield the primary key and unique indexes that an action of MySQL's ALTER TABLE adds."""
     for key in action.find_all(exp.PrimaryKey):
         yield AddUnique("PRIMARY", whole_columns(key.expressions), primary=True)
     for index in action.find_all(exp.UniqueColumnConstraint):
@@ -276,7 +274,7 @@ def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
 
 
 def _column_before(column: exp.ColumnDef) -> str | None:
-    """Return the column that MySQL's AFTER names; empty for FIRST, None without either."""
+    """Return the column's name in AFTER, an empty string for FIRST, else None."""
     position = column.args.get("position")
     if position is None:
         return None
@@ -284,7 +282,7 @@ def _column_before(column: exp.ColumnDef) -> str | None:
 
 
 def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
-    """Return the name of the one object that MySQL's clause drops; refuse several names."""
+    """Return the name of the object that a DROP clause drops; raise an error for several."""
     names = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     if len(names) != 1:
         raise _refused(table, text, "the statement is not understood")
@@ -292,9 +290,9 @@ def _only_name(drop: exp.Drop, text: str, table: TableId) -> str:
 
 
 def _require(found: exp.Expr | None, text: str, table: TableId) -> None:
-    """Refuse a MySQL statement about another table.
+    """Raise an error if ``found`` is another table than ``table``.
 
-    A table's name without a database is accepted.
+    ``found`` can lack the database.
     """
     named = (found.db or None, found.name) if isinstance(found, exp.Table) else (None, "")
     _require_named(named, text, table)
@@ -306,24 +304,29 @@ def _require_named(named: tuple[str | None, str], text: str, table: TableId) -> 
 
 
 def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
-    """Refuse a MySQL statement that does not name this table among its tables."""
+    """Raise an error if no name in a MySQL statement is the table's name."""
     named = [_table_at(tokens, at)[0] for at in range(len(tokens)) if _begins_name(tokens, at)]
     if not any(_names_table(one, table) for one in named):
         raise _refused(table, text, "the statement changes another table")
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a table's name can begin at this MySQL token: only if no dot is before the token."""
+    """Whether a table's name can begin at a token: no dot is before the token."""
     return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
 
 
 def _altered_table(tokens: Sequence[Token]) -> tuple[tuple[str | None, str], int]:
-    """Return database (or None) and name of MySQL's altered table, and the index after its name."""
+    """Return the altered table as (database or None, name), and the index of the next token."""
     return _table_at(tokens, 4 if _words(tokens)[2:4] == ["IF", "EXISTS"] else 2)
 
 
 def _table_at(tokens: Sequence[Token], at: int) -> tuple[tuple[str | None, str], int]:
-    """Return database (or None) and name of the table at a MySQL token, and the index after it."""
+    """Return the table as (database or None, name), and the index of the token after its name.
+
+    Args:
+        tokens: The statement.
+        at: Index of the first token of the table's name.
+    """
     names = [token.text for token in tokens[at : at + 3]]
     if len(names) == 3 and tokens[at + 1].token_type is TokenType.DOT:
         return (names[0], names[2]), at + 3
@@ -336,13 +339,13 @@ def _names_table(named: tuple[str | None, str], table: TableId) -> bool:
 
 
 def _is_other_word(token: Token) -> bool:
-    """Whether a token names a type that the parser reads differently from MySQL."""
+    """Whether sqlglot takes the token for another type than MySQL does."""
     quoted = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
     return not quoted and bool(_OTHER_WORDS.fullmatch(token.text))
 
 
 def _words(tokens: Sequence[Token]) -> list[str]:
-    """Return a MySQL statement's words in upper case; a quoted name becomes an empty string."""
+    """Return tokens as words in upper case; a quoted name becomes an empty string."""
     return [
         word
         for one in tokens

@@ -1,6 +1,7 @@
-"""Reads the effects on a table from statements of MySQL and MariaDB in the binlog.
+"""Derives effects on a table from the DDL statements in a binlog of MySQL or MariaDB.
 
-A statement that is not understood is kept verbatim as a reason for a copy. Nothing is guessed.
+A statement whose effect is unknown requires a new copy, and is recorded verbatim as the reason.
+Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ _QUIET_PROPERTIES = (
 
 
 def read_statements(statements: Iterable[str]) -> StatementEffects:
-    """Read the effects of MySQL statements in the binlog on a table.
+    """Return the total effect of the binlog's DDL statements on a table.
 
     Args:
-        statements: The statements that changed the table, in order.
+        statements: The SQL statements that changed the table, in order.
     """
     # The parser logs a warning for text that it does not know. Here such a statement is grave.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -71,7 +72,7 @@ def read_statements(statements: Iterable[str]) -> StatementEffects:
 
 
 def _is_understood(text: str, effects: StatementEffects) -> bool:
-    """Record the effects of one MySQL statement; return whether all of it is understood."""
+    """Add a statement's effects to ``effects``; return whether all its effects are known."""
     if EXECUTED_COMMENT.search(text):
         return False
     if keeps_rows(text):
@@ -103,21 +104,21 @@ def _is_understood(text: str, effects: StatementEffects) -> bool:
 
 
 def _note_dropped(text: str, actions: Sequence[exp.Expr], effects: StatementEffects) -> None:
-    """If a MySQL statement drops an index, record the statement and its new unique indexes."""
+    """Add a statement that drops an index, with its new unique indexes, to ``effects``."""
     if any(_drops_index(action) for action in actions):
         unique = tuple(frozenset(found) for action in actions for found in _unique(action) if found)
         effects.dropped_indexes.append(DroppedIndex(_shown(text), unique))
 
 
 def _drops_index(action: exp.Expr) -> bool:
-    """Whether MySQL's action drops an index, or replaces it by one of the same name."""
+    """Whether an action drops an index, or replaces it by an index of the same name."""
     if isinstance(action, exp.Create):
         return bool(action.args.get("replace"))
     return isinstance(action, exp.Drop) and action.args.get("kind") in _INDEX_KINDS
 
 
 def _unique(action: exp.Expr) -> Iterator[set[str]]:
-    """Yield the columns, in lower case, of each unique index that MySQL's action creates."""
+    """Yield the columns, in lower case, of each unique index that an action creates."""
     if isinstance(action, exp.Create) and action.args.get("unique"):
         parts = action.this.args["params"].args.get("columns") or ()
         yield {name.lower() for name in whole_columns(parts)}
@@ -127,7 +128,7 @@ def _unique(action: exp.Expr) -> Iterator[set[str]]:
 
 
 def whole_columns(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
-    """Return the columns of MySQL's index; empty if it covers prefixes or expressions."""
+    """Return the columns of a MySQL index; empty if a part is a prefix or an expression."""
     columns = []
     for part in parts:
         inner = part.this if isinstance(part, exp.Ordered) else part
@@ -142,10 +143,9 @@ def _shown(text: str) -> str:
 
 
 def _drops_key(drop: exp.Expr) -> bool:
-    """Whether MySQL's action drops the primary key by the name PRIMARY.
+    """Whether an action drops the index PRIMARY, which is the primary key.
 
-    Until the table has a primary key again, events have no key, or a key that differs from the key
-    of the lake's rows.
+    Until the table has a primary key again, events have no key, or another key than the lake table.
     """
     named = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     return (
@@ -164,7 +164,7 @@ def _harmless_option(option: exp.Expr) -> bool:
 
 
 def _action(action: exp.Expr, effects: StatementEffects) -> bool:
-    """Record the effect of one action of MySQL's ALTER TABLE; return whether it is understood."""
+    """Add the effect of an ALTER TABLE's action to ``effects``; return whether it is known."""
     if isinstance(action, exp.ColumnDef):
         effects.added[action.name.lower()] = _older_rows(action)
         return True
@@ -204,7 +204,7 @@ def _is_numbered(column: exp.ColumnDef) -> bool:
 
 
 def _older_rows(column: exp.ColumnDef) -> OldValue:
-    """Return the value that MySQL's ADD COLUMN gives the older rows."""
+    """Return the value that ADD COLUMN gives the new column in older rows."""
     kinds = [one.args.get("kind") for one in column.args.get("constraints") or ()]
     nullable, default = True, None
     for rule in kinds:

@@ -1,7 +1,7 @@
-"""Parses planned statements of PostgreSQL into values with their effects on a table.
+"""Parses planned statements of PostgreSQL, and finds their effects on a table.
 
-The statements are not executed. An action that is not understood is refused, and the error names
-it. Nothing is guessed.
+The statements are not executed. An action whose effect is unknown raises an error that names the
+action. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class Default:
     """A column's default in a PostgreSQL statement.
 
     Args:
-        sql: The default as the statement defines it.
-        functions: Functions that the default calls. Only the server's catalog has their volatility.
+        sql: The default's SQL expression.
+        functions: Names of the functions that the default calls. Their volatility is only in the
+            server's catalog.
     """
 
     sql: str
@@ -78,7 +79,8 @@ class Add:
 class Retype:
     """PostgreSQL's ALTER COLUMN TYPE.
 
-    ``using`` is None without USING, and also if USING is only a cast of the column.
+    ``using`` is the SQL expression of USING. It is None without USING, and also if USING only casts
+    the column to the new type.
     """
 
     name: str
@@ -111,7 +113,10 @@ class AddKey:
 
 @dataclass(frozen=True)
 class DropConstraint:
-    """PostgreSQL's DROP CONSTRAINT. Only the catalog shows if the constraint is the primary key."""
+    """PostgreSQL's DROP CONSTRAINT.
+
+    Only the catalog shows whether the constraint is the primary key.
+    """
 
     name: str
 
@@ -148,11 +153,11 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
     """Return the effects of planned PostgreSQL statements on a table, in order.
 
     Args:
-        text: One or more statements of PostgreSQL.
+        text: One or more SQL statements of PostgreSQL.
         table: The table that the statements change.
 
     Raises:
-        DdlError: A statement cannot be read, is not understood, or is about another table.
+        DdlError: A statement cannot be parsed, has an unknown effect, or is about another table.
     """
     # The parser logs a warning for text that it does not know. This module raises an error instead.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -169,7 +174,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
 
 
 def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
-    """Yield the effects of one PostgreSQL statement on the table; some statements have none."""
+    """Yield the effects of one statement on the table; some statements have none."""
     if isinstance(statement, (*_QUIET, *_TRANSACTION)):
         return  # changes of rows have events, and the other statements change no column
     if isinstance(statement, exp.Create) and statement.args.get("kind") == "INDEX":
@@ -190,7 +195,7 @@ def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
 
 
 def _command(statement: exp.Command, table: TableId) -> Iterator[Action]:
-    """Yield the effect of a PostgreSQL statement that the parser returns as plain text."""
+    """Yield the effect of a statement that sqlglot does not parse, but returns as a string."""
     text = " ".join(f"{statement.this} {statement.expression}".split())
     match = re.fullmatch(
         rf"alter table (?:if exists )?(?:only )?({_NAME}(?:\.{_NAME})?) (.+)", text, re.IGNORECASE
@@ -210,7 +215,6 @@ def _command(statement: exp.Command, table: TableId) -> Iterator[Action]:
 
 
 def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
-    """Yield the effects of one action of PostgreSQL's ALTER TABLE."""
     if isinstance(action, exp.ColumnDef):
         yield _added(action, table)
     elif isinstance(action, exp.Drop) and action.args.get("kind") in ("COLUMN", "CONSTRAINT"):
@@ -237,7 +241,6 @@ def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
 
 
 def _added(action: exp.ColumnDef, table: TableId) -> Add:
-    """Return the effect of PostgreSQL's ADD COLUMN."""
     kind = action.args.get("kind")
     if kind is None:
         raise _refused(table, _sql(action), "the column has no type")
@@ -271,7 +274,7 @@ def _added(action: exp.ColumnDef, table: TableId) -> Add:
 
 
 def _default(value: exp.Expr) -> Default | None:
-    """Return a column's default in a PostgreSQL statement; None for DEFAULT NULL."""
+    """Return a column's default; None for DEFAULT NULL."""
     if isinstance(value, exp.Null):
         return None
     functions = {
@@ -283,7 +286,6 @@ def _default(value: exp.Expr) -> Default | None:
 
 
 def _altered(action: exp.AlterColumn, table: TableId) -> Iterator[Action]:
-    """Yield the effect of PostgreSQL's ALTER COLUMN."""
     name, given = _name(action.this), action.args
     if given.get("dtype") is not None:
         using = given.get("using") or None
@@ -300,22 +302,21 @@ def _altered(action: exp.AlterColumn, table: TableId) -> Iterator[Action]:
 
 
 def _computes(using: exp.Expr, name: str) -> bool:
-    """Whether PostgreSQL's USING is more than a cast of the column."""
+    """Whether USING does more than cast the column."""
     while isinstance(using, (exp.Cast, exp.Paren)):
         using = using.this
     return not (isinstance(using, exp.Column) and using.name == name)
 
 
 def _constraints(action: exp.AddConstraint) -> Iterator[Action]:
-    """Yield the primary keys that an action of PostgreSQL's ALTER TABLE adds."""
     for key in action.find_all(exp.PrimaryKey):
         yield AddKey(tuple(one.name for one in key.expressions))
 
 
 def _require(found: exp.Expr, table: TableId, statement: exp.Expr) -> None:
-    """Refuse a PostgreSQL statement about another table.
+    """Raise an error if ``found`` is another table than ``table``.
 
-    A table's name without a schema is accepted.
+    ``found`` can lack the schema.
     """
     schema = found.args.get("db") if isinstance(found, exp.Table) else None
     if not isinstance(found, exp.Table) or _name(found.this) != table.name:
@@ -330,7 +331,7 @@ def _only_name(action: exp.Drop) -> str:
 
 
 def _name(node: exp.Expr) -> str:
-    """Return PostgreSQL's name as the catalog has it: in lower case unless it is quoted."""
+    """Return a name as the catalog stores it: in lower case unless it is quoted."""
     inner = node.find(exp.Identifier)
     if inner is None:
         return node.name.lower()
