@@ -34,7 +34,7 @@ class Entry:
     """One table of a source.
 
     Args:
-        stats: The table's facts in the source's catalog.
+        stats: The table's size, keys and kind, from the source's catalog.
         refusal: The reason why the table cannot be replicated; None if the table can be replicated
             or is on the plan.
         notes: Remarks that do not prevent the replication of the table.

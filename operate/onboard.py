@@ -79,7 +79,7 @@ def onboard(
 def refusals(
     services: Services, examined: Examined, by_wildcard: Collection[TableId]
 ) -> list[Outcome]:
-    """Return the outcomes of tables that ``onboard`` refuses. Each is left out, or has failed.
+    """Return the outcomes of tables that ``onboard`` refuses: each is left out or has failed.
 
     A table has failed if an argument names it, if it is on the plan already, or if its error is not
     about the table: an error of the source or an unexpected error. Other tables, which only a
@@ -139,7 +139,7 @@ def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
 
 
 def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> None:
-    """Remove a table whose onboarding failed from its capture, unless it is on the plan."""
+    """Remove a table from its capture after its onboarding failed, unless it is on the plan."""
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
         tier_capture.remove_table(services, group.capture, table)

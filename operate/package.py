@@ -55,7 +55,7 @@ _COMPRESSION = 1  # Jars and libraries are compressed already: more takes minute
 
 @dataclass(frozen=True)
 class Manifest:
-    """The facts about a package, in the file `package.json` at the top of the archive.
+    """The description of a package, in the file `package.json` at the top of the archive.
 
     Args:
         tributary: Version of Tributary.
@@ -82,7 +82,7 @@ class Package:
     Args:
         path: The archive.
         sha256: The SHA-256 checksum of the archive.
-        manifest: The facts about the package.
+        manifest: The description of the package.
     """
 
     path: Path

@@ -1,4 +1,7 @@
-"""Judges from given facts whether a table can be replicated, and what to change if it cannot."""
+"""Judges whether a table can be replicated, and what to change if it cannot.
+
+The judgement needs only the table's catalog entry and settings, and no query.
+"""
 
 from __future__ import annotations
 

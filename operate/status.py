@@ -52,7 +52,7 @@ class CaptureStatus:
         beat_at: Time of the newest heartbeat in Kafka, by the source's clock. The connector has
             read all source transactions that committed before. None if there is no heartbeat, or if
             it could not be read.
-        problem: The capture's problems as one text; None if there is no problem.
+        problem: The capture's problems, joined into one string; None if there is no problem.
     """
 
     source: str

@@ -158,7 +158,7 @@ class Shortfall:
 
     @property
     def remedy(self) -> str:
-        """The remedies as one text, joined by ``or``."""
+        """The remedies, joined into one string by ``or``."""
         return ", or ".join(self.remedies)
 
     def to_json(self) -> dict[str, Any]:

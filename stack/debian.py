@@ -31,9 +31,9 @@ class Package:
 
     Args:
         name: The package's name.
-        suite: The suite of Debian from which the package and all of its dependencies are fetched,
-            including the C library and its loader. If None, the package is fetched from the suites
-            of this machine's configuration, without the dependencies that are installed already.
+        suite: The suite of Debian from which the package is fetched with all of its dependencies,
+            even the C library. If None, the package is fetched from the suites that this machine's
+            configuration names, without the dependencies that are already installed.
         version: The only accepted version; None accepts the suite's version.
         sha256: By architecture, the checksum of the only accepted file of the package; empty to
             accept every file.

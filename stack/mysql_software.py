@@ -28,7 +28,7 @@ _SBIN = ("/usr/local/sbin", "/usr/sbin")
 
 @dataclass(frozen=True)
 class Product:
-    """The facts by which the stack finds MySQL or MariaDB on this machine or in Debian.
+    """The names and versions by which the stack finds MySQL or MariaDB here or in Debian.
 
     Args:
         title: The product's name.

@@ -1,4 +1,4 @@
-"""The position of a reader of changes, as opaque text."""
+"""The position of a reader of changes, which the reader passes as an opaque string."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Position(Part):
         """Return the reader's position that :meth:`to_text` wrote.
 
         Raises:
-            ReadError: The text is no position, or its format has another version.
+            ReadError: The string is no position, or the version of its format is not supported.
         """
         try:
             document = base64.urlsafe_b64decode(text.encode())

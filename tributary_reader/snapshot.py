@@ -203,7 +203,7 @@ def files_as_of(
         commits: The commits to check with :func:`tributary_reader.files.require_written`.
 
     Raises:
-        CleanedError: A cleaning may have deleted files of the state as of the instant.
+        CleanedError: A cleaning may have deleted files that the table had at the instant.
         ReadError: Another process has rolled back a completed commit, or a file is missing.
     """
     listed = data_files(storage, timeline.path)
@@ -217,7 +217,7 @@ def require_there(timeline: Timeline, instant: str) -> None:
     """Check that neither a cleaning nor a rollback can have removed a file of an instant.
 
     Raises:
-        CleanedError: A cleaning may have deleted files of the state as of the instant.
+        CleanedError: A cleaning may have deleted files that the table had at the instant.
         ReadError: Another process has rolled back a completed commit.
     """
     if undone := timeline.undone:

@@ -72,17 +72,17 @@ def changes(
         deletes: Whether to find the rows that were removed. This needs the table's files as of the
             position. If False, a position stays valid after a cleaning has deleted these files.
         meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
-        over_resync: Whether to continue from the position even if the table was copied again. If
-            False, the reader can continue only if runs followed the table during the copy, and no
-            change was lost. If True, the result can lack changes that never reached the topic. In
-            both cases, the result does not correct rows that were wrong in the lake before the
-            copy, since nothing in the lake shows which rows were wrong.
+        over_resync: Whether to continue after every new copy of the table. If False, the reader
+            continues only after a copy during which runs followed the table and no change was lost;
+            after another copy, a WholeTableError is raised. If True, the result can lack changes
+            that never reached the topic. In both cases, the result lacks the corrections that a
+            copy made to wrong rows of the lake.
         filesystem: A file system of pyarrow that has the folder; None for the local disk.
 
     Raises:
         WholeTableError: The changes since the position cannot be known. Read the whole table once,
             without a position.
-        ReadError: There is no such table, its files cannot be read, or the text is no position.
+        ReadError: There is no such table, its files cannot be read, or the string is no position.
     """
     storage = storage_of(filesystem)
     since = None if position is None else Position.from_text(position)
@@ -262,7 +262,7 @@ def _progress(at: Snapshot) -> Progress | None:
 
 
 def _difference(since: Position, next_: Progress | None) -> str | None:
-    """Return why a reader of a former generation cannot continue in the next; None if it can."""
+    """Return why a reader cannot continue from its generation in the next; None if it can."""
     if next_ is None or len(since.offsets) != 1 or since.offsets.keys() != next_.offsets.keys():
         return "the table was copied again, and its rows have no offsets of one topic partition"
     if since.topic_id != next_.topic_id:

@@ -1,9 +1,9 @@
 """Decides, with pure functions, whether a differing key is a fault or is still being changed.
 
-The source is written to during the comparison, so one difference proves nothing. For each suspect
-key, a round samples the source's row repeatedly. The first sample is taken after a position P was
-read, and the last one after the lake's commit was read. This commit contains everything up to P. So
-the lake must have one of the sampled rows, even if the row changed often.
+The source is written to during the comparison, so one difference proves nothing. A round first
+notes the position P of the source's log. It samples the source's row of each suspect key repeatedly
+until the lake has all changes up to P and its rows were read. So a correct lake has one of the
+sampled rows, even if the row changed often.
 
 - If the lake has one of the sampled rows, the key is equal.
 - If all samples are equal and the lake has another row, this is a difference. A difference is
