@@ -34,6 +34,7 @@ from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.runtime.progress import Progress, Task
 from cdc.runtime.waiting import wait_while
 from cdc.sources.mysql import replica_applier
+from cdc.sources.mysql.accounts import account_sql, current_account
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.lock_gate import Gate
 from cdc.sources.mysql.primary import applied, executed_position, has_gtids
@@ -89,11 +90,12 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
     with connections.open("snapshot", on_replica=True) as session:
         if _has_right(session, _RIGHT[kind]):
             return None
-        name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
+        account = current_account(session)
+    where = connections.where(on_replica=True)
     return (
-        f"{name} may not stop the applier of the {connections.where(on_replica=True)}, so it is"
-        " unknown which events a copy already contains",
-        f"On the primary: GRANT {_RIGHT[kind]} ON *.* TO '{name}'@'{host}'; (the applier stops"
+        f"{account_sql(account)} may not stop the applier of the {where}, so it is unknown which"
+        " events a copy already contains",
+        f"On the primary: GRANT {_RIGHT[kind]} ON *.* TO {account_sql(account)}; (the applier stops"
         " for a moment when a copy or a verification starts).",
     )
 
@@ -351,7 +353,7 @@ class _Opening(threading.Thread):
 
 def _has_right(session: Session, right: str) -> bool:
     """Whether a MySQL or MariaDB account has a right itself; rights of its roles do not count."""
-    name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
+    name, host = current_account(session)
     held = session.rows(
         "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s"
         " AND PRIVILEGE_TYPE IN (%s, 'SUPER')",

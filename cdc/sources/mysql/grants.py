@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cdc.config import MysqlSourceConfig
+from cdc.sources.mysql.accounts import Account, current_account, grant
 from cdc.sources.mysql.catalog import OWN
 from cdc.sources.mysql.connection import Connections, quoted
 from cdc.sources.servers import Role
 from cdc.sources.source_facts import SourceTable
-
-Account = tuple[str, str]
-"""The name and the host of an account on the server."""
 
 _OWN_RIGHTS: tuple[tuple[Role, str, tuple[str, ...]], ...] = (
     # The connector reads the definitions of both tables, and writes to the heartbeat table only.
@@ -42,8 +40,7 @@ def accounts(connections: Connections) -> dict[Role, Account]:
     found: dict[Role, Account] = {}
     for role in ROLES:
         with connections.open(role) as session:
-            name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
-            found[role] = (name, host)
+            found[role] = current_account(session)
     return found
 
 
@@ -120,23 +117,6 @@ def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
         for role, table, rights in own_rights(kind)
         if users[role] != users["admin"]
     ]
-
-
-def grant(rights: str, place: str, account: Account) -> str:
-    """Return one GRANT statement of MySQL or MariaDB, without a semicolon.
-
-    Args:
-        rights: The rights as SQL, for example ``SELECT, INSERT``.
-        place: What the rights are granted on, as SQL, for example ``shop.*``.
-        account: The account that gets the rights.
-    """
-    return f"GRANT {rights} ON {place} TO {account_sql(account)}"
-
-
-def account_sql(account: Account) -> str:
-    """Return an account as statements of MySQL or MariaDB name it: ``'user'@'host'``."""
-    name, host = (part.replace("\\", r"\\").replace("'", "''") for part in account)
-    return f"'{name}'@'{host}'"
 
 
 def _pattern(database: str) -> str:

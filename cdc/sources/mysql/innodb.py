@@ -16,6 +16,7 @@ import pymysql
 from pymysql.constants import ER
 
 from cdc.errors import SourceError
+from cdc.sources.mysql.accounts import account_sql, current_account
 from cdc.sources.mysql.connection import Session
 from schemas.table import TableId
 
@@ -181,11 +182,10 @@ def _text(numbers: dict[str, int]) -> str:
 
 def _no_process(session: Session) -> SourceError:
     """Return the error for a MySQL or MariaDB login that lacks PROCESS."""
-    user = str(session.value("SELECT current_user()"))
-    name, _, host = user.rpartition("@")
+    account = current_account(session)
     return SourceError(
-        f"{user} may not read InnoDB's metadata of tables: their files, which show whether a"
-        " table was replaced, and their foreign keys",
-        remedy=f"GRANT PROCESS ON *.* TO '{name}'@'{host}';",
+        f"{account_sql(account)} may not read InnoDB's metadata of tables: their files,"
+        " which show whether a table was replaced, and their foreign keys",
+        remedy=f"GRANT PROCESS ON *.* TO {account_sql(account)};",
         field="credentials.admin",
     )

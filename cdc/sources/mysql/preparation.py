@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cdc.sources.mysql.accounts import Account, grant
 from cdc.sources.mysql.catalog import OWN
 from cdc.sources.mysql.connection import Connections, Session, quoted
-from cdc.sources.mysql.grants import ROLES, Account, accounts, grant, own_rights
+from cdc.sources.mysql.grants import ROLES, accounts, own_rights
 from cdc.sources.mysql.innodb import read_cascades
 from cdc.sources.mysql.primary import binlog_filter, has_gtids
 from cdc.sources.mysql.replicated_changes import unlogged

@@ -14,8 +14,9 @@ from pymysql.constants import ER
 
 from cdc.errors import SourceError
 from cdc.sources.mysql import catalog
+from cdc.sources.mysql.accounts import account_sql, current_account, grant
 from cdc.sources.mysql.connection import DENIED, Connections, Session, quoted
-from cdc.sources.mysql.grants import Account, account_sql, grant, watch
+from cdc.sources.mysql.grants import watch
 from cdc.sources.mysql.keys import relation_of
 from cdc.sources.mysql.primary import NO_TABLE
 from cdc.sources.servers import Role
@@ -53,7 +54,7 @@ def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
         with connections.open(role, on_replica=on_replica) as session:
             if not _allowed(session, f"SHOW CREATE TABLE {relation_of(table)}"):
                 who = f"{role} ({connections.where(on_replica=on_replica)})"
-                lacking[who] = grant("SELECT", relation_of(table), _account(session))
+                lacking[who] = grant("SELECT", relation_of(table), current_account(session))
     if not lacking:
         return None
     statements = "; ".join(dict.fromkeys(lacking.values()))
@@ -78,7 +79,7 @@ def of_server(connections: Connections) -> Iterator[Check]:
         try:
             with connections.open(role, on_replica=on_replica) as session:
                 if not _allowed(session, statement):
-                    account = _account(session)
+                    account = current_account(session)
         except SourceError as error:
             yield Check(name, "error", error.message, error.remedy)
             continue
@@ -95,7 +96,7 @@ def of_tables(connections: Connections) -> Iterator[Check]:
     for role, on_replica in _logins(connections):
         with connections.open(role, on_replica=on_replica) as session:
             seen = catalog.read_names(session, patterns)
-            account = _account(session)
+            account = current_account(session)
         hidden = sorted(known - seen)
         if not hidden:
             continue
@@ -131,7 +132,7 @@ def prepared_branches(session: Session) -> list[str]:
         return [_branch(*row) for row in session.rows(_PREPARED[session.kind])]
     except pymysql.MySQLError as error:
         if error.args and error.args[0] == _PREPARED_DENIED:
-            account = _account(session)
+            account = current_account(session)
             raise SourceError(
                 f"{account_sql(account)} may not read which XA transactions are prepared",
                 remedy=f"GRANT XA_RECOVER_ADMIN ON *.* TO {account_sql(account)};",
@@ -172,9 +173,3 @@ def _allowed(session: Session, statement: str) -> bool:
             raise
         return code in _NOTHING_THERE
     return True
-
-
-def _account(session: Session) -> Account:
-    """Return the account by which the MySQL or MariaDB server authenticated the session."""
-    name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
-    return name, host

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.errors import PermanentError, ReplicaError, SnapshotLostError, SourceError
-from cdc.sources.mysql.grants import account_sql
+from cdc.sources.mysql.accounts import account_sql
 from cdc.sources.mysql.innodb import file_pattern
 from cdc.sources.mysql.keys import key_types, literal, predicate
 from cdc.sources.mysql.reader import explain_failure, is_from_server
