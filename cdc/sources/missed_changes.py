@@ -14,11 +14,11 @@ class MissedChanges(Protocol):
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the row that the same transaction inserted directly after a given row.
+        """Return the next row that was inserted by the transaction that inserted a given row.
 
         Args:
             table: The table.
             key: The key of the given row: values from the row's event, by column name.
-            transaction: The id of the transaction, from the event of the given row. If None, the id
-                is read from the given row in the table, for example from PostgreSQL's ``xmin``.
+            transaction: The transaction's id in the event of the given row. If None, the id is read
+                from the given row in the table, for example from PostgreSQL's ``xmin``.
         """

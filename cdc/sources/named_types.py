@@ -30,7 +30,7 @@ class NamedTypes(Protocol):
     """A source's user-defined types, by their names."""
 
     def digest(self) -> str:
-        """Return a digest of all names and types, by one cheap query of the source."""
+        """Return a digest of the names and object ids of all types, from one cheap query."""
 
     def read(self) -> tuple[str, Names]:
         """Return the digest of the source's types, and the types by name and then by schema."""

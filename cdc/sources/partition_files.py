@@ -1,4 +1,4 @@
-"""The protocol for finding changes without an event from the files of partitions."""
+"""The protocol by which files of partitions are compared to find changes that have no event."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ TableKind = Literal[
 StoredValue = tuple[str | None, TypeRule]
 """The value of a column in rows older than the column, and the rule of the column's type.
 
-The value is text in the form that the rule reads; None represents NULL.
+The value is text that the type rule can read; None stands for NULL.
 """
 
 
@@ -67,8 +67,8 @@ class SourceColumn:
     Args:
         name: The name in the catalog.
         type: The parsed type.
-        nullable: Whether the table's definition allows NULL. If the type is a domain, it can still
-            refuse NULL.
+        nullable: Whether the table's definition allows NULL. If the type is a domain, the domain
+            can still refuse NULL.
         generated: Whether this is a generated column, which the log does not contain.
         default_sql: The default as the catalog prints it.
         old_values: The values of the column in rows from before the column was added. The catalog
@@ -151,8 +151,8 @@ class SourceTable:
             server refuses UPDATE and DELETE of a published table with such columns.
         number: The table's number in the catalog, which a rename does not change; None if the
             server does not number tables.
-        dropped_by: PostgreSQL: the id of the youngest transaction that dropped a column; empty if
-            there is none.
+        dropped_by: PostgreSQL: the id of the last transaction that dropped a column; empty if no
+            column was dropped.
         access_method: PostgreSQL: the table's access method, if changes of tables with this method
             cannot be captured. Empty if they can, as for ``heap``.
     """
@@ -197,8 +197,8 @@ class SourceTable:
     def columns_with_nulls(self, *, trust_domains: bool) -> frozenset[str]:
         """Return the columns that can have NULL in the source and be NOT NULL for the connector.
 
-        PostgreSQL's connector reads the table's definition from the catalog, earlier or later than
-        an event was logged. A column that allows NULL in the event can be NOT NULL in this
+        PostgreSQL's connector reads the table's definition from the catalog, before or after the
+        change that it sends. A column that allowed NULL at the change can be NOT NULL in this
         definition. So the result has all columns that allow NULL. The connectors of MySQL and
         MariaDB read the definition from the log, so for these sources the result is empty.
 
@@ -276,7 +276,7 @@ class OlderEnded:
     Args:
         by: The proof as text: x0 for PostgreSQL; for MySQL and MariaDB, the id of a later marker.
         captured: The position after these transactions in the log. The capture must reach it before
-            O is recorded. None if the proof does not need this.
+            O is recorded. None for PostgreSQL, where x0 is the whole proof.
     """
 
     by: str
@@ -302,7 +302,7 @@ class Marker:
 
 
 Stored = Callable[[], LogPosition | None]
-"""Reads the position that Connect has stored; None when there is none."""
+"""Returns the position that Connect has stored; None if it has stored none."""
 
 
 class LogHealth(Protocol):
@@ -352,12 +352,13 @@ class LogHealth(Protocol):
 
 @dataclass(frozen=True)
 class NextInserted:
-    """The row that the same transaction inserted directly after a given row.
+    """The next row that was inserted by the transaction that inserted a given row.
 
     Args:
-        known: Whether the source can find out which row this is. It cannot if the given row has
-            changed since its insert, or if the key's type cannot be compared.
-        key: The key values, as text, of the row that was inserted; None if there is no such row.
+        known: Whether the source knows if there is such a row, and which one. It does not know if
+            the given row has changed since its insert, or if the key's type cannot be compared.
+        key: The key values of the next row, as text; None if there is no such row, or if ``known``
+            is False.
     """
 
     known: bool
@@ -453,7 +454,7 @@ class Check:
 
     Args:
         name: What was checked, for example ``gtid_mode``.
-        status: The result.
+        status: The result of the check.
         detail: What the check found.
         remedy: What to do; empty if ``ok``. The remedy of a note is optional.
     """

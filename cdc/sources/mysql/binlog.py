@@ -20,8 +20,8 @@ class BinlogHealth:
         source: Key of the source.
         purged: The position up to which the server has deleted the binlog.
         executed: Reads the position up to which the server has executed transactions. `problem`
-            calls this function each time: in an older result, transactions could be missing that
-            the connector has captured since, and `problem` would report a loss.
+            calls this function each time: an older result could lack transactions that the
+            connector has captured in the meantime, and `problem` would report them as lost.
         retained_bytes: Total size of the binlog's files; None if it is not known.
     """
 

@@ -26,7 +26,7 @@ class BinlogCapture:
     sent_tables = None
     """None, since the connector's own list selects the tables of the binlog."""
     kept_log = None
-    """None, since the server keeps the binlog for a configured time, whether or not it is read."""
+    """None, since the server purges the binlog by age, even if no connector has read it."""
 
     def __init__(self, connections: Connections, names: CaptureNames) -> None:
         self._connections = connections
@@ -53,7 +53,7 @@ class BinlogCapture:
         return None
 
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
-        """Compare the binlog with an earlier mark; None if the server has no GTIDs or no binlog."""
+        """Compare the binlog with an earlier mark; return None without GTIDs or without binlog."""
         return binlog_continuity.continuity(self._connections, earlier, sent)
 
     def log_health(self) -> LogHealth:
@@ -108,9 +108,9 @@ class BinlogCapture:
         """Return the table's fingerprint in MySQL or MariaDB, read in a new transaction.
 
         If ``on_replica``, the definitions of the table and its columns come from the replica. The
-        ids of the table's files and the gaps in the binlog come from the primary, which is read
-        after the replica. So these values include the effect of each statement that the replica has
-        executed.
+        ids of the table's files, and the GTIDs of transactions that the binlog lacks, come from the
+        primary. The primary is read after the replica, so it has executed each statement that the
+        replica has executed.
         """
         if not on_replica:
             return self._on_primary(table)

@@ -11,7 +11,7 @@ from schemas.types_mysql import CALENDAR, MysqlType, on_calendar
 
 MEASURED_ROWS = 200
 _FEW_ROWS = 100_000
-"""If the server estimates fewer rows, they are counted: its estimate can be far off, even 0."""
+"""A table with fewer rows by the server's estimate is counted, since the estimate can even be 0."""
 
 _SIZE = """
 SELECT coalesce(TABLE_ROWS, 0), coalesce(DATA_LENGTH, 0)
@@ -20,7 +20,7 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Return a table's estimated number of rows, and the bytes of its clustered index in InnoDB."""
+    """Return a table's estimated number of rows, and the size of its clustered index in bytes."""
     if session.kind == "mysql":
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))

@@ -238,7 +238,7 @@ def _replica_checks(connections: Connections) -> Iterator[Check]:
 
 
 def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
-    """Yield an error if the replica's GTID mode differs from ON, which is the primary's mode."""
+    """Yield an error if the replica's GTID mode is not ON; the primary's mode is ON."""
     if theirs.get("gtid_mode", "ON") != "ON":
         yield Check(
             "replica gtid_mode",
@@ -295,7 +295,12 @@ def _settings_of_replica(
 
 
 def _errant_check(where: str, errant: str) -> Iterator[Check]:
-    """Yield the line about GTIDs that the replica executed and the primary did not."""
+    """Yield the line of ``check`` about transactions that the replica has and the primary lacks.
+
+    Args:
+        where: The replica's name in messages.
+        errant: The GTIDs of these transactions; empty if there are none.
+    """
     yield (
         Check(
             "replica transactions",

@@ -74,7 +74,7 @@ class Session:
             return list(cursor.fetchall())
 
     def named(self, statement: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
-        """Run a MySQL or MariaDB statement as `rows` does; return each row as a dictionary."""
+        """Run a MySQL or MariaDB statement; return each row as a dictionary by column name."""
         with self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(statement, tuple(values) or None)
             return list(cursor.fetchall())
@@ -108,8 +108,8 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
             several: Whether one call may send several statements, separated by semicolons.
 
         Raises:
-            SourceError: The server cannot be reached, is MariaDB and not MySQL as configured (or
-                the reverse), or a statement in the block failed.
+            SourceError: The server cannot be reached, is of another kind than configured, or a
+                statement in the block failed.
         """
         connection = self._connect(role, on_replica, statement_timeout_s, several)
         try:
@@ -158,7 +158,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
     def _apply_settings(
         self, session: Session, on_replica: bool, statement_timeout_s: float, lock_timeout_s: float
     ) -> None:
-        """Refuse a server of a kind that is not configured; set limits, time zone and SQL mode."""
+        """Refuse a server of another kind than configured; set limits, time zone and SQL mode."""
         version = str(session.value("SELECT version()"))
         found = "mariadb" if "mariadb" in version.lower() else "mysql"
         if found != session.kind:
@@ -187,7 +187,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
     def explain(
         self, error: pymysql.MySQLError, role: Role, *, on_replica: bool = False
     ) -> SourceError:
-        """Return the error of a statement that failed in MySQL or MariaDB, with its remedy."""
+        """Convert an error that a statement caused in MySQL or MariaDB to one with a remedy."""
         user, code = self.credential(role).user, _code(error)
         if code in DENIED:
             remedy = f"Grant {user} what it lacks: docs/mysql.md lists the rights of each login."

@@ -45,7 +45,7 @@ from schemas.errors import TributaryError
 ARRIVALS_S = 300.0
 """Bound of the wait for all sessions to arrive at the gate, in seconds.
 
-It must be shorter than the bound of a session's own wait at the gate.
+It must be shorter than `WAIT_S`, the bound of each session's wait at the gate.
 """
 
 _POLL_S = 0.01
@@ -132,8 +132,9 @@ def replica_view(
         fenced: The replica and the marker that it has replicated.
         sessions: Number of sessions that share the view. They must connect while the block of this
             context manager runs.
-        resuming: Returns a context manager that starts the applier at the end of its block, even if
-            this process dies in the block. The applier is stopped in this block.
+        resuming: Returns a context manager. The applier is stopped in the block of this context
+            manager, which starts the applier again at the end of the block. If this process dies in
+            the block, the applier is started nevertheless.
         timeout_s: Bound of the wait for the sessions to arrive, in seconds.
         progress: Shows the waits.
 

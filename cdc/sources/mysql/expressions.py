@@ -28,7 +28,8 @@ def column_of(tokens: Sequence[re.Match[str]], kinds: Mapping[str, str]) -> str 
     """Return the column, in lower case, that the first token names; None if it names no column.
 
     Args:
-        tokens: One token, or a token and the token after it.
+        tokens: The first token, and the token after it, if any. If the second one is an opening
+            parenthesis, the first one names a function.
         kinds: The type of each column, by its name in lower case.
     """
     token = tokens[0]

@@ -120,7 +120,7 @@ def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
 
 
 def _pattern(database: str) -> str:
-    """Convert a pattern of databases in the configuration to the syntax of MySQL's GRANT."""
+    """Convert a configured pattern of database names to the syntax of MySQL's GRANT."""
     if database == "*":
         return "*"
     escaped = database.replace("_", r"\_").replace("%", r"\%")

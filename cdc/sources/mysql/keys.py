@@ -1,4 +1,4 @@
-"""SQL that converts key values to text, and literals that compare with key columns.
+"""SQL that converts key values to text, and SQL literals for these texts.
 
 Ranges contain each row exactly once, whatever keys bound them: each range ends at the literal with
 which the next range begins. This needs only that ``<`` and ``>=`` are opposites on the server.
@@ -103,7 +103,7 @@ def printed(kind: MysqlType, column: str) -> str:
 
 
 def literal(kind: MysqlType, text: str) -> str:
-    """Return a MySQL or MariaDB literal (SQL) that compares with a column like the column's values.
+    """Return the SQL literal of a value, for comparisons with a MySQL or MariaDB column.
 
     The literal of a string has no explicit collation, so the server compares it in the column's
     collation. It has the string's bytes as hex digits, so no character of the string can end the

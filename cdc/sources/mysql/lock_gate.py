@@ -13,7 +13,7 @@ BEGIN = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; "
     "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 )
-"""Statements that take a session's view."""
+"""Statements with which a session opens its view."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Gate:
         Before it opens the view, and again afterwards, the session checks that the pause has begun
         and not ended. So the view is opened during the pause. The session then signals that it has
         its view, and waits at the exit. Without the exit, a session with little to read could end
-        before its signal is counted. The check is a subquery that returns two rows, and so fails,
-        outside the pause.
+        before its signal is counted. Outside the pause, the subquery that makes this check returns
+        two rows, and so fails.
         """
         late = (
             "SELECT (SELECT 1 UNION ALL SELECT 2 FROM DUAL"  # noqa: S608 - names are ours

@@ -143,7 +143,7 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
 
 
 def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> str:
-    """Return a key value of the lake as a MySQL or MariaDB literal that equals the source's value.
+    """Convert a lake's key value to an SQL literal that equals the value in MySQL or MariaDB.
 
     Raises:
         SchemaError: The value is NULL.

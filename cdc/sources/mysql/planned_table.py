@@ -359,7 +359,7 @@ class _Draft:
 def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
     """Note in ``placed`` that a MySQL or MariaDB column comes directly after the column ``place``.
 
-    An empty ``place`` means FIRST. If ``place`` is None, the statement has no position.
+    An empty ``place`` means FIRST. If ``place`` is None, nothing is noted.
     """
     if place is not None:
         placed.append((name, place))

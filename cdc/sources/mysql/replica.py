@@ -133,7 +133,7 @@ class _Primary:
 
 
 def _require_other_server(connections: Connections) -> _Primary:
-    """Return the primary's id and its use of GTIDs; refuse the primary as its own replica.
+    """Return the primary's id and its use of GTIDs; raise an error if it is also the replica.
 
     The position of such a replica would prove nothing.
     """

@@ -1,4 +1,4 @@
-"""Changes that the primary itself replicates from another server and does not write to its log."""
+"""Changes that the primary replicates from another server and does not write to its binlog."""
 
 from __future__ import annotations
 

@@ -81,9 +81,9 @@ class MysqlSource:
 
     shares_views = False
     named_types = None
-    """None, since MySQL and MariaDB have no types of users."""
+    """None, since MySQL and MariaDB have no user-defined types."""
     partition_files = None
-    """None, since the log contains the statements that add and drop partitions."""
+    """None, since the binlog contains the statements that add, drop and truncate partitions."""
 
     def tables(self) -> list[TableStats]:
         """Return all tables of a MySQL or MariaDB source except Tributary's own, sorted by name."""
@@ -124,7 +124,7 @@ class MysqlSource:
         return selection.lake_schema(table, settings)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
-        """Return the identity of the MySQL or MariaDB primary or, if asked, of the replica."""
+        """Return the identity of the MySQL or MariaDB primary; if ``on_replica``, the replica's."""
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
             server, reads_only = primary.identity(session, self._config.kind)
@@ -157,11 +157,11 @@ class MysqlSource:
         return None
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
-        """Write a marker in MySQL or MariaDB; only transactions before it can be captured in part.
+        """Write a marker in MySQL or MariaDB; transactions after it are captured as a whole.
 
         If a table is added to the connector in the middle of a transaction, the connector can miss
-        the transaction's earlier changes of the table. The transaction is before the marker in the
-        log. So the copy, whose view contains the marker, has all its changes.
+        the transaction's earlier changes of the table. Such a transaction is before the marker in
+        the log. So the copy, whose view contains the marker, has all changes of the transaction.
         """
         marker = self.write_marker()
         return OlderEnded(str(marker.id), marker.position)
@@ -292,9 +292,14 @@ class MysqlSource:
             replica.require_rows_of_primary(self._connections)
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """Return the error for a failed read by Spark, from the message of Spark's exception.
+        """Return the typed error for a read of MySQL or MariaDB that failed in Spark.
 
-        The result is None if the message is not from a read of MySQL or MariaDB.
+        The result is None if ``text`` reports that something else failed.
+
+        Args:
+            table: The table that Spark read.
+            text: The message of Spark's exception.
+            view: The view under which Spark read; None without a view.
         """
         if view is not None and view.split is not None and (found := view.split.failure()):
             return found  # the sessions themselves do not know this cause
@@ -378,7 +383,7 @@ class MysqlSource:
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return that there is no such row: a restarted MySQL or MariaDB connector skips no row.
+        """Return that no such row exists: a restarted MySQL or MariaDB connector skips no row.
 
         The connector stores how many rows of an event it has sent.
         """

@@ -27,7 +27,7 @@ NUMBERS = 1 << 48
 
 _ATTEMPTS = 5
 _PART = 100
-"""Tables that one statement reads."""
+"""Maximum number of tables that one statement reads."""
 
 Facts = TypeVar("Facts")
 
@@ -86,7 +86,10 @@ class Described:
     unlogged: str = ""
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
-        """Return the columns; ``generated`` is False for all, since the binlog has all values."""
+        """Return the columns.
+
+        ``generated`` is False for all of them, since the binlog has generated columns, too.
+        """
         depends_on = session_bound(self.columns, of_mariadb=self.of_mariadb)
         return tuple(
             SourceColumn(

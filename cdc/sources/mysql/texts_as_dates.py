@@ -24,21 +24,21 @@ _READERS = frozenset(
     | {"date_format", "addtime", "subtime", "timediff", "timestampdiff", "timestampadd"}
     | {"time_format"}
 )
-"""Functions and words by which a text becomes a date, as the catalog prints them."""
+"""Functions and words that convert a string to a date, as the catalog prints them."""
 _COMPARED = frozenset({"=", "<", ">", "like", "is", "in", "between", "regexp", "rlike", "member"})
 _KEYWORDS = _COMPARED | {"case", "when", "then", "else", "end"}
-"""Words that are no function's name, also before a parenthesis or a literal."""
+"""Words that are not a function's name, even before a parenthesis or a literal."""
 _NO_TEXT = frozenset(
     {"str_to_date", "length", "octet_length", "char_length", "character_length", "bit_length"}
     | {"locate", "instr", "position", "field", "find_in_set", "strcmp", "ascii", "ord", "crc32"}
     | {"regexp_like", "regexp_instr", "json_length", "json_depth", "json_valid", "json_contains"}
     | {"json_contains_path", "isnull"}
 )
-"""Functions whose values are no text with an offset, whatever their arguments are."""
+"""Functions that never return a string with an offset, whatever their arguments are."""
 _OF_JSON = frozenset({"json_unquote", "json_value"})
-"""Functions of JSON that return a text of a document."""
+"""JSON functions that return a string from a JSON document."""
 _ANY = frozenset({"", "if", "ifnull", "coalesce", "nullif"})
-"""Functions that return a document if their arguments are documents."""
+"""Functions that return a JSON document if their arguments are JSON documents."""
 _OFFSET = re.compile(r"[+-]\d\d:\d\d")
 
 

@@ -41,9 +41,9 @@ _WORDS = {
     **dict.fromkeys(("utc_date", "utc_time", "utc_timestamp"), _CLOCK),
     **dict.fromkeys(("current_user", "current_role"), _SESSION),
 }
-"""Functions that need no parentheses."""
+"""The same for functions that need no parentheses."""
 _OF_DATES = frozenset({"date", "datetime", "timestamp", "datediff", "timestampdiff"})
-"""Words by which a TIME becomes a date: the server adds the date of the reading."""
+"""Functions and types that convert a TIME to a date: the server adds the current date."""
 _FIXED_FORMAT = re.compile(r"(?:[^%]|%[^abMWZz])*")
 """Matches a format of `date_format` without names of days and months, and without a time zone."""
 

@@ -16,7 +16,8 @@ PAGES_PER_CHUNK = 300
 MAX_SAMPLED_PAGES = 100_000
 MAX_SHARE = 0.3
 WHOLE_PAGES = 3000
-"""Number of pages up to which every row is read. A sample would be hardly cheaper, and less even.
+"""Number of pages up to which every row is read. A sample would hardly be
+cheaper, and its ranges would be less equal.
 """
 MEASURED_ROWS = 5
 
@@ -57,8 +58,8 @@ def sample(
 ) -> Boundaries:
     """Return up to ``chunks - 1`` keys that cut a PostgreSQL table into ranges of about equal size.
 
-    The server sorts the keys. From a small table, all keys are read. From a large table, whole
-    pages are sampled, up to a maximum.
+    The server sorts the keys. From a small table, all keys are read. From a large table, the keys
+    in a sample of its pages are read; the size of the sample has a maximum.
 
     A table without a key is cut by its pages. If such a table is partitioned, each chunk has the
     same range of pages of every partition.
@@ -164,6 +165,6 @@ def _largest(session: Session, table: SourceTable) -> int:
 
 
 def _byte_totals(session: Session, table: SourceTable) -> tuple[int, int]:
-    """Return the table's bytes with TOAST, and without TOAST, over all partitions."""
+    """Return the table's size in bytes with TOAST and without TOAST, over all partitions."""
     row = session.execute(_BYTES, {"oid": table.number}).fetchone()
     return (int(row[0]), int(row[1])) if row else (0, 0)

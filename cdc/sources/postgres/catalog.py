@@ -28,16 +28,16 @@ _IDENTITY: dict[str, ReplicaIdentity] = {"d": "default", "n": "nothing", "f": "f
 _CHUNKS = "_timescaledb_internal"
 """Schema of TimescaleDB's chunks."""
 _COUNTS_GENERATED = 180000
-"""Since this version the server refuses UPDATE and DELETE of a published table whose replica
-identity is FULL and that has generated columns."""
+"""The first version that refuses UPDATE and DELETE of a published table if its replica identity is
+FULL and it has generated columns."""
 _INFINITE = 170000
-"""Since this version an interval can be infinite."""
+"""The first version in which an interval can be infinite."""
 _KIND: dict[str, TableKind] = {"r": "table", "p": "partitioned", "f": "foreign"}
 
 
 # With a table's id, pg_get_expr() waits for the table's lock; only a generated column needs the id.
 DEFAULT = "pg_catalog.pg_get_expr(d.adbin, CASE WHEN a.attgenerated = '' THEN 0 ELSE d.adrelid END)"
-"""SQL of the default of column ``a``, where ``d`` is the column's row of ``pg_attrdef``."""
+"""SQL that evaluates to the default of column ``a``; ``d`` is the column's ``pg_attrdef`` row."""
 
 # From version 18 on, ADD CONSTRAINT ... NOT NULL c NOT VALID marks the column, and rows with NULL
 # stay. Older versions have no such constraints of tables.
@@ -55,7 +55,7 @@ def leaves(root: str) -> str:
     that rewrite a partition.
 
     Args:
-        root: SQL of the table's object id.
+        root: SQL that PostgreSQL evaluates to the table's object id.
     """
     return f"""(
     WITH RECURSIVE tree (oid, kind) AS (
@@ -383,7 +383,7 @@ class _Types:
 
 
 def _money_digits(session: Session) -> int:
-    """Return a type modifier for PostgreSQL's money: its decimal places, or -1 if they are two.
+    """Return a type modifier for PostgreSQL's money: its decimal places, or -1 for two places.
 
     The server stores money as a whole number of the smallest unit. Its setting ``lc_monetary``
     determines the position of the decimal point.
@@ -402,8 +402,8 @@ def qualify_names(session: Session) -> None:
     """Make the server print every name with its schema, except names of ``pg_catalog``.
 
     The function also changes the settings by which the server prints defaults and stored values.
-    All settings apply to the open transaction, since a pooler can run the next one in another
-    session.
+    All settings apply to the open transaction only, since a pooler can run the next transaction in
+    another session.
     """
     read_by(session, search_path="pg_catalog")
 

@@ -175,9 +175,13 @@ def _first_names(names: list[str]) -> str:
 
 
 def _as_superuser(statement: sql.SQL, *names: str) -> str:
-    """Return the remedy that a PostgreSQL superuser runs a statement with the given names in it.
+    """Return a remedy with a statement that a PostgreSQL superuser must run.
 
     The rights on schema ``tributary`` need no such remedy: onboarding itself grants them.
+
+    Args:
+        statement: The statement, with a placeholder for each name.
+        names: The names, for example of roles and tables.
     """
     text = statement.format(*map(sql.Identifier, names)).as_string(None)
     return f"Run as a superuser: {text}"

@@ -157,7 +157,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         return session
 
     def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
-        """Return the typed error of a statement that failed in PostgreSQL, with its remedy."""
+        """Convert an error that a statement caused in PostgreSQL to one with a remedy."""
         kind: type[SourceError] = SourceError
         if is_recovery_conflict(str(error)):
             kind = SnapshotLostError
@@ -265,7 +265,7 @@ _AWAY = (
     "closed the connection unexpectedly",
     "reset by peer",
 )
-"""Texts of libpq and psycopg for a connection attempt that no server answered."""
+"""Parts of the messages of libpq and psycopg for a connection attempt that no server answered."""
 
 
 def _is_passing(error: Exception) -> bool:

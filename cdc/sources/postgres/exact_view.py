@@ -129,8 +129,9 @@ def replica_view(
     Args:
         connections: The source's servers.
         marker: The marker that the view must contain.
-        resuming: Returns a context manager that resumes replay at the end of its block, even if
-            this process dies in the block. This function pauses replay in the block.
+        resuming: Returns a context manager. This function pauses replay in the block of this
+            context manager, which resumes replay at the end of the block. If this process dies in
+            the block, replay is resumed nevertheless.
         timeout_s: Bound of each wait for the replica, in seconds.
         progress: Shows the waits.
 
@@ -253,8 +254,8 @@ def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
     """Whether a PostgreSQL session that imports a snapshot sees a marker.
 
     The marker's transaction must have ended. The session reads by the key's index, so that it reads
-    no rows of other transactions. If the snapshot lacks its transactions in progress, a session
-    that reads their rows does harm (see `_tested`).
+    no rows of other transactions. If the snapshot lacks its transactions in progress, to read their
+    rows would mark these rows as rolled back (see `_tested`).
     """
     with exporting(connections, on_replica=True) as session:
         session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))

@@ -63,7 +63,7 @@ _SENT_GENERATED = """(
         WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND NOT a.attisdropped
           AND coalesce(NULLIF(to_jsonb(r) -> 'prattrs', 'null') @> to_jsonb(a.attnum::int),
                        to_jsonb(p) ->> 'pubgencols' = 's' AND a.attgenerated = 's'))"""
-"""SQL of the generated columns that the publication has; NULL without one, as before version 18."""
+"""SQL that evaluates to the generated columns in the publication; NULL if there are none."""
 
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
 # - `written` of a column distinguishes ALTER ... TYPE ... USING, which keeps the type and sends no
@@ -312,8 +312,8 @@ def truncated(
     VACUUM FULL and CLUSTER also give a partition a new file, but its rows keep their transaction
     ids. So a partition with a new file is left out if it has a row from before the look.
 
-    If ``since`` is empty, or the search for such rows takes too long, the function returns
-    partitions with new files without this check.
+    If ``since`` is empty, the function returns all partitions with new files. If the search for
+    such rows takes too long, it returns also the partitions that it has not searched.
 
     Args:
         session: A session of a role that may read the table.

@@ -1,4 +1,4 @@
-"""Finds the row that the same transaction inserted after a given row, in the same heap page.
+"""Finds the next row in a heap page that the same transaction inserted as a given row.
 
 One record of the WAL can have all rows that COPY inserts into a page. The events of these rows then
 have the same log position, but the rows have different line numbers in the page.
@@ -17,7 +17,7 @@ from cdc.sources.postgres.reader import relation
 from cdc.sources.source_facts import NextInserted, SourceTable
 
 _PLAIN = frozenset({"int2", "int4", "int8", "text", "varchar", "uuid"})
-"""Types whose values an event has in the server's own form."""
+"""Types whose values are the same in an event and in the server's text."""
 _SMALLEST_ROW = 28
 """Size of the smallest row with its line pointer, in bytes."""
 
@@ -25,18 +25,17 @@ _SMALLEST_ROW = 28
 def next_inserted(
     session: Session, table: SourceTable, key: Mapping[str, object], transaction: int | None
 ) -> NextInserted:
-    """Return the row that the same PostgreSQL transaction inserted after a given row, in its page.
+    """Return the next row in a given row's page that the same PostgreSQL transaction inserted.
 
-    The next such row in the page is returned. A row that was changed or deleted after its insert is
-    skipped, since it also has later events.
+    A row that was changed or deleted after its insert is skipped, since it also has later events.
 
     Args:
         session: A session on the primary.
         table: The table.
         key: The key of the given row: values from the row's event, by column name.
-        transaction: The id of the transaction, from the event of the given row. The row in the
-            table must have this id as ``xmin``. None accepts any ``xmin``: a row that was inserted
-            after a savepoint has another ``xmin``.
+        transaction: The transaction's id in the event of the given row. The given row in the table
+            must have this id as ``xmin``. None accepts any ``xmin``: the ``xmin`` of a row that was
+            inserted after a savepoint differs from the id in its event.
     """
     kinds = {column.name: plain_type_of(column).name for column in table.columns}
     if not key or any(kinds.get(name) not in _PLAIN for name in key):

@@ -23,7 +23,7 @@ from schemas.type_rule import TypeRule
 
 BATCH = 500
 _NUMBERS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
-"""The server's word for a special number, by the connector's word for it."""
+"""The server's names of special numbers, by the connector's names."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -181,7 +181,7 @@ def _literal(value: object, kind: str, table: SourceTable, name: str) -> str:
 
 
 def _time_of_day(microseconds: int) -> str:
-    """Return a ``time`` as PostgreSQL writes it; the greatest value is 24:00:00."""
+    """Return a time of day as PostgreSQL writes it; the latest one is 24:00:00."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:06}"
 

@@ -1,4 +1,4 @@
-"""Finds changes of rows without an event from the files of partitions."""
+"""Compares files of partitions to find changes of rows that have no event."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
 _READER = "SELECT active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = %s"
 
 TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int"
-"""SQL of the primary's timeline; refused on a standby."""
+"""SQL that evaluates to the primary's timeline; a standby refuses it."""
 
 
 def prepare(session: Session, publication: str, credentials: Credentials, *, append: bool) -> None:

@@ -124,7 +124,7 @@ def check_standby(
 
 
 def is_ahead(found: ServerIdentity, other: Marker | ServerIdentity) -> bool:
-    """Whether a PostgreSQL server's timeline is later than another; False if one is not known."""
+    """Whether ``found`` has a later timeline than ``other``; False if a timeline is unknown."""
     if found.timeline is None or other.timeline is None:
         return False
     return found.timeline > other.timeline
@@ -184,7 +184,6 @@ def _marker_look(connections: Connections, marker: Marker) -> tuple[ServerIdenti
 
 
 def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> ReplicaError:
-    """Return the error for a PostgreSQL replica that does not show the marker in time."""
     remedy = (
         "Resume it with SELECT pg_wal_replay_resume() on the replica, then run the command again."
         if position.paused

@@ -96,7 +96,6 @@ class Slot:
             return publication.slot_health(session, self._name, self._current)
 
     def _current(self) -> Lsn:
-        """Return the current end of the PostgreSQL primary's log."""
         with self._connections.open("admin") as session:
             return primary.current_lsn(session)
 

@@ -201,9 +201,9 @@ class PostgresSource:
     ) -> Iterator[View]:
         """Open a PostgreSQL view with the marker, until the block ends.
 
-        On a primary, sessions import the view. A commit is in the log of a primary before it is
+        On a primary, sessions import one snapshot. A commit is in the log of a primary before it is
         visible, so the method first waits until older transactions have ended. On a replica, each
-        session takes a snapshot of its own, unless all must read at one moment.
+        session takes a snapshot of its own; if ``one_moment``, all sessions import one snapshot.
         """
         connections = self._connections
         if not self.has_replica:
@@ -283,9 +283,14 @@ class PostgresSource:
         """Do nothing, since a PostgreSQL standby has no other changes than its primary."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
-        """Return the error for a failed read by Spark, from the message of Spark's exception.
+        """Return the typed error for a read of PostgreSQL that failed in Spark.
 
-        The result is None if the message is not from a read of PostgreSQL.
+        The result is None if ``text`` reports that something else failed.
+
+        Args:
+            table: The table that Spark read.
+            text: The message of Spark's exception.
+            view: The view under which Spark read; None without a view.
         """
         if "PSQLException" not in text:
             return None
@@ -368,7 +373,10 @@ class PostgresSource:
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the next row that the same transaction inserted, in the page of a given row."""
+        """Return the next row that was inserted by the transaction that inserted a given row.
+
+        Only rows in the same page of the PostgreSQL table are searched.
+        """
         with self._connections.open("snapshot") as session:
             return heap_page.next_inserted(session, table, key, transaction)
 

@@ -67,7 +67,7 @@ class PostgresTableRules:
         )
 
     def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-        """Return a problem if PostgreSQL refuses changes of the table, or does not log the key.
+        """Return a problem if PostgreSQL refuses changes of the table, or does not log old keys.
 
         PostgreSQL checks the replica identity of the partition that has the row, and not of the
         root table. The replica identity of a new partition is the root table's primary key; without

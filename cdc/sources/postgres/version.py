@@ -7,8 +7,8 @@ _WHOLE_SINCE = {14: 18, 15: 13, 16: 9, 17: 5}
 """By major version, the first minor version whose log loses no change of a published table.
 
 In an earlier minor version, the server could look up a table in a publication as of a transaction
-from before the table joined. The server then kept that result, and left out the table's changes in
-all later transactions. Major versions that are not listed here never did that.
+from before the table joined. It then cached this result, and left out the table's changes in all
+later transactions. Major versions that are not listed here do not have this defect.
 """
 
 
