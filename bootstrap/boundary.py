@@ -43,7 +43,7 @@ class Origin:
     Args:
         rows: End offsets of the table's topic (O).
         epochs: Epoch of each partition's leader in the table's topic, read together with O. Empty
-            for an append table of PostgreSQL, whose O the boundary later replaces.
+            for an append table of PostgreSQL, whose O is later replaced by :func:`find_boundary`.
         transactions: For an append table of PostgreSQL, the end offsets of the transactions' topic,
             read before O; None for other tables. If an event is at or after O in the table's topic,
             the end of its transaction is at or after these offsets in the transactions' topic.
@@ -64,8 +64,8 @@ class Origin:
         below that last stable offset, the transaction's events are below O.
 
         The last stable offset of the table's topic could be too low to be O. Kafka commits one
-        Kafka transaction first in one topic and then in another, so a source transaction's end can
-        be stable before its events are stable.
+        Kafka transaction first in one topic and then in another, so the end of a source transaction
+        can be readable before its events are readable.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append or capture.names.reports_definitions:
@@ -122,7 +122,7 @@ def find_boundary(
     """Return, per partition, the offset of the first event whose transaction ends after S.
 
     Before the call, the connector must have captured everything up to S, and one later transaction.
-    On MySQL and MariaDB, S is a set of transactions, and each event names its transaction.
+    On MySQL and MariaDB, S is a GTID set, and each event has its transaction's GTID.
 
     Args:
         capture: The publication, slot, connector and topic of the table's changes.
@@ -187,8 +187,8 @@ def first_beyond(
     Args:
         start: First offset of the search.
         end: End of the search.
-        first: Returns the first record from one offset to another; None if there is none. Some
-            offsets have no record, since Kafka uses them for the control records of its
+        first: Returns the first record at or after one offset and before another; None if there is
+            none. Some offsets have no record, since Kafka uses them for the control records of its
             transactions.
         copied: Returns whether the copy contains a record. The copy contains all records before
             some offset, and no record at or after it.

@@ -42,7 +42,7 @@ _BACKLOG_S = 6 * 3600.0
 
 @dataclass(frozen=True)
 class Capture:
-    """The path of one table's changes from source to topic, as the handoff proves it.
+    """The capture of one table, with the clients that the handoff needs to check it.
 
     Args:
         table: The table.
@@ -119,7 +119,7 @@ class Capture:
         return keeps_nulls(self.connect.connector(self.names.connector) or {})
 
     def require_known(self, table: SourceTable) -> None:
-        """Prove that the connector has the same definition of the table as the server.
+        """Prove that the connector's definition of the table equals the server's.
 
         Only connectors of MySQL and MariaDB are checked.
 

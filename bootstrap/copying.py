@@ -77,7 +77,7 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy the remaining chunks; record a log position after which they contain no change.
+        """Copy the remaining chunks; record ``reads_upto``, after which they have no change.
 
         Raises:
             AttemptSpoiledError: A change of the table spoils the copy, the primary is another
@@ -123,7 +123,7 @@ class Copying:
         crash("bootstrap.after_copy")
 
     def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
-        """Open a view and copy chunks that remain; return whether all chunks are copied now.
+        """Copy remaining chunks in a new view; return whether all chunks are copied now.
 
         If the argument ``one_view`` is true, all remaining chunks are copied; otherwise, only the
         next wave. After a view was lost, each wave gets a view of its own, which must stay open for
@@ -190,7 +190,7 @@ class Copying:
 
     @property
     def _one_view(self) -> bool:
-        """Whether all rows must be copied under one view: of an append table, or by the setting."""
+        """Whether one view serves the whole copy: the table appends, or ``one_view`` is set."""
         return self.settings.appends or self.settings.one_view
 
     @property

@@ -78,7 +78,7 @@ def renew_definition(
         wait_s: Maximum wait for the capture's lease, in seconds.
 
     Raises:
-        LeaseHeldError: Another process changes the capture.
+        LeaseHeldError: Another process holds the capture's lease.
         CaptureError: The connector does not read the WAL again in time.
     """
     kept = capture.source.capture(capture.names).kept_log
@@ -111,7 +111,8 @@ def renew_definition(
 def _restart(capture: Capture, kept: KeptLog, timeout_s: float) -> None:
     """Restart the connector, and wait until its new session reads the log.
 
-    Kafka Connect stops and starts it. So the connector starts again even if this process is killed.
+    One request to Kafka Connect stops and starts the connector. So it starts again even if this
+    process is killed.
     """
     connect, connector = capture.connect, capture.names.connector
     former = kept.reader()

@@ -23,5 +23,5 @@ class CopyError(BootstrapError):
 class HandoffTimeoutError(BootstrapError):
     """A wait of the handoff took too long.
 
-    The message names the states of connector, log and topic, for the search for the cause.
+    The message contains the states of connector, log and topic, which can reveal the cause.
     """

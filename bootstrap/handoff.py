@@ -117,8 +117,8 @@ def bootstrap_table(
         limits: Bounds of waits and retries.
 
     Returns:
-        The result. The table is INCREMENTAL. In a resync, its next generation has caught up
-        instead, and is not published yet.
+        The result. The table is INCREMENTAL. In a resync, its next generation has caught up, and is
+        not published yet.
 
     Raises:
         TributaryError: The bootstrap cannot continue. A table that was BOOTSTRAPPING or CATCHING_UP
@@ -436,7 +436,7 @@ class _Bootstrap:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that settings are unchanged, no loss was counted, and topics still have O."""
+        """Check that no setting changed, no loss was counted, and no record from O on expired."""
         require_same_settings(self._record, self._attempt, self._made_by.settings_digest)
         self._context.looks.follow(self._capture.names, self._source)
         try:

@@ -76,7 +76,7 @@ def publish(
 def after_publication(
     context: RunContext, record: TableRecord, lease: Lease
 ) -> tuple[TableRecord, tuple[str, ...]]:
-    """Take the two steps after a copy's publication, whose errors are only warnings.
+    """Execute the two steps after a copy's publication; return their errors as warnings.
 
     The first step deletes the quarantined records of former copies. If it fails, the next
     publication repeats it. The second step sets the table's name in the Hive Metastore. If it

@@ -248,7 +248,7 @@ def _exactly_once(services: Services, enabled: bool | None) -> Check:
 
 
 def _at_least(name: str, version: str, oldest: tuple[int, int]) -> Check:
-    """Return the line of ``check`` about a version: an error if it is older than ``oldest``."""
+    """Return the line of ``check`` about a version: an error if ``oldest`` is later."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if len(numbers) == len(oldest) and numbers < oldest:
         return Check(

@@ -40,8 +40,8 @@ class CatalogColumn:
         parts_written: For each label, the id of the transaction that last wrote the label.
         granted: Privileges on the column; None if none was ever granted.
         options: The rest of the column's definition.
-        default_made: Identifies the default; no other default that the table's columns have had has
-            the same id. None if the column has no default.
+        default_made: Id of the default, unique among the table's present and former defaults; None
+            if the column has no default.
         stored: Whether the catalog stores the column's value for rows that are older than the
             column. A rewrite of the table moves this value into the rows.
         domain: If the column's type is a domain, the domain's definition, without its NOT NULL.
@@ -131,9 +131,10 @@ class Partition:
         kind: The kind of relation in PostgreSQL's catalog, for example ``r`` for a plain table.
         persistence: The persistence in PostgreSQL's catalog, for example ``p`` if the WAL contains
             the changes.
-        replica_identity: As for `Catalog`.
+        replica_identity: The same values as in `Catalog`.
         identity_key: Columns of the index that is the replica identity; None without such an index.
-        attached: The ids of the transactions that attached the partition and the levels above it.
+        attached: The ids of the transactions that attached the partition, and the parent partitions
+            above it.
         indexes: As for `Catalog`.
         access_method: The table access method if it writes no row changes to the WAL; else empty.
     """
@@ -209,8 +210,7 @@ class Catalog:
         attributes: The highest number that any column has had; for MySQL and MariaDB, a constant
             above all numbers.
         primary_key: Columns of the primary key.
-        key_made: Identifies the primary key; no other primary key that the table has had has the
-            same id.
+        key_made: Id of the primary key, unique among the table's present and former primary keys.
         identity_key: Columns of the index that is the replica identity; empty without such an
             index.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``. None for MySQL and

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Verdict(str, Enum):
-    """The effect of a schema change on the lake, from the lightest to the gravest."""
+    """The effects that a schema change can have on the lake, from the lightest to the gravest."""
 
     IGNORE = "ignore"
     """The lake does not change.
@@ -26,7 +26,7 @@ class Verdict(str, Enum):
 
     @classmethod
     def gravest(cls, verdicts: Iterable[Verdict]) -> Verdict:
-        """Return the gravest verdict on schema changes; IGNORE if there is none."""
+        """Return the gravest of the verdicts; IGNORE if there are none."""
         return max(verdicts, key=list(cls).index, default=cls.IGNORE)
 
 
@@ -261,9 +261,8 @@ class AddPartition(Change):
 class ChangeNullability(Change):
     """A schema change: a column now allows NULL, or no longer allows it.
 
-    If ``back`` is true, the column allowed NULL at the earlier read of the catalog if and only if
-    it allows NULL now, but its definition was written in between. So this could have been different
-    for a while.
+    If ``back`` is true, ``nullable`` is the same as at the earlier read of the catalog, but the
+    column's definition was written in between. So ``nullable`` can have been different for a while.
     """
 
     name: str

@@ -404,8 +404,8 @@ class _Diff:
         """Return a label of a new column's enum that can have been renamed; None if there is none.
 
         A label can have been renamed if its catalog row was written after the earlier read of the
-        catalog. There is one exception: if one transaction wrote all labels, not after the column
-        was added, then the enum itself is new, and its labels were not renamed.
+        catalog. There is one exception: the enum itself is new if one transaction wrote all labels
+        before the column was added, or added it, too. The labels of a new enum were not renamed.
         """
         since = self._before.horizon
         young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
@@ -451,7 +451,7 @@ class _Diff:
         )
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
-        """Return why the lake's rows must be hidden differently; None if they need not be."""
+        """Return why the lake's hidden values do not fit the settings; None if they fit."""
         wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
             return f"columns.{wanted.hide or hide} differs between the settings and the lake's rows"

@@ -82,10 +82,10 @@ def in_spark(document: str) -> str:
 
 
 def ambiguous(document: str) -> str:
-    """Return Spark SQL that evaluates to true if the connector prints other documents alike.
+    """Return Spark SQL that evaluates to true if the JSON can stand for several documents.
 
-    It also evaluates to true for some documents that are not ambiguous, since it searches inside
-    JSON strings, too.
+    The SQL also evaluates to true for some documents that are not ambiguous, since it searches
+    inside JSON strings, too.
 
     Args:
         document: A Spark SQL expression that evaluates to the document, as the connector prints it.

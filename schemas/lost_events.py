@@ -170,7 +170,7 @@ def _altered(before: PublicationState | None, now: PublicationState | None) -> b
     """Whether the publication's settings were changed, even if they are now the same again.
 
     If the publication is missing, another check reports this, and the result is False. The result
-    is also False if only the owner differs: ALTER PUBLICATION ... OWNER TO has changed it.
+    is also False if only the owner differs, since a change of the owner loses no event.
     """
     if before is None or now is None or before == now:
         return False

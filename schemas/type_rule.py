@@ -22,7 +22,7 @@ WALL_CLOCK, IN_UTC = "timestamp_ntz", "timestamp"
 
 @dataclass(frozen=True)
 class TypeRule:
-    """The rule by which a copy converts the values of a type, and how events differ from it.
+    """How the values of one type are converted from the source to the lake.
 
     ``read_sql`` and ``jdbc_cast`` are templates with the placeholder ``{column}``.
 

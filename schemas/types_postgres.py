@@ -77,8 +77,8 @@ class PostgresType:
         element: The type of an array's elements; None for other types.
         base: The type under a domain, with the domain's modifier; None for other types.
         display: As ``format_type`` prints it, for example ``numeric(10,2)``.
-        infinite: Whether values can be infinite without a difference in their events. This is true
-            for intervals of PostgreSQL 17 and later.
+        infinite: Whether the type has infinite values that look finite in events. Intervals of
+            PostgreSQL 17 and later have such values.
     """
 
     name: str
@@ -317,7 +317,7 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _failure(place: _Place, why: str, as_type: str) -> str:
-    """Return SQL that is NULL for a NULL, and makes PostgreSQL raise an error for other values.
+    """Return SQL that evaluates to NULL for a NULL, and fails in PostgreSQL for other values.
 
     The SQL casts a string that contains ``why``, and the cast fails. PostgreSQL has no other way to
     raise an error, unless a function is installed in the source. The string also contains the

@@ -29,7 +29,7 @@ def family(kind: str) -> str:
 
 
 def prints_alike(old: str, new: str) -> bool:
-    """Whether PostgreSQL prints a value alike after a change between types of one lake type.
+    """Whether PostgreSQL prints a value alike in two types, which have the same lake type.
 
     PostgreSQL changes some types without a rewrite of the rows, and then prints the same row
     differently. For example, it prints the network mask ``/32`` of a ``cidr`` but not of an
@@ -129,7 +129,7 @@ def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
 
 
 def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
-    """Whether a source prints values alike after a change between types of one lake type.
+    """Whether a source prints a value alike in two types, which have the same lake type.
 
     Args:
         was: The column's former type, as the source prints it.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Split(Protocol):
-    """The position S of a source's view, which contains all transactions up to S and no others."""
+    """The position S of a source's view: the view has all transactions up to S, and no others."""
 
     def known(self) -> LogPosition:
         """Return S; call this method after all of the view's sessions at the source are open.
@@ -26,7 +26,7 @@ class Split(Protocol):
         """
 
     def failure(self) -> TributaryError | None:
-        """Return the error after which the source will never report S; None if it still can."""
+        """Return the error because of which S will never be known; None without such an error."""
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class Attempt(Part):
         server: The primary whose capture was proven just before O was recorded.
         marker_id: Identity of the marker row written after O.
         x0: x0 as text, the transaction id before which every transaction has ended. For MySQL and
-            MariaDB, the id of a marker.
+            MariaDB, the id of a marker: only transactions before it can be captured in part.
         chunks: The planned chunks; empty before they are planned.
         view: The first view of the copy; None before it opens.
         fingerprint: The table's fingerprint at the last check that found the copy valid. The first

@@ -1,4 +1,4 @@
-"""Counts the restarts of failed connectors, so that no poisoned connector restarts forever."""
+"""Counts the restarts of failed connectors, so that no connector fails and restarts forever."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Restarts:
         self._store = store
 
     def claim(self, connector: str, *, outage: bool = False) -> Restarted:
-        """Claim a connector's next restart if it is due; return its restarts so far.
+        """Claim a connector's next restart if it is due; return how often it was restarted.
 
         Args:
             connector: The connector's name.

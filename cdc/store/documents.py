@@ -92,7 +92,7 @@ class Codec(Generic[Document]):
                 `TributaryError`.
 
         Raises:
-            TributaryError: The text is not such a document, or has another format version.
+            TributaryError: The JSON is not such a document, or has another format version.
         """
         try:
             return self._adapter.validate_json(text)

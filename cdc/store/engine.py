@@ -30,7 +30,7 @@ def open_engine(url: str) -> Engine:
     The engine does not connect yet.
 
     Raises:
-        StateError: The text is not a URL, the URL's driver is missing, or SQLite's file or the
+        StateError: ``url`` is not a URL, the URL's driver is missing, or SQLite's file or the
             file's folder cannot be created.
     """
     try:
@@ -72,7 +72,7 @@ def _bound_new_connection(_dialect: object, _record: object, places: Any, named:
 
 
 def _setting(statement: str) -> Callable[[Any, object], None]:
-    """Return a listener that runs a statement in each new session of the state store."""
+    """Return a listener that executes an SQL statement in each new session."""
 
     def run(connection: Any, _record: object) -> None:
         with connection.cursor() as cursor:
@@ -83,7 +83,7 @@ def _setting(statement: str) -> Callable[[Any, object], None]:
 
 
 def _in_utc(connection: Any, _record: object) -> None:
-    """Set a state store session's time zone to UTC, which has no ambiguous hour of summer time."""
+    """Set a session's time zone to UTC, in which no hour repeats when summer time ends."""
     with connection.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunEntry(Part):
-    """The history's entry of one table in one run.
+    """One run of a table, as an entry of the run history.
 
     Args:
         run_id: Identity of the run.
@@ -32,7 +32,7 @@ class RunEntry(Part):
         seconds: How long the run processed the table, in seconds.
         commits: Number of commits.
         events: Number of changes that were applied.
-        counts: Number of records by operation, including tombstones.
+        counts: Number of Kafka records by operation, including tombstones.
         offsets: Next offset to read per partition after the run.
         watermark: Event time up to which the table is complete.
         error: The error that ended the table's processing; None if it succeeded.

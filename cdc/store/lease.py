@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Lease:
-    """The right, until it expires, to write one table or to change a resource of many tables.
+    """The right, until it expires, to write a table or to change a resource that tables share.
 
     Args:
         store: The state store that keeps leases.
@@ -235,8 +235,8 @@ class Leases:
             gives_way: Whether to raise `LeaseHeldError` if another process waits for the lease.
 
         Raises:
-            LeaseHeldError: Another process still holds the lease at the end of the wait. Or this
-                process gives way to another process that waits for the lease.
+            LeaseHeldError: Another process still holds the lease at the end of the wait. Or
+                ``gives_way`` is true, and another process waits for the lease.
         """
         lease = Lease(self._store, resource, self.owner, ttl_s=self.ttl_s)
         if gives_way and lease.is_wanted():

@@ -33,11 +33,11 @@ class KeptLook(Generic[Document]):
 
 
 class StoredLooks(Generic[Document]):
-    """The newest look of one kind for each connector, of all processes that share a state store.
+    """Each connector's newest look of one kind, which all processes of a state store share.
 
     Args:
         store: The state store.
-        table: The table, which `cdc.store.tables.look_table` describes.
+        table: The SQL table of these looks, from `cdc.store.tables.look_table`.
         codec: The codec of the looks.
         what: What the looks examine, as a word for errors: ``tasks`` or ``types``.
     """

@@ -66,7 +66,7 @@ class Losses:
             self._count(scope, what)
 
     def seen(self, *scopes: object) -> Mapping[str, Loss]:
-        """Return the stored losses by the name of the capture or table, where there are any.
+        """Return the stored losses by name, without the names that have no loss.
 
         Args:
             scopes: Names of captures (`CaptureNames.resource`), and tables.

@@ -109,14 +109,14 @@ class Quarantine:
     ) -> None:
         """Delete the quarantined records in a range of offsets that a run has applied.
 
-        The lake table now contains the changes of the deleted records. A record that this run could
-        not apply either stays in quarantine.
+        The lake table now contains the changes of the deleted records. The records in ``lacking``
+        stay in quarantine.
 
         Args:
             attempt: The attempt to whose lake table the range has been applied.
             start: First offset of the range, per partition.
             end: Offset after the range's last record, per partition.
-            lacking: Partition and offset of each record that this run could not apply.
+            lacking: Partition and offset of each record that this run has left out again.
         """
         left_out = list(lacking)
         with self._store.transaction() as connection:

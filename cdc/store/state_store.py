@@ -100,7 +100,7 @@ class Store:
         return None if row is None else _record(row)
 
     def newest(self, record: TableRecord) -> TableRecord:
-        """Return a record as the state store has it now; ``record`` itself if it has none."""
+        """Return the stored version of a record; ``record`` itself if none is stored."""
         return self.get(record.table, beside=record.beside) or record
 
     def put(
@@ -361,7 +361,7 @@ class Store:
         return known[2]
 
     def _create(self) -> None:
-        """Create the state store's missing tables, and refuse a store of a later format."""
+        """Create the missing SQL tables; raise an error if the store has a later format."""
         try:
             self._create_tables()
         except (SQLAlchemyError, TypeError, ValueError, OSError) as error:
@@ -383,7 +383,7 @@ class Store:
             )
 
     def _create_tables(self) -> None:
-        """Create the state store's missing tables, even if other processes do so, too."""
+        """Create the missing SQL tables, even if another process creates them at the same time."""
         for attempt in stamina.retry_context(
             on=_lost_a_race, attempts=2 * len(metadata.tables), wait_initial=0.05, wait_max=1.0
         ):

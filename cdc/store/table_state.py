@@ -82,8 +82,8 @@ class CommitSummary(Part):
 
     Args:
         offsets: Next offset to read, per partition.
-        epochs: Leader epoch of each partition at the last check that its leader's log reaches
-            ``offsets``. After the election of another leader, a run checks this again.
+        epochs: Per partition, the epoch of the leader whose log was last found to reach
+            ``offsets``. A run checks this again after the election of another leader.
         position: The source's log position up to which the lake has all transactions of the table,
             as text.
         watermark: Event time up to which the table is complete.

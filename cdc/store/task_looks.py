@@ -97,7 +97,7 @@ class NextLook:
 
 
 class KeptLooks(StoredLooks[TaskLook]):
-    """The newest look at each connector's tasks, of all processes that share a state store.
+    """Each connector's newest look at its tasks, which all processes of a state store share.
 
     Args:
         store: The state store.

@@ -32,7 +32,7 @@ class NamedType(Part):
         oid: The type's object id, which no later type gets.
         form: How the connector reads the type's values, for example ``text`` or ``row``. The
             connector reads the values of two types in the same way if their forms are equal. Empty
-            if it reads no other type's values in this type's way.
+            if the connector reads no other type in the same way.
     """
 
     oid: int
@@ -56,7 +56,7 @@ class TypeDoubt(Part):
     Args:
         offset: The newest offset of the table's topic when the suspicion arose; -1 if the topic was
             empty.
-        columns: By column that is concerned, the name of its type.
+        columns: The name of each such column's type, by column.
     """
 
     offset: int
@@ -74,7 +74,7 @@ class TypeLook(Part):
         run: The task that sent the connector's newest heartbeat; empty if there is none.
         former: By name, then by schema, the types that had this name before, oldest first. It
             contains those that were noticed while the task ``run`` sent the newest heartbeat.
-        older: The last value of ``former`` for the task before ``run``.
+        older: What ``former`` contained at the last look during the task before ``run``.
         suspects: Object ids of the types that the connector can mistake for another type.
         mistaken: By table and column, the name of the column's type. It has only columns whose type
             the connector can mistake for another type.
@@ -93,12 +93,12 @@ class TypeLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> TypeDoubt | None:
-        """Return the columns that events since the copy can have wrong; None if there are none."""
+        """Return the columns with possibly wrong values in events since the copy; None if none."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         return None if found is None or first is None or found.offset < first else found
 
     def columns(self, record: TableRecord) -> Mapping[str, str]:
-        """Return, with their types' names, the columns whose type the connector could mistake.
+        """Return the name of the type, for each column whose type the connector could mistake.
 
         They are the columns in ``mistaken``, and those that were in it since the table's copy.
         """
@@ -112,7 +112,7 @@ TYPE_LOOKS = Codec(TypeLook, error=StateError, remedy=STORE_REMEDY)
 
 
 class KeptTypeLooks(StoredLooks[TypeLook]):
-    """The newest look at names of types for each connector, in a state store.
+    """Each connector's newest look at names of types, which all processes of a state store share.
 
     Args:
         store: The state store.

@@ -45,7 +45,7 @@ class Commands(TyperGroup):
     """
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; if it fails, print its error, and exit with an error's code."""
+        """Run the command; if it fails, print its error and exit with a nonzero code."""
         ctx.obj = Invocation()
         try:
             return super().invoke(ctx)

@@ -2,8 +2,7 @@
 
 Once an operator executes the statements, the binlog has them. `schemas.ddl.mysql_reported` judges
 planned statements and statements in the binlog by the same rules. For planned statements, this
-module also finds the effects on the catalog. For a statement that cannot be parsed, an error is
-raised.
+module also finds the effects on the catalog. A statement whose effect is unknown raises an error.
 """
 
 from __future__ import annotations
