@@ -55,15 +55,17 @@ lock: setup ## renew the lock files after a change of pyproject.toml or UV
 	  --output-file requirements-run.lock
 	echo "uv==$(UV)" | $(BIN)/uv pip compile - $(LOCKED) --output-file requirements-uv.lock
 
-pin-images: ## renew the images' digests in docker-compose.yml, with docker buildx
+pin-images: ## renew the images' digests in docker-compose.yml and the Dockerfile, with docker buildx
 	@set -eu; \
-	for image in $$(sed -n 's/^ *image: \([^@ ]*\).*/\1/p' docker-compose.yml | sort -u); do \
+	for image in $$(sed -nE 's/^( *image: |ARG BASE=)([^@ ]*).*/\2/p' docker-compose.yml deploy/Dockerfile | sort -u); do \
 	  digest=$$(docker buildx imagetools inspect --format '{{json .Manifest.Digest}}' "$$image" | tr -d '"'); \
 	  if ! echo "$$digest" | grep -Eqx 'sha256:[0-9a-f]{64}'; then \
 	    echo "$$image: its digest cannot be read. This and the later images were not changed." >&2; exit 1; \
 	  fi; \
-	  sed "s|image: $$image\([@ ].*\)*$$|image: $$image@$$digest|" docker-compose.yml > docker-compose.yml.new; \
-	  mv docker-compose.yml.new docker-compose.yml; \
+	  for file in docker-compose.yml deploy/Dockerfile; do \
+	    sed -E "s,^( *image: |ARG BASE=)$$image([@ ].*)?$$,\1$$image@$$digest," "$$file" > "$$file.new"; \
+	    mv "$$file.new" "$$file"; \
+	  done; \
 	done
 
 clean: ## remove .venv

@@ -91,7 +91,9 @@ def test_a_python_without_venv_is_named_and_leaves_nothing(clone: Path) -> None:
 
 
 def docker(clone: Path, answer: str) -> str:
-    """The Compose file beside a stand-in for docker, which says `answer` of every image."""
+    """The files that name images beside a stand-in for docker, which answers `answer`."""
+    (clone / "deploy").mkdir()
+    shutil.copy(ROOT / "deploy" / "Dockerfile", clone / "deploy")
     for tool in ("sed", "sort", "tr", "grep", "mv"):
         found = shutil.which(tool)
         assert found, f"{tool} is not installed"
@@ -108,8 +110,10 @@ def test_images_get_the_digests_that_their_registries_tell(clone: Path) -> None:
     after = (clone / "docker-compose.yml").read_text("utf-8")
     wanted = re.sub(r"(?m)^( *image: [^@ \n]+).*$", rf"\1@sha256:{'ab' * 32}", before)
     assert after == wanted != before
+    image = (clone / "deploy" / "Dockerfile").read_text("utf-8")
+    (base,) = re.findall(rf"(?m)^ARG BASE=(\S+)@sha256:{'ab' * 32}$", image)
     asked = {line.split()[-1] for line in (clone / "asked").read_text().splitlines()}
-    assert asked == set(re.findall(r"(?m)^ *image: ([^@ \n]+)", before))
+    assert asked == {base, *re.findall(r"(?m)^ *image: ([^@ \n]+)", before)}
 
 
 @pytest.mark.parametrize("answer", ["exit 1", "echo Name: docker.io/library/mysql; echo Digest:"])
