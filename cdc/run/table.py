@@ -465,7 +465,8 @@ class _TableRun:
         If another process has stored a newer record, the change is applied to the newer record.
 
         Raises:
-            FencedError: This process has lost the table, or the newer record is of another attempt.
+            FencedError: This process has lost the table's lease, or the newer record has another
+                attempt.
         """
         for tried in range(_STORE_TRIES):
             changed = change(self._record)

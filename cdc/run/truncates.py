@@ -29,7 +29,7 @@ _POLL_S = 0.5
 
 
 class Truncates:
-    """The TRUNCATE events in the part of a table's topic that runs have not applied.
+    """Finds the TRUNCATE events of a table's topic that runs have not applied yet.
 
     Args:
         context: The runs' context.
@@ -61,7 +61,7 @@ class Truncates:
     def _is_truncate(
         self, transaction: int, start: Mapping[int, int], end: Mapping[int, int]
     ) -> bool:
-        """Whether a range of a run's topic has a TRUNCATE event of the given transaction."""
+        """Whether a range of the table's topic has a TRUNCATE event of this transaction."""
         kafka, topic = self._context.kafka, self._record.topic
         reader = TransactionReader(kafka, self._context.registry)
         return any(
@@ -71,7 +71,7 @@ class Truncates:
         )
 
     def _captured(self) -> dict[int, int]:
-        """Wait until a run's topic has all changes that the source has committed so far.
+        """Wait until the topic has all changes that the source has committed before this call.
 
         Return the topic's end offsets by partition.
         """
@@ -103,7 +103,7 @@ class Truncates:
         return ends
 
     def _captured_position(self) -> LogPosition | None:
-        """Return the log position up to which the connector has captured, for a run."""
+        """Return the log position up to which Kafka has all changes; None if it is not known."""
         context, names = self._context, self._context.capture(self._record)
         log = context.sources[names.source].capture(names).log_health()
 

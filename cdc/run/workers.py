@@ -34,7 +34,7 @@ DEFERRED_S = 900.0
 
 @dataclass(frozen=True)
 class Work:
-    """A table that has work, with the facts that the round read.
+    """A table that has work, with the facts that a round has gathered about the table.
 
     Args:
         record: The table's record.
@@ -43,8 +43,8 @@ class Work:
         entry: The schedule's entry for the table.
         turn: The turn of the table's run.
         seen_at: When the facts of the topic were read, in seconds since 1970.
-        found: Whether the round found this work by its check of idle tables. Rounds without this
-            check do not find the work again.
+        found: Whether a round's check of idle tables found this work. Not every round makes this
+            check, so the next round may not find the work again.
         deferred: Whether the last run of a shard of the same lake table was deferred.
     """
 
@@ -65,12 +65,13 @@ class Work:
 
 @dataclass
 class _Deferral:
-    """A lake table whose lease another process holds, so that its shards wait without a worker.
+    """A shared lake table whose shards wait without a worker: another process holds its lease.
 
     Args:
-        since: When the first run of a shard was deferred, in seconds on the monotonic clock.
+        since: When a run of a shard was deferred for the first time, in seconds on the monotonic
+            clock.
         until: When the shards may run again, on the same clock.
-        wait_s: Length of the present wait, in seconds.
+        wait_s: Length of the current wait, in seconds.
     """
 
     since: float
@@ -81,16 +82,16 @@ class _Deferral:
 class Workers:
     """Runs tables on several threads, in the order of a schedule.
 
-    If another process holds a lake table that shards share, the shards wait without a worker: no
-    thread waits for the other process for longer than one try of a commit.
+    If another process holds the lease of a shared lake table, the table's shards wait without a
+    worker: a thread waits for the other process only for one try of a commit.
 
-    The caller's round calls `begin_round`, reads facts of tables, and calls `offer`. If a table has
-    run in between, `offer` leaves the table to the next round: the facts can be from before the
-    run.
+    In each round, the caller calls `begin_round`, reads facts about the tables, and calls `offer`.
+    If a table runs between these two calls, its facts can be outdated. So `offer` ignores such a
+    table, and the next round offers it again.
 
     Args:
         rules: The rules of the schedule.
-        run: Runs one table, in the thread with the given number.
+        run: Runs one table. Its second argument is the number of the calling thread.
         ends: Returns True if no further table may start. The workers then stop as after `close`.
     """
 
@@ -179,7 +180,7 @@ class Workers:
             return found
 
     def finish(self) -> list[RunResult]:
-        """Wait until no table runs or waits, and return the results that `results` returns then."""
+        """Wait until no table runs or waits; then return `results`."""
         with self._changed:
             while (self._schedule.running or self._waiting) and not self._broken:
                 self._changed.wait(_LOOK_S)
@@ -227,19 +228,19 @@ class Workers:
         return None
 
     def _held(self) -> frozenset[str]:
-        """Return the lake tables whose shards wait without a worker."""
+        """Return the paths of the shared lake tables whose shards wait without a worker."""
         now = time.monotonic()
         return frozenset(lake for lake, one in self._deferrals.items() if one.until > now)
 
     def _schedule_waiting(self) -> None:
-        """Offer the waiting tables to the schedule, except shards of the lake tables of `_held`."""
+        """Offer the waiting tables to the schedule, except shards that wait without a worker."""
         held = self._left_out = self._held()
         self._schedule.offer(
             one.entry for one in self._waiting.values() if one.entry.lake not in held
         )
 
     def _judged(self, work: Work, result: RunResult) -> RunResult:
-        """Return a run's result; after a deferred run, let the shards of its lake table wait."""
+        """Return the result of a run. If it was deferred, let all shards of its lake table wait."""
         lake = work.entry.lake
         if lake is None or self._closed:
             return result
@@ -264,7 +265,7 @@ class Workers:
 
 
 def _has_more(work: Work, result: RunResult) -> bool:
-    """Whether a run left records that its topic had when the round read the topic's end."""
+    """Whether a run left records that its topic already had when the round read the topic."""
     if not result.commits or result.error is not None or result.deferred:
         return False
     stable = getattr(work.topic, "stable", {})

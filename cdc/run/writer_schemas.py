@@ -31,7 +31,7 @@ class WriterSchemas:
         """By schema id, the reason why the schema cannot be the schema of the topic's events."""
 
     def expect(self, schema_ids: Iterable[int]) -> None:
-        """Fetch schemas that a run's batch will most likely need.
+        """Fetch schemas that the next batch will probably need.
 
         Errors of the registry are ignored.
         """
@@ -42,9 +42,9 @@ class WriterSchemas:
                 _log.debug("schema %s is not available: %s", schema_id, error)
 
     def fetch(self, schema_id: int) -> bool:
-        """Fetch a schema for a run; return whether it can be used.
+        """Fetch a schema; return whether events can be decoded with it.
 
-        If the schema cannot be used, :attr:`refused` has the reason.
+        If not, :attr:`refused` has the reason.
 
         Raises:
             RegistryError: The registry is unreachable, or refuses the request for a reason other

@@ -1,8 +1,8 @@
 """Keeps an archive of loaded Java classes, from which a Spark session starts faster.
 
-The JVM maps the archive (Java's "class data sharing") in place of reading, parsing and verifying
-each class. An archive is valid for one Java and one class path. If there is none, or the JVM
-refuses the archive, the JVM loads all classes from the jars, and says nothing.
+The JVM maps the archive (Java's "class data sharing") into memory instead of reading, parsing and
+verifying each class. An archive is valid for one Java and one class path. Without a valid archive,
+the JVM loads all classes from the jars, without a message.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def spark_home_jars() -> Path:
 
 
 def path_of_machine() -> bool:
-    """Return whether Spark's own file of settings has a class path of the driver."""
+    """Return whether ``spark-defaults.conf`` sets the driver's class path."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (None if home is None else f"{home}/conf")
     if folder is None:
@@ -63,21 +63,21 @@ def path_of_machine() -> bool:
 def class_path(jars: Sequence[Path], given: str = "") -> str:
     """Return the value of ``spark.driver.extraClassPath`` for these jars.
 
-    Only classes of the class path can be in an archive. Spark's own jars are in front, since the
-    Hudi bundle has other versions of some of their classes. Folders of configuration follow later,
-    and therefore do not make the archive invalid.
+    Only classes of the class path can be in an archive. Spark's own jars come before the other
+    jars, since the Hudi bundle has other versions of some of Spark's classes. Spark appends folders
+    of configuration to the class path, so they do not make the archive invalid.
 
     Args:
         jars: The jars of the lock file that the session needs.
-        given: The user's ``spark.driver.extraClassPath``, which stays in front of all others.
+        given: The user's ``spark.driver.extraClassPath``. It comes before all jars.
     """
     return os.pathsep.join(filter(None, [given, f"{spark_home_jars()}/*", *map(str, jars)]))
 
 
 def archive_prefix(java: JavaInstallation, jars: Sequence[Path]) -> Path:
-    """Return the path of an archive without the end of its file name: its size and suffix.
+    """Return the path of an archive without the size and the suffix in its file name.
 
-    Each Java and each class path has a path of its own.
+    The path differs for each Java and for each class path.
 
     Args:
         java: The Java that runs Spark.
@@ -96,10 +96,10 @@ def archive_prefix(java: JavaInstallation, jars: Sequence[Path]) -> Path:
 
 
 def find_archive(prefix: Path) -> Path | None:
-    """Return the complete archive of a prefix, or None if there is none.
+    """Return the complete archive with this prefix; None if there is none.
 
-    An archive is complete if it has the size that its file name contains. The JVM would end at a
-    truncated archive.
+    An archive is complete if it has the size that its file name contains. The JVM would crash with
+    a truncated archive.
 
     Args:
         prefix: The result of `archive_prefix`.
@@ -119,12 +119,13 @@ def _sized(prefix: Path, size: int) -> Path:
 def archive_options(archive: Path | None, given: str = "") -> str:
     """Return the JVM's options to start from an archive; empty if there is no archive.
 
-    The JVM compares the archive's checksum, since a damaged archive would end the JVM.
+    With these options, the JVM verifies the archive's checksum, since it would crash with a damaged
+    archive.
 
     Args:
-        archive: The archive, or None.
-        given: The user's options. If they let the JVM record an archive, the result is empty,
-            since this JVM cannot start from another archive.
+        archive: The archive; None if there is none.
+        given: The user's options. If they make the JVM record an archive, the result is empty,
+            since such a JVM cannot start from an archive.
     """
     if archive is None or _RECORDING in given:
         return ""
@@ -137,15 +138,16 @@ def recording_options(archive: Path) -> str:
 
 
 def record(prefix: Path, module: str, progress: Progress, *, timeout_s: float) -> Path:
-    """Make an archive by a session in a child process, and move the archive into its place.
+    """Make an archive by running a Spark session in a child process.
 
-    Processes that make the same archive at the same time do not disturb each other.
+    The complete archive is moved to its path in one step, so several processes can make the same
+    archive at the same time.
 
     Args:
         prefix: The result of `archive_prefix`.
         module: The Python module that the child runs, with two arguments: the archive to write, and
             a folder for data. The child ends after its JVM.
-        progress: Shows that the work goes on.
+        progress: Shows that the child process is running.
         timeout_s: Longest duration of the child, in seconds.
 
     Returns:
@@ -181,7 +183,7 @@ def record(prefix: Path, module: str, progress: Progress, *, timeout_s: float) -
 
 
 def _run(command: Sequence[str], log: Path, progress: Progress, timeout_s: float) -> int | None:
-    """Run a command, and return its exit code; kill it and return None after a time limit."""
+    """Run a command and return its exit code. After ``timeout_s``, kill it and return None."""
     environment = {key: value for key, value in os.environ.items() if key not in _FOLDERS}
     with log.open("wb") as output, shown_as("record loaded classes", progress) as task:
         child = subprocess.Popen(  # noqa: S603 - an argument list of our own, no shell
@@ -201,7 +203,7 @@ def _run(command: Sequence[str], log: Path, progress: Progress, timeout_s: float
 
 @contextmanager
 def _staging(folder: Path) -> Iterator[Path]:
-    """Yield a new folder inside another one, on the same file system; delete it afterwards.
+    """Yield a new folder inside ``folder``, and delete it after the block.
 
     Raises:
         ClassArchiveError: The folder cannot be written.

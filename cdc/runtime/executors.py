@@ -1,7 +1,7 @@
 """Compares a cluster's executors with the driver, before any table is touched.
 
-The facts come from one small job of Spark's own functions, so the executors need no Python and none
-of our code.
+The versions come from one small job of Spark's built-in functions, so the executors need no Python
+and no code of Tributary.
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ def _look(spark: SparkSession, master: str, timeout_s: float) -> list[Executor]:
 
 
 def _called(call: Sequence[str]) -> str:
-    """Return Spark SQL that calls a static Java method in each task, and not once on the driver.
+    """Return Spark SQL that calls a static Java method.
+
+    Spark evaluates the call in each task. It does not replace the call with a constant.
 
     Args:
         call: The class, the method and its arguments; see `_CALLS`.
@@ -157,10 +159,11 @@ def _called(call: Sequence[str]) -> str:
 
 
 def _executor(command: str, versions: Mapping[str, str]) -> Executor:
-    """Return the Spark executor that a command has started.
+    """Return the Spark executor with this command line.
 
     Args:
-        command: The command, whose options have the executor's id and host.
+        command: The command line of the executor's process. Its options have the executor's id and
+            host.
         versions: The executor's versions.
     """
     options = dict(_OPTION.findall(command))

@@ -61,7 +61,7 @@ def _noop(name: str, /) -> None:
 
 
 def _armed(text: str) -> Callable[[str], None]:
-    """Return a `crash` that kills this process when it passes the requested failpoint.
+    """Return a function `crash` that kills this process when it passes the requested failpoint.
 
     Args:
         text: Name of the failpoint, or ``name:3`` to kill at the third passage.
@@ -89,7 +89,7 @@ def _armed(text: str) -> Callable[[str], None]:
 
 
 def _compiled() -> Callable[[str], None]:
-    """Return the `crash` for the failpoint that this process's environment requests."""
+    """Return the function `crash` for the failpoint that this process's environment requests."""
     wanted = os.environ.get(VARIABLE)
     return _armed(wanted) if wanted else _noop
 

@@ -1,8 +1,8 @@
 """Fetches pinned Java artifacts once into a cache folder, and verifies them by checksum.
 
-The resolver is Ivy, which pyspark brings. Its default repository is Maven Central. For a company's
-mirror, ``TRIBUTARY_IVY_SETTINGS`` names an Ivy settings file. Lock files name every file, so Ivy
-resolves no dependencies and trusts no POM.
+The resolver is Ivy, which comes with pyspark. Its default repository is Maven Central. For a
+company's mirror, ``TRIBUTARY_IVY_SETTINGS`` names an Ivy settings file. Lock files name every file,
+so Ivy resolves no dependencies and trusts no POM.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def spark_jars(
 
     Args:
         cache: Cache folder; by default ``cache_folder()``.
-        report: Takes lines of progress.
+        report: Called with each line of the fetch's output.
         store: The object store that the lake is on (a key of ``STORES``); None for another file
             system.
 
@@ -164,7 +164,7 @@ def fetch(
         bundle: Name of the set, for progress and the folder's name.
         artifacts: All files of the set.
         cache: Cache folder; by default ``cache_folder()``.
-        report: Takes lines of progress.
+        report: Called with each line of the fetch's output.
         prepare: Unpacks the verified files. It is called once with their folder.
 
     Raises:
@@ -283,7 +283,7 @@ def _retrieve(
 ) -> None:
     """Let Ivy download jars into a folder.
 
-    Ivy's default settings are not used, since with these Ivy would also take jars from ``~/.m2``.
+    Ivy's default settings are not used: with them, Ivy would also take jars from ``~/.m2``.
     """
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="tributary-ivy-") as work:
@@ -336,7 +336,7 @@ def _lines(command: Sequence[str | Path]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def locked(path: Path, report: Report) -> Iterator[None]:
-    """Hold the lock of a bundle of jars, since another process could be fetching them."""
+    """Hold a lock in the block, so that only one process fetches a bundle of jars at a time."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)

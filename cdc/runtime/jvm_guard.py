@@ -1,8 +1,8 @@
 """Kills Spark's JVM if a hanging task keeps the JVM from ending by itself.
 
 A task is a thread of the JVM, and a thread cannot be ended from outside. So the whole JVM is
-killed: by :func:`end_soon`, so that this process does not wait for a hanging task, and by
-:func:`guard`, so that the JVM does not outlive this process.
+killed. :func:`end_soon` kills it so that this process does not wait for a hanging task.
+:func:`guard` kills it if it outlives this process.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
 
 
 def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
-    """Start a timer that kills the JVM. Calls that wait for a killed JVM end with an error.
+    """Start a timer that kills the JVM after ``grace_s``. Calls that then wait for the JVM fail.
 
     Killing the JVM is safe, since a commit is complete or has no effect.
 
@@ -75,12 +75,12 @@ def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
 
 
 def was_killed() -> bool:
-    """Return whether this process has killed its JVM, which then is the cause of Spark's errors."""
+    """Return whether this process has killed its JVM. Spark's errors are then due to that."""
     return _killed.is_set()
 
 
 def _kill(grace_s: float) -> None:
-    """Kill the JVMs that have not ended, and remember that this process did so."""
+    """Kill the JVMs that are still running, and record this for `was_killed`."""
     for jvm, _ in _guarded:
         if jvm.poll() is None:
             _log.warning("Spark did not end within %g s, and is killed", grace_s)

@@ -14,14 +14,14 @@ from cdc.runtime.spark import java_class
 def local_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], ddl: str) -> DataFrame:
     """Return a Spark data frame of these rows, without Python on the executors.
 
-    ``SparkSession.createDataFrame`` does the same in two steps: a Python worker on an executor
-    packs the rows again, and the executor's JVM unpacks them. Without the first step, the executors
-    of a cluster need no Python, and a local session starts none.
+    With ``SparkSession.createDataFrame``, a Python worker on an executor serializes the rows again,
+    and the executor's JVM reads the result. This function skips the Python worker. So the executors
+    of a cluster need no Python, and a local session starts no Python worker.
 
     Args:
         spark: The session.
         rows: The rows, each with its values in the order of the columns.
-        ddl: Names and types of the columns.
+        ddl: The columns in Spark's DDL syntax, for example ``id BIGINT, name STRING``.
 
     Raises:
         PySparkTypeError: A value is not of its column's type.

@@ -1,4 +1,4 @@
-"""This product's defaults for object stores' file systems; the user's settings override them."""
+"""Tributary's defaults for object stores' file systems; the user's settings override them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DEFAULTS: Mapping[str | None, Mapping[str, str]] = {"s3": _S3, "gcs": _GCS}
 
 
 def store_defaults(config: Config) -> dict[str, str]:
-    """Return this product's defaults for object store settings that the user has not set."""
+    """Return Tributary's defaults for object store settings that the user has not set."""
     given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
     defaults = _DEFAULTS.get(config.lake.store, {})
     return {key: value for key, value in defaults.items() if key not in given}

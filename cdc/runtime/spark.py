@@ -142,7 +142,7 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
 
 
 def _started(builder: SparkSession.Builder, config: Config) -> SparkSession:
-    """Start and return the session; on a cluster, give up after ``spark.start_timeout_s``."""
+    """Start and return the session. On a cluster, fail after ``spark.start_timeout_s``."""
     master, limit_s = config.spark.master, config.spark.start_timeout_s
     late, over = threading.Event(), threading.Event()
 
@@ -182,12 +182,12 @@ def _started(builder: SparkSession.Builder, config: Config) -> SparkSession:
 
 @contextmanager
 def _py4j_quiet_once(killed: threading.Event) -> Iterator[None]:
-    """Drop py4j's log records in the block from the moment at which ``killed`` is set.
+    """Drop py4j's log records in the ``with`` block after this process has killed the JVM.
 
-    These records have stack traces of calls to a JVM that this process has killed.
+    These records have stack traces of calls to the killed JVM.
 
     Args:
-        killed: Is set when this process kills the JVM.
+        killed: The event that is set when this process kills the JVM.
     """
 
     def is_news(record: logging.LogRecord) -> bool:
@@ -203,9 +203,9 @@ def _py4j_quiet_once(killed: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Restore the handler of SIGINT after the block, which starts Spark.
+    """Restore the handler of SIGINT after the ``with`` block, in which Spark starts.
 
-    pyspark's own handler would cancel all jobs, so that tables would fail.
+    pyspark's own handler would cancel all jobs at SIGINT, and the runs of their tables would fail.
     """
     kept = signal.getsignal(signal.SIGINT)
     try:
@@ -217,10 +217,10 @@ def _interrupts_kept() -> Iterator[None]:
 
 @contextmanager
 def _stdout_kept() -> Iterator[None]:
-    """Redirect standard output to standard error in the block, which starts the JVM.
+    """Redirect standard output to standard error in the ``with`` block, in which the JVM starts.
 
-    Java libraries print to standard output. This process can write a JSON document there, and other
-    lines would damage the document.
+    Java libraries print to standard output. A command with JSON output prints its JSON there, and
+    other lines would make it invalid.
     """
     sys.stdout.flush()
     kept = os.dup(1)
@@ -233,10 +233,10 @@ def _stdout_kept() -> Iterator[None]:
 
 
 def session_settings(config: Config) -> dict[str, str]:
-    """Return all Spark settings of the session except master and name; none is a secret.
+    """Return the session's Spark settings, without secrets, master and application name.
 
-    pyspark puts all these settings on the JVM's command line, which every user of the machine can
-    read.
+    pyspark puts these settings on the JVM's command line, which every user of the machine can read.
+    Secrets are in `hadoop_settings`.
 
     Raises:
         LakeError: ``spark.conf`` changes a setting on which the written data depends.
@@ -288,10 +288,12 @@ def session_settings(config: Config) -> dict[str, str]:
 
 
 def _for_archive(config: Config, options: str) -> dict[str, str]:
-    """Return the driver's class path, and its options with the archive of classes if there is one.
+    """Return Spark's settings by which the driver's JVM starts from the archive of classes.
 
-    The jars are in ``spark.jars``, too: executors on a cluster get them from there. The result is
-    empty if Spark's own file of settings has a class path, which ours would replace.
+    They are the driver's class path and the driver's Java options; without an archive, the options
+    are those of ``options``. The result is empty if ``spark-defaults.conf`` sets the driver's class
+    path, which this setting would replace. The jars are also in ``spark.jars``, from which
+    executors on a cluster get them.
 
     Args:
         config: The configuration.
@@ -310,11 +312,11 @@ def _for_archive(config: Config, options: str) -> dict[str, str]:
 
 
 def hadoop_settings(config: Config) -> dict[str, str]:
-    """Return Hadoop's settings that Spark gets after its start, by Hadoop's names.
+    """Return the Hadoop settings that are set after Spark's start, by Hadoop's names.
 
-    These settings are secrets or can be secrets. All settings of ``lake.hadoop`` are included,
-    since their names do not show which of them are secrets. Settings of ``spark.conf`` are included
-    if their names mark secrets.
+    These settings are secrets, or could be. All settings of ``lake.hadoop`` are included, since
+    their names do not show which of them are secrets. Hadoop settings of ``spark.conf`` are
+    included if their names show that they are secrets.
     """
     given = {
         key.removeprefix(HADOOP_PREFIX): value
@@ -358,8 +360,8 @@ def in_this_thread(spark: SparkSession) -> SparkSession:
 def java_class(spark: SparkSession, name: str) -> Any:
     """Return a class of the Spark session's JVM, for calls to methods without a Python API.
 
-    If code names a class with dots, as in ``jvm.org.apache``, py4j asks the JVM once for each dot.
-    Such calls took a twentieth of a commit's time.
+    If code names a class with dots, as in ``jvm.org.apache``, py4j calls the JVM once for each dot.
+    These calls took a twentieth of a commit's time.
 
     Args:
         spark: The session.
@@ -371,7 +373,7 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def java_reason(error: Py4JError | PySparkException) -> str:
-    """Return class and message of the innermost Java exception that caused an error.
+    """Return the class and the message of the Java exception that is an error's root cause.
 
     If a Spark job failed, the result also has the exception of the failed task.
     """
@@ -387,7 +389,7 @@ def java_reason(error: Py4JError | PySparkException) -> str:
 
 
 def has_ended() -> bool:
-    """Return whether the JVM or the application of this process's Spark has ended by itself."""
+    """Return whether this process's JVM or Spark application has ended without being stopped."""
     active = SparkSession._instantiatedSession
     if active is None or active.sparkContext._jsc is None or jvm_guard.was_killed():
         return False
@@ -404,7 +406,7 @@ def cancel_jobs(spark: SparkSession) -> None:
 
 
 def stop() -> None:
-    """End the Spark session and its context in the JVM; do nothing without a session."""
+    """End the Spark session and its SparkContext; do nothing without a session."""
     with _START:
         active = SparkSession._instantiatedSession
         if active is None:

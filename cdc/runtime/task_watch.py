@@ -61,7 +61,7 @@ Stage = tuple[int, int]
 
 
 class StageProgress:
-    """Detects Spark stages without progress: for too long, none of their `_COUNTS` has changed.
+    """Detects Spark stages without progress: none of their `_COUNTS` has changed for too long.
 
     Args:
         timeout_s: How long the counts of a stage may stay unchanged, in seconds.
@@ -89,10 +89,10 @@ class StageProgress:
 
 
 class CancelledStages:
-    """Spark stages that were cancelled and still have running tasks.
+    """The cancelled Spark stages that still have running tasks.
 
     Args:
-        settle_s: How long tasks may run after their stage is cancelled, in seconds.
+        settle_s: How long tasks may run on after their stage is cancelled, in seconds.
     """
 
     def __init__(self, settle_s: float) -> None:
@@ -128,7 +128,7 @@ _held = 0
 
 
 def held_cores() -> int:
-    """Return the number of cores that cancelled Spark tasks hold, since they do not end.
+    """Return how many cores are occupied by cancelled Spark tasks that do not end.
 
     Only the end of this process frees these cores.
     """

@@ -41,9 +41,9 @@ def wait_while(
 ) -> T:
     """Wait until nothing is lacking; at the end of the time, return what is still lacking.
 
-    A false value means that the wait has succeeded. Otherwise the caller raises its own error with
-    the returned value. The last check is at the end of the time, so that a change in the last pause
-    is seen.
+    If the returned value is false, the wait has succeeded. If not, the caller raises its own error
+    with this value. The last check is at the end of the time, so that a change in the last pause is
+    seen.
 
     This loop does not use stamina, which repeats refused requests elsewhere: stamina repeats only
     calls that raise an exception, logs each check as a retry, cannot be cancelled, and does not
@@ -55,7 +55,7 @@ def wait_while(
         timeout_s: Bound of the wait, in seconds. The first check takes place in any case.
         poll_s: Pause between two checks, in seconds. Two values are the first and the longest
             pause; the pause doubles until it is the longest.
-        task: Counts the checks and notes what is lacking. A task of an interruptible progress can
+        task: Shows the number of checks and what is lacking. A task of `Interruptible` can also
             interrupt the wait.
         stop: Ends the wait early once it is set, as if time had run out.
         clock: The clock that measures the time.

@@ -55,7 +55,7 @@ __all__ = [
 
 
 class TableReader(TypeReader, Protocol):
-    """A source's tables in its catalog, and the columns that they get in the lake."""
+    """Reads tables from a source's catalog, and derives their columns in the lake."""
 
     @property
     def name(self) -> str:
@@ -89,21 +89,21 @@ class TableReader(TypeReader, Protocol):
         """
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """Return the source table as it would be after DDL statements, which are not executed.
+        """Return the source table as the SQL in ``ddl`` would change it; the SQL is not executed.
 
         Raises:
             DdlError: A statement cannot be parsed, or does not fit the table.
         """
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the bytes of a source table's largest row in a sample; None if no row exists.
+        """Return the bytes of the largest row in a sample of a table; None if the sample is empty.
 
         Raises:
             SourceError: The sample takes too long, or the table cannot be read.
         """
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Return why a source's key cannot identify all lake rows, and the remedy; None if it can.
+        """Return why the lake cannot represent all values of a key, and the remedy; None if it can.
 
         Raises:
             SourceError: The check takes too long, or the table cannot be read.
@@ -111,7 +111,10 @@ class TableReader(TypeReader, Protocol):
 
     @property
     def partition_files(self) -> PartitionFiles | None:
-        """The files of partitions, to detect DDL on partitions; None if the log has such DDL."""
+        """Compares files of partitions to find DDL on partitions that sends no event.
+
+        None for a source whose log has such DDL.
+        """
 
 
 class SourceLog(Protocol):
@@ -132,13 +135,13 @@ class SourceLog(Protocol):
         """
 
     def commit_position(self, last: str) -> str | None:
-        """Return the end of the last commit before an event, as a position in the source's log.
+        """Return the position of the last commit before an event in the source's log.
 
         Args:
             last: The event's value of column `cdc.rows.columns.POSITION`.
 
         Returns:
-            The position as text; None if the event does not contain it.
+            The position as text; None if the event does not contain that position.
         """
 
     def current_position(self) -> LogPosition:
@@ -154,11 +157,12 @@ class SourceLog(Protocol):
         copy that begins after the transaction has ended contains all its changes.
 
         Raises:
-            SourceError: The wait reached its bound; the error names the transactions that block.
+            SourceError: The wait reached its bound. The error names the transactions that are still
+                open.
         """
 
     def nudge(self) -> None:
-        """Write a marker if Connect stores a position only when a later transaction arrives."""
+        """Write a marker if Connect stores a position only after the source has a later event."""
 
     def cascades_unseen(self) -> bool:
         """Whether a foreign key's action can change rows of the source without an event."""
@@ -172,7 +176,7 @@ class RowLookup(Protocol):
         """Key of the source in ``tributary.yaml``."""
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """For a new column, return its value in older source rows (text) and its type rule.
+        """Return a new column's value in the existing source rows, as text, with its type rule.
 
         Args:
             table: The table.
@@ -197,7 +201,7 @@ class RowLookup(Protocol):
         Args:
             table: The table.
             schema: The table's lake schema.
-            keys: Key values of the lake, in the order of ``schema.key``.
+            keys: Keys, each with its values in the lake's types, in the order of ``schema.key``.
             columns: Columns to fetch in addition to the key columns.
             on_replica: Whether to read from the replica instead of the primary.
         """
@@ -216,25 +220,26 @@ class RowLookup(Protocol):
             progress: Shows the wait.
 
         Returns:
-            The ids, also as events contain them, of all transactions open after the wait.
+            The ids of all transactions that are open after the wait, as events contain them.
 
         Raises:
-            SourceError: The wait reached its bound; the error names the sessions that block.
+            SourceError: The wait reached its bound. The error names the sessions whose transactions
+                are not visible yet.
         """
 
 
 class Replay(Protocol):
-    """The replay of the log on a source's replica; it is paused while an exact view is opened."""
+    """The replay of the log on a source's replica. It is paused while an exact view is opened."""
 
     @property
     def name(self) -> str:
         """Key of the source in ``tributary.yaml``."""
 
     def replay_paused(self) -> bool:
-        """Whether replay of the source's replica is paused, or a pause is requested."""
+        """Whether replay on the source's replica is paused, or a pause is requested."""
 
     def resume_replay(self) -> None:
-        """Resume replay of the source's replica, whoever paused it.
+        """Resume replay on the source's replica, even if another client has paused it.
 
         Raises:
             ReplicaError: Replay is still paused.
@@ -250,7 +255,7 @@ class SnapshotReader(Protocol):
 
     @property
     def has_replica(self) -> bool:
-        """Whether the source has a replica, from which snapshots are then read."""
+        """Whether the source has a replica. If so, copies read from it."""
 
     def replica_position(self) -> ReplicaPosition | None:
         """Return the position of the source's replica; None without a replica."""
@@ -277,13 +282,15 @@ class SnapshotReader(Protocol):
     def open_view(
         self, marker: Marker, *, one_moment: bool, timeout_s: float, progress: Progress
     ) -> AbstractContextManager[View]:
-        """Open a view that contains the marker; on the replica if the source has a replica.
+        """Open a view that contains the marker, on the replica if the source has one.
 
         A primary can log a commit before queries see it. On such a primary, the method first waits
-        until older transactions have ended. With ``one_moment``, all sessions read at one moment.
+        until older transactions have ended. With ``one_moment``, all sessions read the rows as of
+        one moment.
 
         Raises:
-            ReplicaError: The server is unexpected, has the wrong role, or exports no whole view.
+            ReplicaError: The server is not the expected one, has the wrong role, or exports only
+                views that lack transactions.
             SnapshotLostError: The replica cancelled the session.
         """
 
@@ -301,21 +308,23 @@ class SnapshotReader(Protocol):
 
         Args:
             marker: The marker that the view must contain.
-            sessions: Number of sessions, each of which reads once (see `shares_views`).
+            sessions: Number of sessions that read under the view. If sessions cannot share a view
+                (`shares_views`), each session reads only once.
             from_primary: Whether to read the primary even if there is a replica.
-            resuming: Returns a context whose end resumes replay (`cdc.sources.replay_pause`).
+            resuming: Returns a context manager that resumes replay at the end of its block
+                (`cdc.sources.replay_pause`).
             timeout_s: Bound of each wait, in seconds.
             progress: Shows the waits.
 
         Raises:
-            ReplicaError: Replay cannot be paused, or the server is unexpected or has the wrong
-                role.
-            SourceError: Transactions of the primary stay open for too long.
+            ReplicaError: Replay cannot be paused, or the server is not the expected one or has the
+                wrong role.
+            SourceError: Transactions on the primary stay open for too long.
             SnapshotLostError: The replica cancelled the session.
         """
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Return why a source's exact view cannot be opened, and the remedy; None if it can be."""
+        """Return why an exact view of the source cannot open, and the remedy; None if it can."""
 
     def assert_view_alive(self, view: View) -> None:
         """Check that the source's sessions can still read under the view, on the same server.
@@ -361,7 +370,10 @@ class SnapshotReader(Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return Spark's query for ranges of a table; if ``view`` is None, of current rows."""
+        """Return Spark's query for ranges of a source table.
+
+        The query reads under ``view``; if ``view`` is None, it reads the current rows.
+        """
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Return the source's error for a failed read by Spark, from Spark's error message.
@@ -377,7 +389,7 @@ class SentTables(Protocol):
 
     @property
     def title(self) -> str:
-        """The kind and the name of the source's list, for messages."""
+        """Kind and name of the source's list, for example ``publication tributary_shop``."""
 
     def add(self, tables: Sequence[TableId]) -> list[TableId]:
         """Add the tables that the source's list lacks; return the added tables."""
@@ -397,20 +409,20 @@ class KeptLog(Protocol):
 
     @property
     def title(self) -> str:
-        """The kind and the name of the source's object that retains the log, for messages."""
+        """Kind and name of the object that retains the log, as in ``slot tributary_shop``."""
 
     def exists(self) -> bool:
-        """Whether the source's server retains the log for the capture."""
+        """Whether the source's server has an object that retains the log for the capture."""
 
     def create(self) -> bool:
-        """Make the source retain the log from now on; return False if the log was retained before.
+        """Make the source retain the log from now on; return False if it already retained the log.
 
         Raises:
             CaptureError: The name belongs to an object with another purpose.
         """
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Drop the source's retained log once no session reads it; return whether a log existed."""
+        """Drop the retained log once no session reads it; return whether the log existed."""
 
     def reader(self) -> int | None:
         """Return the id of the source's session that reads the log; None if no session reads it."""
@@ -431,10 +443,10 @@ class SourceCapture(Protocol):
         """Create the missing parts of schema ``tributary`` and of `sent_tables` on the source."""
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
-        """Return the source's statements that would capture these tables; none is executed."""
+        """Return the SQL statements that would add these tables to the capture; execute none."""
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """Return the statements that remove a table from the capture; send nothing to the source.
+        """Return the SQL statements that remove a table from the capture; execute none of them.
 
         Args:
             table: The table.
@@ -447,7 +459,8 @@ class SourceCapture(Protocol):
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
         """Compare the source's log with an earlier mark.
 
-        The result is None if the log cannot be compared, or shows a loss without a comparison.
+        The result is None if the source cannot compare its log, or if `log_health` shows a loss
+        without a comparison.
 
         Args:
             earlier: The mark that an earlier call returned; None without an earlier call.
@@ -458,16 +471,16 @@ class SourceCapture(Protocol):
         """Return the health of the source's log from which the capture reads."""
 
     def audit(self) -> list[str]:
-        """Return the source's problems that can affect the changes of each table of a capture."""
+        """Return the source's problems that can affect every table of the capture, as messages."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return the problems of one source table due to which its changes are not all captured."""
+        """Return why not all changes of a source table are captured, as messages."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return the rights on a table that logins lack, and the GRANTs to run; None if none."""
+        """Return which rights on a table are missing, and the GRANTs to run; None if none is."""
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
-        """Return the table and its fingerprint, read at one moment on the source's primary.
+        """Return the table and its fingerprint on the source's primary, both as of one moment.
 
         Raises:
             SourceError: There is no such table.
@@ -477,9 +490,10 @@ class SourceCapture(Protocol):
         """Return the table's fingerprint on one server of the source, read in a new transaction."""
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return the fingerprints of the source's tables, each read at one moment.
+        """Return the fingerprints of the source's tables.
 
-        A table is left out if it does not exist, or if it changed at each attempt to read it.
+        Each fingerprint shows its table as of one moment. A table is left out if it does not exist,
+        or if it changed at each attempt to read it.
         """
 
 
@@ -494,7 +508,7 @@ class Source(TableReader, SourceLog, RowLookup, MissedChanges, Replay, SnapshotR
         """Check the source's connections, versions, settings, privileges and replica."""
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why no source table can be captured, and the remedy; None if tables can be."""
+        """Return why source tables cannot be captured, and the remedy; None if they can be."""
 
     def capture(self, names: CaptureNames) -> SourceCapture:
         """Return the source's capture with these names, whether or not it exists."""
