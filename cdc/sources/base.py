@@ -111,10 +111,7 @@ class TableReader(TypeReader, Protocol):
 
     @property
     def partition_files(self) -> PartitionFiles | None:
-        """Compares files of partitions to find DDL on partitions that sends no event.
-
-        None for a source whose log has such DDL.
-        """
+        """The files of partitions, to find DDL without an event; None if the log has such DDL."""
 
 
 class SourceLog(Protocol):
@@ -157,8 +154,7 @@ class SourceLog(Protocol):
         copy that begins after the transaction has ended contains all its changes.
 
         Raises:
-            SourceError: The wait reached its bound. The error names the transactions that are still
-                open.
+            SourceError: The wait reached its bound; the error names the transactions still open.
         """
 
     def nudge(self) -> None:
@@ -223,8 +219,7 @@ class RowLookup(Protocol):
             The ids of all transactions that are open after the wait, as events contain them.
 
         Raises:
-            SourceError: The wait reached its bound. The error names the sessions whose transactions
-                are not visible yet.
+            SourceError: The wait reached its bound; the error names the sessions that prolong it.
         """
 
 
@@ -285,12 +280,10 @@ class SnapshotReader(Protocol):
         """Open a view that contains the marker, on the replica if the source has one.
 
         A primary can log a commit before queries see it. On such a primary, the method first waits
-        until older transactions have ended. With ``one_moment``, all sessions read the rows as of
-        one moment.
+        until older transactions have ended. With ``one_moment``, all sessions see one moment.
 
         Raises:
-            ReplicaError: The server is not the expected one, has the wrong role, or exports only
-                views that lack transactions.
+            ReplicaError: The server or its role is unexpected, or its views lack transactions.
             SnapshotLostError: The replica cancelled the session.
         """
 
@@ -308,17 +301,14 @@ class SnapshotReader(Protocol):
 
         Args:
             marker: The marker that the view must contain.
-            sessions: Number of sessions that read under the view. If sessions cannot share a view
-                (`shares_views`), each session reads only once.
+            sessions: Number of sessions. If sessions cannot share a view, each reads only once.
             from_primary: Whether to read the primary even if there is a replica.
-            resuming: Returns a context manager that resumes replay at the end of its block
-                (`cdc.sources.replay_pause`).
+            resuming: Returns a context manager whose exit resumes replay (`replay_pause`).
             timeout_s: Bound of each wait, in seconds.
             progress: Shows the waits.
 
         Raises:
-            ReplicaError: Replay cannot be paused, or the server is not the expected one or has the
-                wrong role.
+            ReplicaError: Replay cannot be paused, or the server or its role is unexpected.
             SourceError: Transactions on the primary stay open for too long.
             SnapshotLostError: The replica cancelled the session.
         """
@@ -370,10 +360,7 @@ class SnapshotReader(Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return Spark's query for ranges of a source table.
-
-        The query reads under ``view``; if ``view`` is None, it reads the current rows.
-        """
+        """Return Spark's query for a table's ranges under ``view``; None reads the current rows."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """Return the source's error for a failed read by Spark, from Spark's error message.
@@ -389,7 +376,7 @@ class SentTables(Protocol):
 
     @property
     def title(self) -> str:
-        """Kind and name of the source's list, for example ``publication tributary_shop``."""
+        """Kind and name of the source's list of captured tables, for messages."""
 
     def add(self, tables: Sequence[TableId]) -> list[TableId]:
         """Add the tables that the source's list lacks; return the added tables."""
@@ -409,7 +396,7 @@ class KeptLog(Protocol):
 
     @property
     def title(self) -> str:
-        """Kind and name of the object that retains the log, as in ``slot tributary_shop``."""
+        """Kind and name of the object that retains the source's log, for messages."""
 
     def exists(self) -> bool:
         """Whether the source's server has an object that retains the log for the capture."""
@@ -459,8 +446,7 @@ class SourceCapture(Protocol):
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
         """Compare the source's log with an earlier mark.
 
-        The result is None if the source cannot compare its log, or if `log_health` shows a loss
-        without a comparison.
+        The result is None if the log cannot be compared, or if `log_health` shows each loss.
 
         Args:
             earlier: The mark that an earlier call returned; None without an earlier call.
@@ -490,10 +476,9 @@ class SourceCapture(Protocol):
         """Return the table's fingerprint on one server of the source, read in a new transaction."""
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """Return the fingerprints of the source's tables.
+        """Return the fingerprints of the source's tables, each as of one moment.
 
-        Each fingerprint shows its table as of one moment. A table is left out if it does not exist,
-        or if it changed at each attempt to read it.
+        A table that does not exist, or that changed at each attempt to read it, is left out.
         """
 
 
