@@ -174,8 +174,8 @@ def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 def require_named(table: SourceTable, settings: TableSettings) -> None:
     """Refuse to copy a source table that lacks a column which the settings name.
 
-    If the name is misspelled, values that must be hidden would reach the lake. Only copies call
-    this function: the settings of a table that runs already follow may name a column that is not
+    If the name is misspelled, values that must be hidden would reach the lake. Runs do not call
+    this function: the settings of a table that they already follow may name a column that is not
     added yet or is already dropped.
 
     Raises:

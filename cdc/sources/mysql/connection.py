@@ -187,7 +187,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
     def explain(
         self, error: pymysql.MySQLError, role: Role, *, on_replica: bool = False
     ) -> SourceError:
-        """Convert an error that a statement caused in MySQL or MariaDB to one with a remedy."""
+        """Convert a statement's error in MySQL or MariaDB to a `SourceError` with a remedy."""
         user, code = self.credential(role).user, _code(error)
         if code in DENIED:
             remedy = f"Grant {user} what it lacks: docs/mysql.md lists the rights of each login."

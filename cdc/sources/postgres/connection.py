@@ -157,7 +157,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         return session
 
     def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
-        """Convert an error that a statement caused in PostgreSQL to one with a remedy."""
+        """Convert a statement's error in PostgreSQL to a `SourceError` with a remedy."""
         kind: type[SourceError] = SourceError
         if is_recovery_conflict(str(error)):
             kind = SnapshotLostError

@@ -67,7 +67,10 @@ class UserTypes:
             return _digest(session)
 
     def read(self) -> tuple[str, Names]:
-        """Return the digest, and PostgreSQL's types by name and then by schema, of one moment."""
+        """Return the digest of PostgreSQL's types, and the types by name and then by schema.
+
+        Both are read at one moment.
+        """
         types: dict[str, dict[str, NamedType]] = {}
         with self._connections.open("admin") as session, session.transaction():
             session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

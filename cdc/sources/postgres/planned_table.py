@@ -71,7 +71,10 @@ class Lookups:
 def after_statements(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
-    """Return a PostgreSQL table as it would be after actions; the server answers the `Lookups`."""
+    """Return a PostgreSQL table as it would be after planned actions.
+
+    The server answers the `Lookups`.
+    """
 
     def number(text: str) -> int:
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
@@ -105,7 +108,7 @@ def after_statements(
 def planned(
     table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action], lookups: Lookups
 ) -> Planned:
-    """Return a PostgreSQL table as it would be after actions, with the given lookups.
+    """Return a PostgreSQL table as it would be after planned actions.
 
     Raises:
         DdlError: An action does not fit the table.
