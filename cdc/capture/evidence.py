@@ -27,7 +27,7 @@ Answer: TypeAlias = T | TributaryError
 
 
 def known(answer: Answer[T]) -> T:
-    """Return a server's answer for a capture's evidence, or raise the error in its place.
+    """Return a server's answer; if the evidence has an error instead, raise this error.
 
     Raises:
         TributaryError: The server did not answer.
@@ -43,7 +43,8 @@ class CleanupPolicy:
 
     Args:
         policy: The topic's ``cleanup.policy``.
-        lagging: Whether the topic's compaction lag is so long that compaction removes no record.
+        lagging: Whether ``min.compaction.lag.ms`` is so long that compaction never removes a
+            record.
     """
 
     policy: str
@@ -112,7 +113,7 @@ class ConnectorFacts:
 
     Args:
         effective: The connector's configuration, with references in place of secrets.
-        wrong: The settings by which the connector could lose or alter changes.
+        wrong: The connector's settings that can make it lose or alter changes.
         listed: The tables in the connector's include list; None if a publication selects the
             tables.
         health: The state of the connector and its tasks; None if the connector was deleted right
@@ -146,14 +147,14 @@ class CaptureEvidence:
             sentence each.
         server: The identity of the primary.
         topics: The cleanup policy of each of the capture's `evidence_topics`, by topic. A record
-            that is deleted from these topics cannot be read elsewhere.
+            that is deleted from one of these topics is lost, since it is stored nowhere else.
         connector: The connector's configuration and state; None if the connector does not exist.
         stored: The position that Connect has stored for the connector; None if Connect has stored
             none. It is read after ``log``, as `LogHealth.problem` requires.
         statements: The DDL statements that the connector has reported; None if this kind of
             connector reports no statements, or if the caller did not request them.
-        starts: For each start of the connector without a stored position, the offset of the first
-            record that this start wrote to the topic of DDL statements.
+        starts: For each time that the connector started although Connect had no stored position for
+            it: the offset of the first record that it then wrote to the topic of DDL statements.
         life: Whether the connector sends changes; None if the caller did not request this fact.
         strays: By table, the topics to which the connector sent the table's changes because the
             table's schema was renamed (`cdc.capture.strays`). Only runs search for such topics.
@@ -176,7 +177,7 @@ class CaptureEvidence:
 
     @property
     def errors(self) -> list[TributaryError]:
-        """The errors of the servers that did not answer for a capture's evidence, each once."""
+        """The errors of the servers that did not answer, without duplicates."""
         answers: tuple[Answer[object], ...] = (
             *(self.log, self.lost, self.unreadable, self.obstacles, self.server),
             *(
@@ -195,21 +196,24 @@ class CaptureEvidence:
         """Check that every server has answered for the capture's evidence.
 
         Raises:
-            TributaryError: The first error of a server.
+            TributaryError: The first error in `errors`.
         """
         for error in self.errors:
             raise error
 
     @property
     def connector_facts(self) -> ConnectorFacts | None:
-        """The connector's configuration and state; None without a connector or Connect's answer."""
+        """The connector's configuration and state.
+
+        None if the connector does not exist or Connect does not answer.
+        """
         return None if isinstance(self.connector, TributaryError) else self.connector
 
     @property
     def health(self) -> Answer[ConnectorHealth | None]:
-        """The state of the capture's connector; None without a connector.
+        """The state of the capture's connector; None if the connector does not exist.
 
-        It is Connect's error if Connect does not answer.
+        If Connect does not answer, the value is Connect's error.
         """
         facts = self.connector
         return facts.health if isinstance(facts, ConnectorFacts) else facts

@@ -58,10 +58,10 @@ T = TypeVar("T")
 
 
 class _ServerQueries(Generic[S]):
-    """Sends one server the queries for captures' evidence, until the server's first error.
+    """Sends queries to one server until the server's first error.
 
-    After this error, each further query gets the same error without a request. So a server that is
-    down costs one time-out, and not one for each query.
+    After this error, each further query is answered with the same error, without a request. So the
+    caller waits for a server that is down once, not once per query.
 
     Args:
         opened: Opens the server's client.
@@ -72,7 +72,7 @@ class _ServerQueries(Generic[S]):
         self._away: TributaryError | None = None
 
     def ask(self, look: Callable[[S], T]) -> Answer[T]:
-        """Return a server's answer to a query; after an error of the server, return this error."""
+        """Return the server's answer to a query, or the first error of the server."""
         if self._away is None:
             try:
                 return look(self._opened())
@@ -112,7 +112,8 @@ def gather(
     Args:
         names: The capture.
         servers: The servers.
-        exactly_once: Whether the connector must write to Kafka in transactions.
+        exactly_once: Whether the connector must write to Kafka in transactions. If it must and does
+            not, the evidence lists this as a wrong setting.
         definitions: Returns the reader of the DDL statements that connectors report; None leaves
             the statements out of the evidence.
         life: Finds out whether the connector sends changes; None leaves this fact out of the
@@ -170,11 +171,11 @@ class Captures:
     def evidence(self, record: TableRecord) -> CaptureEvidence:
         """Return the evidence of a table's capture.
 
-        The first call for a capture gathers the evidence. If the evidence shows a loss, that call
-        also counts the loss in the state store.
+        The first call for a capture gathers the evidence. If the evidence shows a loss, the first
+        call also counts the loss in the state store.
 
-        An error of Connect is not raised. While Connect is down or the connector is deleted, the
-        records in Kafka are correct, and the source retains the later changes.
+        If Connect does not answer, the evidence has Connect's error, and nothing is raised. The
+        records in Kafka are correct without Connect, and the source retains the later changes.
 
         Raises:
             TributaryError: The primary, Kafka or the registry does not answer. Later calls raise
@@ -228,14 +229,14 @@ class Captures:
         return self.evidence(record)
 
     def _records(self, names: CaptureNames) -> list[TableRecord]:
-        """Return the records of a capture's tables; all captures share one read of the store."""
+        """Return the records of a capture's tables; one read of the store serves all captures."""
         if self._plan is None:
             self._plan = self._context.store.tables()
         of = (names.source, names.tier)
         return [one for one in self._plan if (one.table.source, one.tier) == of]
 
     def _follow_tasks(self, names: CaptureNames, records: Sequence[TableRecord]) -> None:
-        """Find the offsets at which a task of the connector ended, and count the losses there.
+        """Find the offsets at which a task of the connector ended, and count lost changes there.
 
         If a server does not answer, a later run searches the same offsets again.
         """
@@ -257,9 +258,9 @@ class Captures:
             self._tasks[names.connector] = found
 
     def _follow_types(self, found: CaptureEvidence) -> Answer[TypeLook | None]:
-        """Return the newest look at the names of types, or the error of a server in its place.
+        """Return the newest look at the source's types; if a server does not answer, its error.
 
-        The result is None if the connector does not find types by their names.
+        The result is None if the connector does not look up types by their names.
         """
         context, names = self._context, found.names
         for error in found.errors:
@@ -274,9 +275,9 @@ class Captures:
     def _strays(
         self, names: CaptureNames, records: Sequence[TableRecord]
     ) -> dict[TableId, list[str]]:
-        """Return, by table, the stray topics that got changes since the table's attempt began.
+        """Return each table's stray topics that got a record after the table's attempt began.
 
-        `cdc.capture.strays` explains stray topics. The result is empty if a server does not answer.
+        The result is empty if a server does not answer. `cdc.capture.strays` explains stray topics.
         """
         context = self._context
         began = {one.table: one.attempt.started_at for one in records if one.attempt is not None}
@@ -306,7 +307,7 @@ class Captures:
         return [] if reported is None else reported.by_table.of(record.table)
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return a message about rows that a table may lack because a task of the connector ended.
+        """Return a message if a table may lack rows because a task of the connector ended.
 
         The result is None if no row is in doubt.
         """
@@ -314,32 +315,33 @@ class Captures:
         return None if look is None else look.doubt(record)
 
     def require_own_types(self, record: TableRecord, used: Iterable[Column]) -> None:
-        """Refuse a table if the connector can have mistaken a column's type for another type.
+        """Refuse a table if the connector may have confused a column's type with another type.
 
-        `cdc.capture.type_looks` explains such mistakes.
+        `cdc.capture.type_looks` explains how a connector confuses types.
 
         Args:
             record: The table.
             used: The columns that are replicated.
 
         Raises:
-            SchemaChangeError: The connector can mistake a column's type now, or could do so at a
-                look after the table was copied.
+            SchemaChangeError: The connector can confuse a column's type now, or a look has found
+                since the table was copied that it could.
             TributaryError: A server did not answer.
         """
         look = known(self._types[self.evidence(record).names.connector])
         require_own_types(look, record, used)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
-        """Return a capture's losses, read from the state store after the evidence was gathered.
+        """Return the losses of a table's capture and of the capture's tables.
 
-        The keys are the capture's `CaptureNames.resource` and the names of the capture's tables.
+        They were read from the state store after the capture's evidence was gathered. The keys are
+        the capture's `CaptureNames.resource` and the names of the tables.
         """
         return self._losses[record.table.source, record.tier]
 
 
 def _warn_of_unknown(evidence: CaptureEvidence) -> None:
-    """Log a warning if Connect gave no evidence, or if the capture's connector does not exist."""
+    """Log a warning if Connect did not answer, or if the capture's connector does not exist."""
     name = evidence.names.connector
     for error in evidence.errors:
         if isinstance(error, ConnectError):
@@ -349,7 +351,7 @@ def _warn_of_unknown(evidence: CaptureEvidence) -> None:
 
 
 def cleanup_policy(settings: Mapping[str, str]) -> CleanupPolicy:
-    """Return the cleanup policy of a captured topic with these effective settings."""
+    """Return the cleanup policy in the effective settings of a captured topic."""
     return CleanupPolicy(settings.get("cleanup.policy", "delete"), never_compacted(settings))
 
 
@@ -390,12 +392,13 @@ def _connector_facts(
 
 
 def health(status: ConnectorStatus | None) -> ConnectorHealth | None:
-    """Return the state of a capture's connector, and the reason and remedy if it has failed.
+    """Return the state of a capture's connector, with the reason and remedy if it has failed.
 
-    The result has no secrets. It is None if there is no connector.
+    The reason and the remedy contain no secrets.
 
     Args:
-        status: The connector's state; None if there is no connector.
+        status: The answer of Kafka Connect; None if the connector does not exist. Then the result
+            is also None.
     """
     if status is None or status.failure is None:
         return None if status is None else ConnectorHealth(status)

@@ -63,7 +63,7 @@ class Finding:
 
 
 def of_capture(evidence: CaptureEvidence) -> list[Finding]:
-    """Return the findings that concern all tables of a capture, first those about the log."""
+    """Return the findings that concern all tables of a capture. Those about the log come first."""
     return [
         *_log_findings(evidence),
         *_obstacle_findings(evidence),
@@ -87,7 +87,8 @@ def of_table(
         evidence: The evidence of the table's capture.
         table: The table.
         obstacles: The result of `SourceCapture.audit_table` for the table.
-        record: The table's record; None if no run applies events to a copy of the table.
+        record: The table's record. With it, the findings include a connector that now sends NULL in
+            another way than when the table was copied. None omits this comparison.
     """
     subject, connector = f"table {table}", evidence.connector_facts
     remedy = f"Run `tributary onboard {table}`, which adds it; correct by hand what remains."
@@ -123,7 +124,7 @@ def follows(record: TableRecord) -> bool:
 def of_stream(
     record: TableRecord, evidence: CaptureEvidence, source: SourceLog
 ) -> Iterator[Finding]:
-    """Yield a finding if a table's stream does not continue from its lake table.
+    """Yield a finding if a table's stream lacks changes that the lake table does not have.
 
     Only the evidence is used; no server is queried.
 
@@ -159,15 +160,16 @@ def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:
 def why_silent(
     names: CaptureNames, health: Answer[ConnectorHealth | None], life: SignsOfLife | None
 ) -> Finding | None:
-    """Return a finding with the reason why a capture sends no changes; None if it sends changes.
+    """Return a finding if a capture sends no changes, with the reason; None if it sends changes.
 
-    A table's topic without new records does not show that a capture is silent: the table can be
-    without changes.
+    A topic without new records does not prove that the capture is silent, because its table may
+    have had no changes.
 
     Args:
         names: The capture.
-        health: The state of the capture's connector; None if there is none.
-        life: Whether the connector sends changes; None if the caller does not know.
+        health: The state of the capture's connector; None if the connector does not exist.
+        life: Whether the connector sends changes; None if the caller does not know. Then a running
+            connector counts as sending.
     """
     name = f"connector {names.connector}"
     if isinstance(health, TributaryError):
@@ -186,13 +188,13 @@ def why_silent(
 
 
 def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> Finding | None:
-    """Return a finding if a capture's connector sends nothing although it has not failed.
+    """Return a finding if a connector sends nothing, although it has not failed.
 
     Args:
-        name: The connector, for the finding.
-        what: The connector's state in words, with which the finding's message begins.
-        life: Whether the connector sends changes; None if the caller does not know.
-        remedy: The remedy; empty for the remedy in ``life``.
+        name: The subject of the finding, as ``connector NAME``.
+        what: The connector's state in words, for the beginning of the finding's message.
+        life: Whether the connector sends changes; None if unknown. Then there is no finding.
+        remedy: The remedy; if it is empty, the finding has the remedy in ``life``.
     """
     if life is None or life.sends:
         return None
@@ -206,7 +208,7 @@ def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> 
 
 
 def stopping(findings: Sequence[Finding]) -> list[str]:
-    """Return the messages of the findings that are grave enough for a run to stop a table."""
+    """Return the messages of the findings for which a run stops a table."""
     grave = (Severity.LOST, Severity.INCOMPLETE)
     return [finding.message for finding in findings if finding.severity in grave]
 

@@ -58,7 +58,10 @@ _FLOAT_DIGITS = 24
 
 @dataclass(frozen=True)
 class _Form:
-    """The properties of a column's type that determine how the connector reads binlog values."""
+    """The properties of a column's type by which the connector interprets binlog values.
+
+    Two types with equal properties are interpreted alike.
+    """
 
     kind: str
     sizes: tuple[int, ...] = ()
@@ -79,8 +82,8 @@ class _Form:
 def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -> list[str]:
     """Return how a connector's definition of a table differs from the catalog's definition.
 
-    The result has only differences that change how the connector reads values. The width of an
-    integer and the length of a string are no such differences.
+    Differences that do not change how the connector reads values are left out, for example the
+    display width of an integer and the length of a string.
 
     Args:
         known: The connector's columns, in order.
@@ -104,7 +107,7 @@ def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -
 
 
 def newest(changes: Iterable[DefinitionChange]) -> dict[TableId, tuple[KnownColumn, ...]]:
-    """Return, by table, the columns in the connector's definition after the newest change."""
+    """Return each table's columns as the connector's newest definition of the table lists them."""
     return {change.table: change.columns for change in changes if change.table is not None}
 
 
@@ -157,7 +160,12 @@ def _remedy(table: TableId, what: str) -> str:
 
 
 def _same_form(read: _Form, actual: _Form) -> bool:
-    """Return whether the connector reads binlog values as the catalog's type requires."""
+    """Return whether the connector interprets a column's binlog values correctly.
+
+    Args:
+        read: The column's form in the connector's definition.
+        actual: The column's form in the catalog.
+    """
     # JSON is MariaDB's name for a text type. The connector reads its values as UTF-8.
     if read.kind == "json" and actual.kind == "text":
         return actual.charset == "utf8"
@@ -169,7 +177,6 @@ def _form_text(form: _Form, nullable: bool) -> str:
 
 
 def _of_connector(column: KnownColumn) -> _Form:
-    """Return the `_Form` of a column, from the connector's definition of the table."""
     words = column.type_name.lower().split()
     unsigned = "unsigned" in words or "zerofill" in words
     plain = [word for word in words if word not in _SIGNS]
@@ -183,7 +190,6 @@ def _of_connector(column: KnownColumn) -> _Form:
 
 
 def _of_catalog(column: SourceColumn) -> _Form:
-    """Return the `_Form` of a column, from the source's catalog."""
     kind = column.type
     if not isinstance(kind, MysqlType):
         raise TypeError(f"column {column.name} is not of MySQL or MariaDB: {kind}")
@@ -197,7 +203,7 @@ def _of_catalog(column: SourceColumn) -> _Form:
 def _form(
     name: str, sizes: tuple[int, ...], charset: str, *, labels: tuple[str, ...], unsigned: bool
 ) -> _Form:
-    """Return the `_Form` of a type. If two types have equal forms, their values are read alike."""
+    """Return the `_Form` of a type of MySQL or MariaDB."""
     if name in _INTEGERS:
         return _Form(name, unsigned=unsigned)
     if name in TEXTS:
@@ -220,6 +226,6 @@ def _form(
 
 
 def _label(quoted: str) -> str:
-    """Return an enum's or set's label without quotes and escapes, to compare definitions."""
+    """Return a label of an ENUM or SET without its quotes and escapes."""
     inside = quoted[1:-1].replace("''", "'")
     return inside.replace("\\'", "'").replace("\\\\", "\\")

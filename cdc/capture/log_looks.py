@@ -1,6 +1,6 @@
-"""Compares a source's log with the end that was recorded last, and records the present end.
+"""Compares the end of a source's log with the end that was recorded before, and records it anew.
 
-A look is one such comparison for a capture. The end that a look records is the look's mark.
+A look is one such comparison for a capture. The end of the log that a look records is its mark.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class LogLooks:
         self._registry = registry
 
     def compare(self, names: CaptureNames, capture: SourceCapture) -> Continuity | None:
-        """Compare the log of a capture's source with the mark of the last look.
+        """Compare the end of a source's log with the mark of the capture's last look.
 
-        The result is None if this kind of source has no such comparison.
+        The result is None for a kind of source whose log is not compared.
 
         Raises:
             TributaryError: The source, Kafka or the registry does not answer, or the state store
@@ -58,10 +58,10 @@ class LogLooks:
         )
 
     def leave(self, names: CaptureNames, found: Continuity) -> None:
-        """Record the mark of a look at the log of a capture's source.
+        """Store the mark of a capture's look.
 
-        If the look has found a loss, the caller must count the loss before this call: a later look
-        begins at the new mark, so it does not see the loss.
+        If the look has found a loss, the caller must count the loss before this call: the next look
+        begins at this mark, so it does not see the loss.
 
         Raises:
             StateError: The state store cannot be used.
@@ -69,7 +69,7 @@ class LogLooks:
         self._marks.move(str(names.resource), found.earlier, found.mark)
 
     def follow(self, names: CaptureNames, source: Source) -> None:
-        """Compare the log of a capture's source with the last mark, and record a new mark.
+        """Compare a source's log with the mark of the capture's last look, and store a new mark.
 
         If the comparison shows a loss, the loss is counted in the state store.
 

@@ -1,7 +1,8 @@
 """Checks that a table's stream continues from the lake, and that the lake can follow the catalog.
 
 These functions only judge facts that the caller has gathered. They query nothing and repair
-nothing. If the facts leave a doubt, a function raises an error, which stops the table.
+nothing. If the facts do not prove that the stream continues, a function raises an error, which
+stops the table.
 """
 
 from __future__ import annotations
@@ -33,15 +34,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """A topic's present UUID, offsets, leader epochs and cleanup policy.
+    """What Kafka reports about a topic now.
 
     Args:
-        id: The topic's UUID; None if there is no such topic.
-        earliest: First offset that the topic still has, per partition.
-        stable: Last stable offset, per partition.
-        epochs: Epoch of each partition's leader, for the partitions whose leader was read.
+        id: The topic's UUID; None if the topic does not exist.
+        earliest: The first offset that the topic still has, by partition.
+        stable: The last stable offset, by partition.
+        epochs: The epoch of the partition's leader, by partition. Partitions whose leader was not
+            read are missing.
         policy: The topic's ``cleanup.policy``; ``delete`` if the policy was not read.
-        lagging: Whether the topic's compaction lag is so long that compaction removes no record.
+        lagging: Whether ``min.compaction.lag.ms`` is so long that compaction never removes a
+            record.
     """
 
     id: str | None
@@ -60,20 +63,20 @@ class TopicFacts:
 def check_topic(
     table: TableId, topic: str, *, topic_id: str | None, start: Mapping[int, int], now: TopicFacts
 ) -> None:
-    """Check that a table's topic has all changes that the lake has not read.
+    """Check that a table's topic still has all changes that the lake has not read.
 
-    The lake must have read from this topic, not from a deleted topic of the same name.
+    It must also be the topic from which the lake has read, not a new topic of the same name.
 
     Args:
         table: The table.
         topic: The table's topic.
-        topic_id: The UUID of the topic that the lake has read from; None if it is not known.
-        start: Next offset to read per partition, from the lake's last commit.
-        now: The current facts of the topic.
+        topic_id: The UUID of the topic from which the lake has read; None if it is not known.
+        start: The next offset to read, by partition, from the lake's last commit.
+        now: What Kafka reports about the topic now.
 
     Raises:
-        LostHistoryError: The topic is gone or recreated, has another number of partitions, or lacks
-            records; or compaction can have removed unread records. The error names the gap.
+        LostHistoryError: The topic does not exist, was recreated, has another number of partitions,
+            or lacks unread records, or compaction may have removed some. The error names the gap.
         CaptureError: The topic is compacted, but has not lost a record yet.
     """
     if now.id is None:
@@ -114,15 +117,16 @@ def check_topic(
 
 
 def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
-    """Check that no partition of a captured topic was truncated below the lake's offset.
+    """Check that no partition was truncated below the offset up to which the lake has read it.
 
     Args:
         table: The table.
         topic: The table's topic.
-        cuts: By truncated partition, the leader's description of the truncation.
+        cuts: The truncated partitions, each with the leader's description of the truncation.
 
     Raises:
-        LostHistoryError: A partition was truncated by an unclean election or a restored disk.
+        LostHistoryError: A partition was truncated, for example by an unclean leader election or by
+            a disk that was restored from a backup.
     """
     for partition, how in sorted(cuts.items()):
         raise _lost_history(
@@ -137,8 +141,8 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
 def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
     """Refuse a captured topic that is compacted.
 
-    Compaction drops deletes. It keeps only the last event of a key. The last event need not have
-    all values of the row, so the other values would be lost.
+    Compaction removes deletes, and all events of a key except the last. The last event can lack
+    values of the row, for example unchanged TOAST values, so the lake would miss them.
     """
     if not now.compacted:
         return
@@ -159,11 +163,11 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
 
     Args:
         table: The table.
-        known: The view that was copied, with the identity of the server; None without a copy.
+        known: The view that was copied, with the identity of its server; None if there is no copy.
         now: The identity of the present primary; None if it was not read.
 
     Raises:
-        CaptureError: The server lacks the row that identifies the server.
+        CaptureError: The present primary lacks the row of Tributary that identifies a server.
         LostHistoryError: The primary is another server, or has another timeline. A new primary
             lacks the slot, so changes around the switch of primaries could be in no topic.
     """
@@ -193,16 +197,16 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
 
 @dataclass(frozen=True)
 class Rests:
-    """The recorded copy and positions from which a table's stream must continue.
+    """The copy and the positions of a lake table, from which the table's stream must continue.
 
     Args:
         view: The view that was copied.
-        reads_upto: R of the copy, as text.
-        committed: The position of the newest commit, as text.
-        statements_upto: End offset of the connector's topic of DDL statements, recorded before O;
-            None if the connector has no such topic.
-        statements_topic_id: UUID of the topic of DDL statements when O was recorded; None without
-            such a topic.
+        reads_upto: R of the copy, as a string that the source can parse.
+        committed: The position of the newest commit, as a string that the source can parse.
+        statements_upto: The end offset of the connector's topic of DDL statements, recorded before
+            O; None if the connector has no such topic.
+        statements_topic_id: The UUID of that topic when O was recorded; None if the connector has
+            no such topic.
     """
 
     view: CopyView | None
@@ -213,7 +217,7 @@ class Rests:
 
     @classmethod
     def of(cls, record: TableRecord) -> Rests:
-        """Return the copy and the positions from a table's record; the lake is not read."""
+        """Return the copy and the positions that a table's record in the state store has."""
         attempt, commit = record.attempt, record.last_commit
         return cls(
             view=attempt.view if attempt is not None else None,
@@ -227,7 +231,7 @@ class Rests:
 def check_stream(
     table: TableId, rests: Rests, evidence: CaptureEvidence, source: SourceLog
 ) -> None:
-    """Check that a table's stream continues from its lake table.
+    """Check that a table's stream has every change that its lake table lacks.
 
     Args:
         table: The table.
@@ -237,7 +241,7 @@ def check_stream(
         source: The table's source, which parses positions.
 
     Raises:
-        LostHistoryError: The stream lacks changes.
+        LostHistoryError: The stream lacks such changes.
         TributaryError: The source did not answer.
     """
     check_server(table, known=rests.view, now=known(evidence.server))
@@ -250,16 +254,16 @@ def check_stream(
 def rests_on(
     source: SourceLog, reads_upto: str | None, committed: str | None
 ) -> LogPosition | None:
-    """Return the position up to which a lake table has all changes; None if it is not recorded.
+    """Return the position up to which a lake table has all changes; None if none is recorded.
 
-    The result covers R and the newest commit's position. R alone is as old as the copy. If a server
-    is restored to an earlier state, its log can end after R but before the newest commit's
-    position. A comparison with R would not show this loss.
+    The result includes both R and the position of the newest commit, which is later than R. So a
+    source that was restored to a position between the two is also noticed: its log ends before the
+    result.
 
     Args:
         source: The source, which parses positions.
-        reads_upto: R of the copy, as text; None if it is not recorded.
-        committed: The position of the newest commit, as text; None if it is not recorded.
+        reads_upto: R of the copy, as a string; None if it is not recorded.
+        committed: The position of the newest commit, as a string; None if it is not recorded.
     """
     known = [source.position(text) for text in (reads_upto, committed) if text]
     return known[0].joined(known[-1]) if known else None
@@ -288,18 +292,18 @@ def check_log(
 
 
 def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | None) -> None:
-    """Check that the connector has continued from its stored position at each start since O.
+    """Check that the connector has not started without its stored position since O.
 
     Args:
         table: The table.
-        starts: For each start of the connector without a stored position, the offset of the first
-            record that this start wrote to the topic of DDL statements.
-        statements_upto: End offset of the topic of DDL statements, recorded before O; None without
-            such a topic.
+        starts: The starts without a stored position, each as the offset of the first record that
+            the connector then wrote to the topic of DDL statements.
+        statements_upto: The end offset of the topic of DDL statements, recorded before O; None if
+            the connector has no such topic.
 
     Raises:
-        LostHistoryError: The connector has started without a stored position. Changes from right
-            before this start are in no topic, and no other fact shows the loss.
+        LostHistoryError: The connector has started without a stored position. The changes from
+            right before this start are in no topic, and no other check finds this loss.
     """
     later = [
         offset for offset in starts if statements_upto is not None and offset >= statements_upto
@@ -316,7 +320,7 @@ def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | N
 def check_statements(table: TableId, rests: Rests, evidence: CaptureEvidence) -> None:
     """Check that the connector's topic of DDL statements has every statement since O.
 
-    Some changes of a table have no event, so only a DDL statement shows these changes.
+    Some changes of a table have no event. Only the DDL statement in this topic shows them.
 
     Args:
         table: The table.
@@ -344,10 +348,14 @@ def check_statements(table: TableId, rests: Rests, evidence: CaptureEvidence) ->
 
 
 def check_capture(table: TableId, problems: Sequence[str]) -> None:
-    """Refuse a table whose capture has a problem.
+    """Refuse a table whose capture has a problem, since changes could be missing from its topic.
+
+    Args:
+        table: The table.
+        problems: The capture's problems, as sentences.
 
     Raises:
-        LostEventsError: There is a problem, so changes could be missing from the topic.
+        LostEventsError: There is a problem.
     """
     if problems:
         what = f"changes of table {table} are not captured in full: {'; '.join(problems)}"
@@ -362,7 +370,7 @@ def check_changes(
     Args:
         table: The table.
         changes: The schema changes, from `schemas.evolution.diff`.
-        on_schema_change: The table's setting of that name, which is the policy.
+        on_schema_change: The table's setting ``on_schema_change``, which is the policy.
 
     Returns:
         Warnings for the operator, one sentence each.

@@ -37,11 +37,11 @@ class FailedConnector:
     Args:
         reason: The failure, its cause, and the number of restarts so far.
         remedy: What to do.
-        given_up: Whether no process restarts the connector any more.
-        runs: Whether the connector has only lost its connection to the source: Connect reports the
-            connector and its tasks as running.
-        outage: Whether the connector does not reach the source. Such a connector is restarted until
-            the source is back.
+        given_up: Whether the connector has had its last automatic restart.
+        runs: Whether Connect reports the connector and its tasks as running. If so, it has lost its
+            connection to the source.
+        outage: Whether the connector cannot reach the source. Such a connector is restarted until it
+            reaches the source again.
     """
 
     reason: str
@@ -56,7 +56,7 @@ def restart_connector(
 ) -> FailedConnector:
     """Restart a capture's connector if a restart is due.
 
-    Only the process that claims the restart in the state store does the restart.
+    If several processes call this at once, only one of them restarts the connector.
 
     Args:
         connect: Kafka Connect.
@@ -87,7 +87,7 @@ def restart(connect: ConnectClient, name: str, *, only_failed: bool = True) -> N
     Args:
         connect: Kafka Connect.
         name: The connector's name.
-        only_failed: Whether to leave out a connector and tasks that have not failed.
+        only_failed: Whether to restart the connector and its tasks only as far as they have failed.
 
     Raises:
         ConnectError: Connect does not answer, or refuses.
@@ -117,14 +117,13 @@ def disconnected(names: CaptureNames) -> FailedConnector:
 class Recovery:
     """Restarts a failed or disconnected connector while a command waits for a capture's changes.
 
-    No run checks the connector during such a wait. Without a restart, one transient failure would
-    end the command with a time-out. Such a failure is, for example, a broken connection or a Kafka
-    transaction that timed out.
+    No run checks the connector during such a wait. Without a restart, one transient failure, for
+    example a broken connection, would end the command with a time-out.
 
     Args:
         connect: Kafka Connect.
-        leases: Leases of captures. A process that changes a capture holds the capture's lease, and
-            can have stopped the connector for a moment. So a restart needs the lease.
+        leases: The leases of captures. A restart needs the capture's lease, because the process
+            that holds it can have stopped the connector on purpose.
         store: The state store, which records the restarts.
         kafka: The cluster, whose records show whether a running connector has a connection.
         config: The configuration of the captures' sources.
@@ -168,7 +167,7 @@ class Recovery:
             raise CaptureError(failed.reason, remedy=failed.remedy, connector=names.connector)
 
     def _restarted(self, names: CaptureNames) -> FailedConnector | None:
-        """Restart the connector under its capture's lease if it has failed; return the failure.
+        """Restart the connector under its capture's lease if it has failed, and return the failure.
 
         The result is None if the connector has not failed.
         """
@@ -181,7 +180,7 @@ class Recovery:
             return restart_connector(self._connect, self._restarts, names.connector, failed)
 
     def _failure(self, names: CaptureNames) -> FailedConnector | None:
-        """Return the failure of a capture's connector; None if it has not failed."""
+        """Return a connector's failure or lost connection; None if it has neither."""
         status = self._connect.status(names.connector)
         if status is None:
             return None
@@ -197,7 +196,7 @@ def _is_last(tried: Restarted, failed: FailedConnector) -> bool:
 
 
 def _restarts_text(tried: Restarted, failed: FailedConnector) -> str:
-    """Return, as text, how often a connector was restarted, and when the next restart can be."""
+    """Describe for a message how often a connector was restarted, and when it can be again."""
     if _is_last(tried, failed):
         return f"restarted {tried.times} times in a row, and not again by itself"
     again = (

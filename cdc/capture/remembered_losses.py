@@ -1,8 +1,8 @@
-"""Counts losses of changes. So a run also stops a table for a loss that another process has seen.
+"""Counts losses, so that a run stops a table for a loss that another process has noticed.
 
-No run checks a table while the table is copied, PAUSED or FAILED. So every process that sees a loss
-counts the loss in the state store. Later, each table's run compares the count with the count that
-was recorded before the table's O.
+No run checks a table while the table is copied, PAUSED or FAILED. So every process that notices a
+loss counts it in the state store. A run compares this count with the count that was recorded before
+the table's O.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RememberedLossError(LostHistoryError):
-    """Changes of a table were lost since its O, as a process has noted in the state store."""
+    """The state store counts a loss for a table or its capture since the table's O."""
 
 
 def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None:
@@ -40,12 +40,18 @@ def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None
 
 
 def times(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> int:
-    """Return how many losses were counted for a table and its whole capture, in total."""
+    """Return how many losses are counted for a table: its own and those of its whole capture.
+
+    Args:
+        seen: The counted losses, by scope.
+        names: The table's capture.
+        table: The table.
+    """
     return sum(loss.times for loss in _of(seen, names, table))
 
 
 def check_losses(seen: Mapping[str, Loss], names: CaptureNames, record: TableRecord) -> None:
-    """Check that no loss has been counted for a table since its O.
+    """Check that no loss has been counted for a table or its capture since the table's O.
 
     Args:
         seen: The counted losses, by scope.
@@ -71,7 +77,7 @@ def check_losses(seen: Mapping[str, Loss], names: CaptureNames, record: TableRec
 def of_remembered_losses(
     seen: Mapping[str, Loss], names: CaptureNames, record: TableRecord
 ) -> Iterator[Finding]:
-    """Yield a finding if the next run stops a table for a loss that any process has counted.
+    """Yield a finding if a loss is counted for which the next run will stop the table.
 
     Args:
         seen: The counted losses, by scope.
@@ -87,5 +93,4 @@ def of_remembered_losses(
 
 
 def _of(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> list[Loss]:
-    """Return the remembered losses of a table and of its whole capture."""
     return [seen[scope] for scope in (names.resource, str(table)) if scope in seen]

@@ -1,4 +1,4 @@
-"""Finds out from recent heartbeats or other records whether a connector sends changes."""
+"""Finds out whether a connector sends changes: whether it has recently sent any record."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def signs(
     beat: datetime | None,
     flows: Callable[[float], bool],
 ) -> SignsOfLife:
-    """Judge by a connector's newest heartbeat and other records whether it sends changes.
+    """Judge from a connector's newest heartbeat and its other records whether it sends changes.
 
     Args:
         names: The capture.
         interval_ms: Interval between two heartbeats, in milliseconds.
         beat: Time of the newest heartbeat; None if there is none.
-        flows: Returns whether any record was sent within the last N seconds, where N is the
-            argument. It is called only if no heartbeat was sent within N seconds.
+        flows: Takes a number of seconds; returns whether any record was sent within that time. It
+            is called only if no heartbeat was.
     """
     bound_s = silence_bound_s(interval_ms)
     age = None if beat is None else (datetime.now(timezone.utc) - beat).total_seconds()
@@ -57,10 +57,10 @@ def signs(
 def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> bool:
     """Return whether a running connector has silently lost its connection to the source.
 
-    A connector that reads from the source also sends records to the capture's `look_topic`, even
-    while it reads a backlog or a large transaction. If the source has no changes, the server's
-    keep-alive messages cause such records. So a connector without recent records in this topic and
-    in the topic of heartbeats has lost its connection.
+    A connected connector writes to the capture's `look_topic` all the time: while it reads a
+    backlog or a large transaction, and also while the source has no changes, for the server's
+    keep-alive messages. So a connector with no recent record in this topic and in the topic of
+    heartbeats has lost its connection.
 
     Args:
         kafka: The cluster.
@@ -79,7 +79,7 @@ def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> b
 
 
 def any_lately(kafka: KafkaAdmin, topics: Sequence[str], bound_s: float) -> bool:
-    """Return whether any of a capture's topics got a record in the last ``bound_s`` seconds.
+    """Return whether any of the topics got a record in the last ``bound_s`` seconds.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -5,8 +5,8 @@ schema was renamed (ALTER SCHEMA ... RENAME), it sends the table's changes to a 
 name. After the schema is renamed back, the connector still uses this topic, until it starts again
 or the table is altered.
 
-The catalog cannot show that a schema was renamed and back: a rename changes the schema's row in the
-catalog, but a repeated GRANT changes this row in the same way.
+The catalog cannot show that a schema was renamed and back. The rename updates the schema's catalog
+row, but a GRANT updates this row in the same way.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ def stray_topics(
         names: The capture.
         tables: The capture's tables.
         topics: The topics of the cluster.
-        known: The proper topics of tables, which the result leaves out. If the proper topic of a
-            table is missing here, the result can contain it by mistake.
+        known: The proper topics of all tables. The result leaves them out.
     """
     begins = f"{names.topic_prefix}."
     others = [
@@ -57,14 +56,14 @@ def written_since(
     sent: Mapping[str, datetime],
     began: Mapping[TableId, datetime],
 ) -> dict[TableId, list[str]]:
-    """Return, by table, the stray topics with a record since the table's attempt began.
+    """Return each table's stray topics that got a record after the table's attempt began.
 
-    The other stray topics have only older changes, and the table's copy contains these changes.
+    The records of the other stray topics are older, so the table's copy contains their changes.
 
     Args:
         strays: The stray topics of each table.
-        sent: The send time of each topic's newest record, by the sender's clock.
-        began: The time at which each table's attempt began.
+        sent: When each topic's newest record was sent, by the sender's clock.
+        began: When each table's attempt began.
     """
     found = {
         table: [

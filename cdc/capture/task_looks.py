@@ -15,8 +15,8 @@ for a transaction's first record includes the transaction's begin. Then the next
 row of the earlier task again.
 
 Each event names its task, so a topic shows where a task ended. A look is one search of the topics
-for ends of tasks. Each look searches the offsets since the previous look, and compares the events
-around an end with the rows of the source table.
+for ends of tasks. It searches the offsets since the previous look. It compares the events around an
+end with the rows of the source table.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ _NO_LOOK = TaskLook("", datetime.min.replace(tzinfo=timezone.utc), {})
 
 
 def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
-    """Return a look whose end offsets exclude every record that a later task can have sent.
+    """Return a look without end offsets that are after a record of a later task.
 
     If a topic has a record that is newer than the look's heartbeat, a later task can have sent this
-    record. For such a topic, the result has the end offset of the previous look. So a later look
-    searches the record again.
+    record. For such a topic, the result has the end offset of the previous look, so that the next
+    look searches the record again.
 
     Args:
         look: The look.
@@ -80,10 +80,10 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
 
 
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
-    """Return whether the state store must replace the previous look by a new look.
+    """Return whether the state store must replace the previous look by the new one.
 
-    It must if the new look names another task or other doubts than the previous look, or if a topic
-    has grown and the previous look is some minutes old.
+    This is so if the two looks differ in their task or their doubts, or if a topic has grown and
+    the previous look is some minutes old.
 
     Args:
         look: The new look.
@@ -116,9 +116,9 @@ class TaskLooks:
     def follow(
         self, names: CaptureNames, records: Iterable[TableRecord], source: Callable[[], Source]
     ) -> TaskLook | None:
-        """Search a capture's topics for ends of tasks, in the offsets since the last look.
+        """Search a capture's topics for ends of tasks in the offsets since the last look.
 
-        Each table's loss at such an end is counted in the state store.
+        If a table has lost changes at such an end, the loss is counted in the state store.
 
         Args:
             names: The capture.
@@ -126,8 +126,8 @@ class TaskLooks:
             source: Opens the source.
 
         Returns:
-            The new look if it was stored, else the previous look; None if there is neither. A
-            look's doubts are the ends of tasks at which a table has perhaps lost rows.
+            The newest stored look; None if there is none. Its doubts are the ends of tasks at which
+            a table may have lost rows.
 
         Raises:
             TributaryError: A server does not answer, or the state store cannot be used.
@@ -161,7 +161,7 @@ class TaskLooks:
         return now
 
     def _look(self, beat: KafkaRecord | None, topics: Iterable[str]) -> TaskLook | None:
-        """Return a new look; None without a heartbeat, or if the newest one has no task or time."""
+        """Return a new look; None if there is no heartbeat, or if it lacks a task or a time."""
         task = None if beat is None else task_of(beat)
         if beat is None or task is None or beat.timestamp is None:
             return None
@@ -177,7 +177,8 @@ class TaskLooks:
     ) -> _Found | None:
         """Return the losses and the doubts at the ends of tasks between two looks.
 
-        The result is None if the next task has not sent enough records yet to judge an end.
+        The result is None if an end cannot be judged yet, because the task that followed has sent
+        too few records.
         """
         starts = self._kafka.start_offsets_many(one.topic for one in capture.following)
         with self._kafka.reader() as reader:
@@ -204,17 +205,21 @@ class _Found:
     doubts: dict[str, Doubt] = field(default_factory=dict)
 
     def lose(self, table: TableId, what: str) -> None:
-        """Add a table's loss."""
         known = self.losses.get(str(table))
         self.losses[str(table)] = what if known is None else f"{known}; {what}"
 
     def doubt(self, table: TableId, offset: int, what: str) -> None:
-        """Add an end of a task at which a table can have lost rows."""
+        """Add the end of a task at which a table may have lost rows.
+
+        Args:
+            table: The table.
+            offset: The offset of the ended task's last record.
+            what: What is uncertain, for the beginning of the doubt's message.
+        """
         advice = f"rows of table {table} can be missing; run `tributary verify {table}`"
         self.doubts[str(table)] = Doubt(offset, f"{what}: {advice}")
 
     def log(self) -> None:
-        """Log the losses and the doubts."""
         for table, lost in self.losses.items():
             _log.warning("table %s: %s", table, lost)
         for one in self.doubts.values():
@@ -246,8 +251,8 @@ class _Search:
         known: The previous look.
         now: The new look.
         exactly_once: Whether the connector writes to Kafka in transactions.
-        beat: The newest heartbeat, by which the search sees how far a connector without Kafka
-            transactions has come; None if the connector writes in transactions.
+        beat: The newest heartbeat, which shows how far a connector without Kafka transactions has
+            come in the log; None if the connector writes in transactions.
         found: Collects the losses and the doubts.
     """
 
@@ -266,7 +271,8 @@ class _Search:
             lively: Tables that have got events since the previous look.
 
         Raises:
-            _EarlyError: The next task has not sent enough records yet to judge an end.
+            _EarlyError: An end cannot be judged yet, because the task that followed has sent too
+                few records.
         """
         for number in range(0, len(lively), _AT_ONCE):
             some = lively[number : number + _AT_ONCE]
@@ -282,8 +288,8 @@ class _Search:
 
         Args:
             record: The table.
-            first: The first offset that was not searched yet.
-            end: Offset to stop before.
+            first: The first offset to search.
+            end: The offset after the last one to search.
         """
         table = record.table
         for ended in self.ends.between(record.topic, first, end, self.now.task):
@@ -301,7 +307,7 @@ class _Search:
                 self.found.lose(table, lost)
 
     def _lost(self, table: TableId, ended: TaskEnd, end: int) -> str | None:
-        """Return a message about rows that the end of a task has lost or doubled; None if none."""
+        """Return a message if rows were lost or sent twice at the end of a task, else None."""
         where = f"connector {self.capture.names.connector} restarted after {_place(ended)}"
         last = self.ends.before(ended.last) if ended.last.value is None else ended.last
         if last is None or last.value is None:
@@ -342,15 +348,15 @@ class _Search:
     def _is_sent_again(self, change: SentChange, after: SentChange | None) -> bool:
         """Return whether the next task sends the last change of the ended task again.
 
-        This happens only without Kafka transactions. Then the stored position, at which the next
-        task begins, can be from before the ended task's last events.
+        Only a connector without Kafka transactions does this: the position at which its next task
+        begins can be older than the ended task's last events.
 
         Args:
             change: The last change of the ended task.
             after: The next task's first change in the topic; None if there is none.
 
         Raises:
-            _EarlyError: The next task has perhaps not reached ``change`` yet.
+            _EarlyError: The next task may not have reached ``change`` yet.
         """
         reached = self.beat if after is None else after
         if reached is None or reached.order is None or change.order is None:
@@ -364,10 +370,10 @@ class _Search:
     def _behind(
         self, table: TableId, last: KafkaRecord, change: SentChange, end: int
     ) -> NextInserted | None:
-        """Return the row that a transaction inserted directly after its earlier insert ``change``.
+        """Return the row that the transaction of the insert ``change`` inserted directly after it.
 
-        The result has no key if the transaction inserted no further row into the table. The result
-        is None if the source and the topic do not show whether and which row was inserted next.
+        The result has no key if this transaction inserted no further row into the table. The result
+        is None if neither the source nor the topic shows whether it did.
         """
         source = self.capture.source()
         described = source.table(table)
@@ -388,14 +394,15 @@ class _Search:
 
 
 class _EarlyError(Exception):
-    """An end of a task cannot be judged before the next task has sent more records."""
+    """An end of a task cannot be judged yet: the task that followed has sent too few records."""
 
 
 def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
-    """Return whether a topic's last record is from a later task than the newest heartbeat.
+    """Return whether a later task than that of the newest heartbeat has sent a topic's last record.
 
-    If so, the end of the earlier task cannot be judged yet. The later task can begin within a
-    transaction. It has certainly sent the rest of this transaction when it sends a heartbeat.
+    Then the end of the earlier task cannot be judged yet, because the later task may have begun
+    within a transaction. Once the later task sends a heartbeat, it has sent all of this
+    transaction.
     """
     last = ends.last(topic, now.ends.get(topic, 0))
     if last is None or last.timestamp is None or task_of(last) == now.task:
@@ -404,15 +411,15 @@ def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
 
 
 def _remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
-    """Return those doubts of the previous look whose tables were not copied again since then."""
+    """Return the doubts of the previous look about tables that were not copied again since."""
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
     return {table: known.doubts[table] for table in tables}
 
 
 def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, int]:
-    """Return the offsets in a table's topic that the new look must search: the first, and the end.
+    """Return the offsets of a table's topic that the new look must search, as (first, end).
 
-    The first offset is O, or the end offset of the previous look if that is after O.
+    The first is O, or the end offset of the previous look if that is greater.
     """
     searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
     # The topic of a table that was onboarded again has begun again.
@@ -420,13 +427,13 @@ def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, in
 
 
 def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
-    """Return whether a task's last change can be the first of several rows of one log record.
+    """Return whether a task's last change can be the first of several rows in one log record.
 
-    Such a change is an insert, and the changes before and after it are of other log records.
+    This is so if it is an insert, and the changes before and after it are from other log records.
 
     Args:
         change: The last change of the task.
-        before: The task's change before ``change`` in the topic; None if there is none.
+        before: The change that the task sent before it to the same topic; None if there is none.
         after: The next task's first change in the topic; None if there is none.
     """
     around = {one.position for one in (before, after) if one is not None}
@@ -434,15 +441,15 @@ def begins_group(change: SentChange, before: SentChange | None, after: SentChang
 
 
 def is_doubled(change: SentChange, after: SentChange | None) -> bool:
-    """Return whether the next task has sent the last change of a task again.
+    """Return whether the next task has sent the last change of the ended task again.
 
     Args:
-        change: The last change of the task.
+        change: The last change of the ended task.
         after: The next task's first change in the topic; None if there is none.
     """
     return after is not None and (after.position, after.after) == (change.position, change.after)
 
 
 def _place(ended: TaskEnd) -> str:
-    """Return the offset and the topic of a task's last record, in words for a message."""
+    """Return the offset and topic of the ended task's last record, worded for a message."""
     return f"offset {ended.last.offset} of topic {ended.last.topic}"

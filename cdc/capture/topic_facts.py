@@ -24,11 +24,10 @@ _LEADERS_S = 10.0
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts | KafkaError]:
-    """Return each captured topic's UUID, offsets and leader epochs, by three calls to Kafka.
+    """Return the UUID, offsets and leader epochs of each captured topic.
 
-    The topics' settings are not read. If a topic cannot be read, for lack of a leader or an ACL,
-    the result has an error in place of the topic's facts. Only the run of the topic's table raises
-    this error.
+    The topics' settings are not read. If a topic cannot be read, for example because it has no
+    leader, the result has an error in place of the topic's facts. So other topics are not affected.
 
     Raises:
         KafkaError: The cluster does not answer.
@@ -78,9 +77,9 @@ def still_in_topic(
 ) -> Committed:
     """Check that a captured topic continues from the offsets of the lake's newest commit.
 
-    While a partition keeps its leader, its log is not truncated below a record that consumers could
-    read. So only partitions with a new leader are checked for a truncation. The new leader can lack
-    records that the former leader had, for example because its disk was restored.
+    Only partitions with a new leader are checked for a truncation. A new leader can lack records
+    that the former leader had, for example because its disk was restored from a backup. A leader
+    never truncates records that consumers could read.
 
     Args:
         context: The runs' context.
@@ -89,7 +88,7 @@ def still_in_topic(
         now: The current facts of the table's topic.
 
     Returns:
-        The commit with the current leaders' epochs.
+        The newest commit, with the epochs of the current leaders.
 
     Raises:
         LostHistoryError: The topic does not continue from the lake's offsets. The error names the
@@ -123,23 +122,22 @@ def cut_off(
     idle: Iterable[TableRecord],
     topics: Mapping[str, TopicFacts | KafkaError],
 ) -> set[TableId]:
-    """Return the idle tables whose topics were truncated below the lake's offset.
+    """Return the idle tables whose topics were truncated below the offset the lake has read up to.
 
-    Such a topic has got other records since, and ends at the lake's offset again. So its end offset
-    does not show the truncation.
+    Such a topic has got other records since then, and ends at the lake's offset again. So its end
+    offset does not show the truncation.
 
-    The new leaders of all topics are checked in one call, since a rolling restart of the brokers
-    elects all leaders again. If a leader has all records, its epoch is stored with the cached
-    offsets, and no process checks this leader again. If a leader does not answer, the next call
-    checks it. The table's run decides how to handle a truncated topic.
+    All new leaders are checked in one call, since a rolling restart of the brokers elects many. If
+    a leader has all records, its epoch is stored with the table, and this leader is not checked
+    again. A leader that does not answer is checked by the next call.
 
     Args:
         context: The runs' context.
-        idle: Tables whose topics end at the offset of the table's last commit.
+        idle: The tables whose topics end at the offset of the table's last commit.
         topics: By topic, its current `TopicFacts`, or the error if it could not be read.
 
     Returns:
-        The tables whose topics were truncated.
+        The tables whose topics were truncated. Their runs report the truncation.
     """
     asked: dict[ReachedOffset, TableRecord] = {}
     facts = {name: now for name, now in topics.items() if not isinstance(now, KafkaError)}
@@ -159,7 +157,6 @@ def cut_off(
 
 
 def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
-    """Return a table's record with the epochs of its topic's current leaders."""
     last = record.last_commit
     if last is None:
         return record
@@ -170,7 +167,7 @@ def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
 def _elsewhere_led(
     topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
 ) -> list[ReachedOffset]:
-    """Return the lake's offset and the former leader's epoch, per partition with a new leader."""
+    """Return the offset read by the lake and the former epoch, for partitions with a new leader."""
     return [
         ReachedOffset(topic, partition, offsets[partition], was)
         for partition, was in epochs.items()
@@ -181,10 +178,10 @@ def _elsewhere_led(
 def with_settings(
     context: RunContext, topics: Mapping[str, TopicFacts | KafkaError]
 ) -> dict[str, TopicFacts | KafkaError]:
-    """Return the topics' given `TopicFacts` with the topics' cleanup policies and compaction lags.
+    """Return ``topics`` with the cleanup policy and the compaction lag of each topic added.
 
     The settings of hundreds of topics are read in one call. If the settings of a topic cannot be
-    read, the result has the error in place of the topic's facts.
+    read, the result has an error in place of the topic's facts.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -1,4 +1,4 @@
-"""Finds topics that, because of a setting, can drop changes before runs have read the changes."""
+"""Finds topics that can delete changes before runs have read them, because of a topic setting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Expiring:
-    """The captured topics that can drop unread changes because of the same setting.
+    """Captured topics that can delete unread changes, all because of the same setting.
 
     Args:
         expiry: The setting and its effect.
@@ -29,7 +29,7 @@ class Expiring:
 
     @property
     def message(self) -> str:
-        """The message that names the captured topics and the effect of the setting."""
+        """The message for an operator: the topics, and the effect of the setting on them."""
         return f"{self._named}: {self.expiry.what}"
 
     @property
@@ -38,7 +38,7 @@ class Expiring:
         return self.expiry.remedy(self._named)
 
     def to_json(self) -> dict[str, Any]:
-        """Return message, remedy and captured topics as plain values, for JSON."""
+        """Return the message, the remedy and the topics as values for JSON."""
         topics = list(self.topics)
         return {"message": self.message, "remedy": self.remedy, "topics": topics}
 
@@ -48,14 +48,12 @@ class Expiring:
 
 
 def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiring]:
-    """Return the topics that can drop changes before a run reads them, grouped by the setting.
-
-    The settings that this run has already read are not read again. Tables that the run leaves out,
-    for example paused tables, are included, since their topics must retain changes the longest.
+    """Return the topics that can delete changes before a run reads them, grouped by the setting.
 
     Args:
         context: The runs' context.
-        records: The tables. Their topics and those of their captures are checked.
+        records: The tables, including paused ones, whose topics must retain changes the longest.
+            The topics of the tables' captures are checked, too.
 
     Raises:
         KafkaError: The cluster does not answer.

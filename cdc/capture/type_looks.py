@@ -1,15 +1,17 @@
-"""Finds columns whose type Debezium can mistake for another type of the same name.
+"""Finds columns whose type Debezium can confuse with another type of the same name.
 
-PostgreSQL's connector looks up the type of a column by the type's name. Under each name, it keeps
-the first type that it has found since it started, even if the name now belongs to another type, as
-after DROP TYPE and CREATE TYPE. Then an event can have NULL or a wrong value, or the connector
-fails. The source's catalog has only the present name of each type. So each look compares the names
-with those of the last look, and stores the former types of each name.
+PostgreSQL's connector looks up the type of a column by the type's name. For each name, it caches
+the first type that it has found since it started. If the name is later given to another type (DROP
+TYPE, then CREATE TYPE), the connector still uses the cached type. Then an event can have NULL or a
+wrong value, or the connector fails. The source's catalog has only the present type of each name. So
+each look compares the types with those of the last look, and stores the types that a name had
+before.
 
-A former type of a name counts until the connector has started again and has read the types again.
-If Tributary restarts the connector before a copy, it knows when this has happened. After any other
+Such a former type counts until the connector has started again and has read the types again. If
+Tributary restarts the connector before a copy, it knows when that has happened. After any other
 restart, the first heartbeat of the new task comes some time after the task has read the types. So a
-former type that was noticed before this heartbeat counts until a second new task sends a heartbeat.
+former type that a look found before this heartbeat counts until a second new task sends a
+heartbeat.
 """
 
 from __future__ import annotations
@@ -47,12 +49,12 @@ next start, so only a database that drops tables all the time has more.
 
 
 def changed(before: Names, now: Names, former: Former) -> Former:
-    """Return, for each name, the types that had the name before, as known after a new look.
+    """Return, for each name, the types that had this name before, as known after a new look.
 
     Args:
-        before: The types by name, as the previous look found them.
-        now: The types by name, as the new look finds them.
-        former: The former types of names, as known after the previous look.
+        before: The types by name in the previous look.
+        now: The types by name in the new look.
+        former: The types that each name had before, as known after the previous look.
     """
     found = {name: dict(of) for name, of in former.items()}
     for name, of in before.items():
@@ -69,7 +71,7 @@ def changed(before: Names, now: Names, former: Former) -> Former:
 
 
 def merged(older: Former, newer: Former) -> Former:
-    """Return the former types of names from both maps, those of ``older`` first."""
+    """Return the former types in both maps; for each name, those of ``older`` come first."""
     found = {name: dict(of) for name, of in older.items()}
     for name, of in newer.items():
         kept = found.setdefault(name, {})
@@ -79,14 +81,14 @@ def merged(older: Former, newer: Former) -> Former:
 
 
 class Mistakes:
-    """Judges which types the connector can mistake for another type of the same name.
+    """Finds the types that the connector can confuse with another type of the same name.
 
-    The row types of tables and composite types are not judged, since the lake has no value of such
-    a type from an event.
+    Composite types and the row types of tables are left out, since no event brings a value of such
+    a type into the lake.
 
     Args:
         types: The present types, by name.
-        former: The former types of names, since the connector started.
+        former: The types that each name had before, since the connector started.
     """
 
     def __init__(self, types: Names, former: Former) -> None:
@@ -101,7 +103,7 @@ class Mistakes:
 
     @property
     def suspects(self) -> tuple[int, ...]:
-        """The types that the connector can mistake for others in tables of at least one schema."""
+        """Object ids of the types that the connector can confuse, in tables of any schema."""
         return tuple(sorted(oid for oid in self._named if self._others(oid)))
 
     def name(self, oid: int) -> str:
@@ -110,15 +112,16 @@ class Mistakes:
         return f"{schema}.{name}"
 
     def is_mistaken(self, oid: int, table_schema: str, *, array: bool) -> bool:
-        """Return whether the connector can mistake the type of a table's column for another type.
+        """Return whether the connector can misread a column because it confuses the column's type.
 
-        The connector looks for a type's name in the table's schema first, then in all schemas.
+        The connector searches a type's name first in the schema of the table, then in all schemas.
 
         Args:
             oid: The type's object id, one of the `suspects`.
-            table_schema: The table's schema.
-            array: Whether the column has an array of the type. Then each other type counts: the
-                connector reads values of some types alike, but never their arrays.
+            table_schema: The schema of the column's table.
+            array: Whether the column is an array of the type. The connector reads the values of
+                some types alike, so confusing them does no harm. This does not hold for their
+                arrays.
         """
         name, schema, own = self._named[oid]
         found = self._others(oid)
@@ -127,10 +130,10 @@ class Mistakes:
         return any(one.oid != oid and (array or not one.is_alike(own)) for one in found)
 
     def _others(self, oid: int) -> list[NamedType]:
-        """Return the other types that the connector can have kept under a type's present name.
+        """Return the other types that the connector can have cached for the present name of a type.
 
-        These are the former types of this name, in any schema. For a renamed type, they are also
-        the other present types of this name, since the connector knows the renamed type only by its
+        These are all types that had the name before, in any schema. If the type was renamed, the
+        other types that have the name now are included: the connector knows the type only by its
         former name.
         """
         name, _, _ = self._named[oid]
@@ -141,7 +144,7 @@ class Mistakes:
 
 
 class TypeLooks:
-    """Compares the names of sources' types with those of the last look, and stores each look.
+    """Compares the types of a source with those of the last look, by name, and stores each look.
 
     All processes that use the same state store share the looks.
 
@@ -155,14 +158,14 @@ class TypeLooks:
         self._looks = KeptTypeLooks(store)
 
     def follow(self, names: CaptureNames, source: Source) -> TypeLook | None:
-        """Compare the names of a source's types with the last look, and store the new look.
+        """Compare a source's types with those of the last look, by name, and store the new look.
 
         Args:
             names: The capture.
             source: The source.
 
         Returns:
-            The newest look; None if the connector does not find types by their names.
+            The newest look; None if the source's connector does not look up types by their names.
 
         Raises:
             TributaryError: A server does not answer, or the state store cannot be used.
@@ -187,9 +190,10 @@ class TypeLooks:
         return self._move(names, next_look)
 
     def begin_again(self, names: CaptureNames, source: Source, before: TypeLook) -> None:
-        """Store a look after Tributary has restarted a capture's connector.
+        """Store a new look after Tributary has restarted a capture's connector.
 
-        The caller must wait first until the connector reads the log in a new session.
+        The restarted connector no longer knows former types, so they no longer count. Before the
+        call, the caller must wait until the connector reads the log in a new session.
 
         Args:
             names: The capture.
@@ -217,11 +221,12 @@ class TypeLooks:
     def _move(
         self, names: CaptureNames, next_look: Callable[[TypeLook | None], TypeLook]
     ) -> TypeLook:
-        """Replace a capture's stored look at types by the next look, and return the next look.
+        """Replace the stored look of a capture, and return the new one.
 
         Args:
             names: The capture.
-            next_look: Returns the next look from the stored one; gets None if none is stored.
+            next_look: Takes the stored look, or None if none is stored; returns the new look. It is
+                called again if another process has stored a look in the meantime.
         """
         for _ in range(_TRIES):
             kept = self._looks.of(names.connector)
@@ -232,14 +237,14 @@ class TypeLooks:
         return now
 
     def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
-        """Return a look, completed by the former types of names that no earlier look has noticed.
+        """Return a look to which the types that names have lost since the previous look are added.
 
-        The caller must read the names before this call, which reads the newest heartbeat.
+        This call reads the newest heartbeat. The caller must have read the types before.
 
         Args:
             names: The capture.
-            look: The look, with the former types that earlier looks have noticed.
-            before: The types at the previous look; empty if the types have not changed since.
+            look: The look, with the former types that earlier looks have found.
+            before: The types in the previous look; empty if the types have not changed since.
         """
         beat = self._kafka.latest_record(names.heartbeat_topic)
         run = (None if beat is None else task_of(beat)) or look.run
@@ -248,7 +253,7 @@ class TypeLooks:
         return replace(look, former=changed(before, look.types, look.former))
 
     def _judged(self, names: CaptureNames, read: NamedTypes, look: TypeLook) -> TypeLook:
-        """Return a look, completed by the tables' columns whose type the connector can mistake."""
+        """Return a look to which the columns that the connector can misread are added."""
         found = Mistakes(look.types, merged(look.older, look.former))
         suspects = found.suspects
         columns = read.columns_of(suspects) if suspects else ()
@@ -260,7 +265,7 @@ class TypeLooks:
     def _doubts(self, names: CaptureNames, look: TypeLook) -> dict[str, TypeDoubt]:
         """Return the doubts by table: those that no copy has settled, and the look's new ones.
 
-        A new doubt of a table replaces its earlier doubt and has the columns of both.
+        If a table has both, the new doubt replaces the earlier one and lists the columns of both.
         """
         of = (names.source, names.tier)
         records = {
@@ -287,7 +292,7 @@ class TypeLooks:
 def _mistaken(
     source: str, found: Mistakes, columns: Iterable[TypedColumn]
 ) -> dict[str, dict[str, str]]:
-    """Return, by table, the columns whose type the connector can mistake, with the type's name."""
+    """Return, by table, the columns that the connector can misread, with their types' names."""
     by_table: dict[str, dict[str, str]] = {}
     for one in columns:
         if found.is_mistaken(one.oid, one.table_schema, array=one.array):
@@ -302,17 +307,17 @@ def _reason(columns: Mapping[str, str]) -> str:
 
 
 def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable[Column]) -> None:
-    """Refuse to apply a table's events if the connector can have mistaken a column's type.
+    """Refuse to apply a table's events if the connector may have confused a column's type.
 
     Args:
-        look: The newest look at the names of types; None if the connector does not find types by
-            their names.
+        look: The newest look at the source's types; None if the source's connector does not look up
+            types by their names.
         record: The table.
         used: The columns that are replicated.
 
     Raises:
-        SchemaChangeError: The connector can mistake a column's type now, or could do so at a look
-            after the table was copied.
+        SchemaChangeError: The connector can confuse a column's type now, or a look has found since
+            the table was copied that it could.
     """
     if look is None:
         return

@@ -1,4 +1,4 @@
-"""Finds a run's captures that send no changes, and restarts failed or disconnected connectors."""
+"""Finds captures that send no changes, and restarts failed or disconnected connectors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Silence:
     Args:
         capture: The capture.
         tables: The tables that get no changes.
-        reason: Why no changes come.
+        reason: Why the capture sends no changes.
         remedy: What to do.
     """
 
@@ -49,11 +49,11 @@ class Silence:
 
     @property
     def message(self) -> str:
-        """The message with the reason for a capture's silence and the names of its tables."""
+        """The message for an operator: the names of the tables, and why the capture is silent."""
         return f"{self.reason}; until then no changes come for {listed(self.tables)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return a capture's silence as plain values, for JSON."""
+        """Return the capture, its tables, the reason and the remedy as values for JSON."""
         return {
             "source": self.capture.source,
             "tier": self.capture.tier,
@@ -133,7 +133,7 @@ class _Watch:
                 yield silent
 
     def _judged(self, capture: CaptureNames, *, restart: bool = False) -> Finding | None:
-        """Return a finding that says why a capture sends no changes; None if it sends changes.
+        """Return a finding with the reason if a capture sends no changes; None if it sends changes.
 
         Args:
             capture: The capture.
@@ -153,9 +153,9 @@ class _Watch:
         return Finding(Severity.WAITING, f"connector {name}", failed.reason, failed.remedy)
 
     def _failure(self, capture: CaptureNames, state: ConnectorHealth) -> FailedConnector | None:
-        """Return the failure or the lost connection of a capture's connector.
+        """Return a connector's failure or lost connection, both of which a restart can repair.
 
-        The result is None if the connector has neither. A restart can repair either.
+        The result is None if the connector has neither.
         """
         trace, context = state.status.failure, self._context
         if trace is not None:
@@ -164,10 +164,10 @@ class _Watch:
         return disconnected(capture) if lost else None
 
     def _health(self, name: str) -> ConnectorHealth | ConnectError | None:
-        """Return the state of a capture's connector; None without a connector.
+        """Return the state of a connector; None if the connector does not exist.
 
         If Connect does not answer, this call and all later calls return Connect's error. The later
-        calls send no query.
+        calls send no request.
         """
         if self._away is not None:
             return self._away
@@ -187,8 +187,8 @@ class _Watch:
     def _flows(self, capture: CaptureNames, bound_s: float) -> bool:
         """Return whether a capture's topics got a record in the last ``bound_s`` seconds.
 
-        The times of records are by the senders' clocks, which can be slow. So the result is also
-        True if the topics' end offsets have grown since the last check.
+        The time of a record is by the sender's clock, which can be slow. So the result is also True
+        if the topics' end offsets have grown since the last check.
         """
         context, kafka = self._context, self._context.kafka
         topics = [*capture.own_topics, *context.store.topics(capture.source, capture.tier)]

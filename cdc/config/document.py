@@ -76,11 +76,11 @@ def load(path: Path | None = None) -> Config:
 
 
 def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) -> Config:
-    """Read the configuration from the text of a YAML document.
+    """Read the configuration from a string in YAML.
 
     Args:
-        text: The YAML document.
-        name: The document's name in errors.
+        text: The YAML.
+        name: The file name that errors show.
         base: Folder that relative paths start from; the working directory by default.
 
     Raises:
@@ -93,9 +93,9 @@ def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) 
 
 
 def dotted(path: _Path) -> str:
-    """Return a configuration key's path as text, with dots, and list indexes in brackets.
+    """Return the path of a configuration key for messages, for example ``tables."a b".columns[0]``.
 
-    A name with a character that is not a letter, a digit, ``_`` or ``-`` is quoted.
+    A key is quoted unless it has only letters, digits, ``_`` and ``-``.
     """
     text = ""
     for part in path:
@@ -141,7 +141,7 @@ def _parse(text: str, name: str, base: Path) -> Config:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML's safe loader, with an error for a duplicate key and for a key that is no string."""
+    """YAML's safe loader, which also refuses a duplicate key and a key that is not a string."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[object] = set()
@@ -202,7 +202,7 @@ def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
 
 
 def _problems_in(error: ValidationError, document: Any) -> Iterator[ConfigProblem]:
-    """Yield pydantic's errors as problems, each with the path of its key in the file."""
+    """Convert pydantic's errors to problems, each with the path of its key in the file."""
     for details in error.errors(include_url=False, include_input=False):
         if details["type"] == "default_factory_not_called":
             continue  # a consequence of another error, which is reported
@@ -213,7 +213,13 @@ def _problems_in(error: ValidationError, document: Any) -> Iterator[ConfigProble
 
 
 def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
-    """Return the path of a wrong configuration key, and the type of the section around the key."""
+    """Return a wrong key's path in the file, and the type of the section that contains the key.
+
+    Args:
+        location: The location in pydantic's error. It also names members of unions, which are not
+            in the file.
+        document: The whole file, as YAML's loader returned it.
+    """
     path: _Path = ()
     section: Any = None
     annotation: Any = Config
@@ -227,7 +233,7 @@ def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
 
 
 def _value_at(document: Any, path: _Path) -> Any:
-    """Return the value at a path of the configuration's document; None if the path has no value."""
+    """Return the value at a path of the file; None if the file has no such path."""
     for part in path:
         try:
             document = document[part]
@@ -254,10 +260,10 @@ def _reason(details: ErrorDetails, path: _Path, section: Any) -> str:
 
 
 def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProblem]) -> Any:
-    """Replace the references in a configuration value by their values, and return the result.
+    """Return a value of the file with its references replaced by what they refer to.
 
-    The reference to a secret stays, and so do all references in the value of a ``Verbatim``
-    setting. Problems are added to ``problems``.
+    References to secrets and the references in a ``Verbatim`` setting are not replaced. Problems
+    are added to ``problems``.
     """
     if annotation is None:
         return value  # below an unknown key, which is reported as a separate problem
@@ -289,13 +295,13 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[ConfigProbl
 def _plain_secrets(
     options: Mapping[Any, Any], path: _Path, *, verbatim: bool
 ) -> Iterator[ConfigProblem]:
-    """Yield a problem for each raw option with a secret in plain text.
+    """Yield a problem for each setting of another program that has a secret in plain text.
 
     Args:
         options: A map of settings for another program.
         path: The map's path in the configuration.
-        verbatim: Whether the map is passed on with its references. If so, a reference in
-            Tributary's syntax is also a problem, since the other program cannot resolve it.
+        verbatim: Whether the other program resolves the references itself. If so, a reference in
+            Tributary's syntax is also a problem.
     """
     for key, value in options.items():
         if is_sensitive(str(key)) and not is_reference(str(value)):
@@ -318,12 +324,12 @@ def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
 
 
 def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
-    """Return the type of a key's value, and the classes of its annotations, such as `Verbatim`.
+    """Return the type of a key's value, and the classes of its markers, such as `Verbatim`.
 
     Args:
         annotation: The type of the map or section that has the key.
         key: The key.
-        value: The value, which selects the member of a tagged union.
+        value: The value. If the type is a tagged union, the value selects the union's member.
     """
     inner, marks = _unwrap(_raw_child(annotation, key), value)
     if _is_model(annotation) and (field := _fields(annotation).get(str(key))) is not None:
@@ -332,7 +338,7 @@ def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
 
 
 def _raw_child(annotation: Any, key: object) -> Any:
-    """Return the whole annotation of a configuration key's value; None for an unknown key.
+    """Return the annotation of a key's value, with its markers; None if the key is unknown.
 
     Args:
         annotation: The annotation of the section, map or list that has the key.
@@ -347,10 +353,9 @@ def _raw_child(annotation: Any, key: object) -> Any:
 
 
 def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
-    """Return the type of a section's field without ``Annotated`` and ``| None``.
+    """Return a setting's type without ``Annotated`` and ``| None``, and the classes of its markers.
 
-    The second result is the classes of the annotations in ``Annotated``, such as `Verbatim`.
-    If the field is a tagged union, the type is the member that the value's ``kind`` selects.
+    If the type is a tagged union, the result has the member that the value's ``kind`` selects.
     """
     if variants := _variants(annotation):
         kind = kind_of(value)
@@ -365,15 +370,12 @@ def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Return a configuration section's fields, each by its key in the file.
-
-    A key can differ from the field's name. For example, `as` is reserved in Python.
-    """
+    """Return the fields of a section by their keys in the file, for example `as` for `as_`."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _variants(annotation: Any) -> dict[Any, Any]:
-    """Return the members of a tagged union of sections, by tag; empty for any other annotation."""
+    """Return the members of a tagged union of sections, by tag; empty for another annotation."""
     marks = getattr(annotation, "__metadata__", ())
     if not any(isinstance(mark, Discriminator) for mark in marks):
         return {}

@@ -17,12 +17,12 @@ _SWITCHES = (f"{_AUTH}service.account.enable", f"{_AUTH}null.enable", "fs.gs.grp
 
 
 def is_gcs(url: str) -> bool:
-    """Return whether a configured URL is a URL of Google Cloud Storage."""
+    """Return whether a URL has the scheme of Google Cloud Storage."""
     return url.startswith(f"{SCHEME}://")
 
 
 def url_problem(url: str) -> str | None:
-    """Return the problem of a malformed URL of Google Cloud Storage; None without a problem."""
+    """Return what is wrong with a URL of Google Cloud Storage; None if it is well-formed."""
     if is_gcs(url) and not _BUCKET.match(url):
         return (
             "needs the name of a bucket after gs://, of small letters, digits, dots, hyphens and"
@@ -36,8 +36,8 @@ def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str
 
     Args:
         url: The lake's URL.
-        hadoop: Settings of Hadoop. Spark's settings and the cluster can add others, so a missing
-            setting is not a problem.
+        hadoop: Settings of Hadoop. A missing setting is not a problem, since Spark's settings or
+            the cluster can have it.
     """
     if not is_gcs(url):
         return

@@ -71,7 +71,7 @@ class Security(Section):
         return self.protocol.endswith("SSL")
 
     def conflicts(self) -> list[Conflict]:
-        """Return Kafka's security settings that cannot work together, as (path, problem)."""
+        """Return combinations of security settings that cannot work, as (key path, problem)."""
         found: list[Conflict] = []
         for name in ("mechanism", "username", "password"):
             if getattr(self, name) is not None and not self.sasl:
@@ -143,7 +143,8 @@ class Security(Section):
         """Return Kafka's security settings by the Java client's names, without the client's key.
 
         Args:
-            secret: Converts a secret's reference to the text that replaces it in the settings.
+            secret: Takes a secret's reference; returns the string for the settings: the secret
+                itself, or a reference that the Java program resolves.
         """
         settings: dict[str, str] = {"security.protocol": self.protocol}
         if self.mechanism is not None and self.username is not None and self.password is not None:
@@ -190,7 +191,7 @@ class TopicConfig(Section):
     """Other topic settings."""
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations of topic settings that cannot work, as (path of the key, problem)."""
+        """Return combinations of topic settings that cannot work, as (key path, problem)."""
         found: list[Conflict] = []
         if self.replication_factor == 0:
             found.append((("replication_factor",), "must be -1 or at least 1"))
@@ -227,7 +228,7 @@ class KafkaConfig(Section):
     """The settings of the topics that Tributary creates."""
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations of Kafka's settings that cannot work, as (path of key, problem)."""
+        """Return combinations of Kafka's settings that cannot work, as (key path, problem)."""
         raw = any(key.startswith("sasl.mechanism") for key in self.librdkafka)
         if self.security.sasl and self.security.mechanism is None and not raw:
             reason = f"protocol {self.security.protocol} needs a mechanism"
@@ -307,7 +308,7 @@ def _path(path: object) -> str | None:
 
 
 def _jaas(text: str) -> str:
-    """Return a string, quoted and escaped as a value in a JAAS configuration."""
+    """Return a string in double quotes, escaped for a JAAS configuration."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

@@ -70,7 +70,7 @@ class LakeConfig(Section):
         return "gcs" if gcs.is_gcs(self.url) else None
 
     def conflicts(self) -> list[Conflict]:
-        """Return the wrong settings of the lake, as (path of the key, problem)."""
+        """Return the wrong settings of the lake, as (key path, problem)."""
         found = (
             *s3.settings_problems(self.url, self.hadoop),
             *gcs.settings_problems(self.url, self.hadoop),
@@ -142,7 +142,10 @@ class SparkConfig(Section):
         return self.master == "local" or self.master.startswith("local[")
 
     def conflicts(self) -> list[Conflict]:
-        """Return the settings of Spark that would show a secret, as (path of key, problem)."""
+        """Return the settings of Spark that hold a secret, as (key path, problem).
+
+        Every user of the machine could read such a setting on the command line of Spark's JVM.
+        """
         reason = (
             "is a secret that every user of the machine could read on the command line of Spark's"
             " JVM; put it into the cluster's spark-defaults.conf, or a Hadoop setting into"

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Resolved:
-    """The settings that result from the defaults and a combination of sections.
+    """A table's settings: the defaults, overridden by the sections that match the table.
 
     Args:
         settings: The settings.
-        conflicts: The settings that cannot work, each with its problem.
+        conflicts: The settings that cannot work, as (key path, problem).
     """
 
     settings: TableSettings
@@ -29,7 +29,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class _Rule:
-    """One pattern of a section, and the section's number in the order of the file."""
+    """One pattern of a section of ``tables``, and the section's number in the order of the file."""
 
     place: int
     pattern: Pattern
@@ -38,14 +38,15 @@ class _Rule:
 
 @dataclass
 class Matching:
-    """The settings of each table: the defaults, overridden by its tier and each matching section.
+    """Finds the settings of each table: the defaults, overridden by its tier and matching sections.
 
-    Sections apply from the least to the most specific. If two are equally specific, the later one
-    in the file wins. A section with ``from`` applies to the source tables that its ``from`` names.
+    Of two matching sections, the more specific one wins; if both are equally specific, the later
+    one in the file wins. A section with ``from`` applies to the source tables that its ``from``
+    names.
 
-    A section without wildcards in its schema and table name is looked up by these names. Only the
-    other sections are compared with each table. Each combination of sections is merged once. So
-    thousands of tables with thousands of sections cost little time.
+    A section without wildcards in its schema and table name is found in a map, by these names. Only
+    the other sections are compared with each table. Each combination of sections is merged only
+    once. So thousands of tables with thousands of sections cost little time.
 
     Args:
         base: The defaults.
@@ -63,7 +64,7 @@ class Matching:
     _found: dict[TableId, Resolved] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Separate the patterns whose schema or table name has wildcards from the others."""
+        """Index the patterns without wildcards in schema and table name by these names."""
         for place, (text, settings) in enumerate(self.sections.items()):
             self._settings.append(settings)
             for one in settings.from_ or (text,):

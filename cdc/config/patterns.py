@@ -19,11 +19,11 @@ _TOKEN = re.compile(r"\*|\?|\[(?P<not>!?)(?P<set>\]?[^\]]*)\](?P<more>\+?)|(?P<p
 
 @dataclass(frozen=True)
 class Pattern:
-    """A key of ``tables``: a table name whose parts may hold wildcards.
+    """A key of ``tables``: a table name that can have wildcards in its source, schema and table.
 
     The wildcards are ``*``, ``?``, ``[...]`` for one character of a set, and ``[...]+`` for one or
-    more characters of a set. A part in double quotes is a literal name, so a name that ``discover``
-    prints matches only itself.
+    more characters of a set. A part in double quotes has no wildcards. `discover` quotes a name
+    with such characters, so the printed name matches only this table.
     """
 
     text: str
@@ -31,7 +31,7 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Parse ``*`` or ``[source:]schema.table``; without a source, every source matches.
+        """Parse ``*`` or ``[source:]schema.table``; without a source, it matches every source.
 
         Raises:
             InvalidIdentifierError: The text has another format.
@@ -41,7 +41,7 @@ class Pattern:
         return cls(text, TableId.of_parts(text, _read, default_source="*"))
 
     def matches(self, table: TableId) -> bool:
-        """Return whether the pattern of ``tables`` matches the table."""
+        """Return whether a table's name matches the pattern."""
         return (
             matches(table.source, self.parts.source)
             and matches(table.schema, self.parts.schema)
@@ -64,10 +64,10 @@ class Pattern:
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, int]:
-        """The rank among the patterns of ``tables`` that match one table. The highest rank wins.
+        """The pattern's rank. Of the patterns that match a table, that of the highest rank wins.
 
         The tuple compares, in this order: whether the table name has no wildcards, whether the
-        schema has none, whether the source has none, and the number of characters that are no
+        schema has none, whether the source has none, and the number of characters that are not
         wildcards.
         """
         parts = (self.parts.name, self.parts.schema, self.parts.source)
@@ -77,7 +77,7 @@ class Pattern:
 
 
 def is_wildcard(text: str) -> bool:
-    """Return whether a name has wildcards; a ``*``, ``?`` or ``[`` in double quotes is none."""
+    """Return whether a table name has wildcards. Characters in double quotes are not wildcards."""
     return bool(_WILD & set(_QUOTED.sub("", text)))
 
 
@@ -87,10 +87,10 @@ def is_literal(part: str) -> bool:
 
 
 def _read(name: str, quoted: bool) -> str:
-    """Return a part of a pattern (source, schema or table) without double quotes.
+    """Return the source, schema or table of a pattern without double quotes.
 
-    If the part was quoted, each wildcard in it gets brackets, as in ``[*]``. Brackets around one
-    character match only this character.
+    In a quoted part, each wildcard character gets brackets, as in ``[*]``, and then matches only
+    itself.
 
     Args:
         name: The part without its double quotes.
@@ -100,7 +100,7 @@ def _read(name: str, quoted: bool) -> str:
 
 
 def _is_open(part: str) -> bool:
-    """Return whether a pattern's part has wildcards that were not in double quotes."""
+    """Return whether a part of `Pattern.parts` has a wildcard that was not in double quotes."""
     return bool(_WILD & set(_LITERAL.sub("", part)))
 
 
@@ -116,13 +116,12 @@ def pattern_problem(text: str, sources: Iterable[str]) -> str | None:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether a part of a pattern (source, schema or table) matches a name; case counts."""
+    """Return whether a name matches the source, schema or table of a pattern. Case counts."""
     return _expression(pattern).fullmatch(name) is not None
 
 
 @lru_cache(maxsize=4096)
 def _expression(pattern: str) -> re.Pattern[str]:
-    """Compile one part of a pattern (source, schema or table) to a regular expression."""
     text = "".join(_translated(token) for token in _TOKEN.finditer(pattern))
     try:
         return re.compile(text, re.DOTALL)
@@ -131,7 +130,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def _translated(token: re.Match[str]) -> str:
-    """Translate one token of a pattern, such as ``*``, to a regular expression."""
+    """Return the regular expression for one token of a pattern, for example ``.*`` for ``*``."""
     if token["plain"] is not None:
         return re.escape(token["plain"])
     if token["set"] is None:

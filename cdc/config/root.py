@@ -1,4 +1,4 @@
-"""The whole configuration as one value."""
+"""The whole configuration."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class _Index:
-    """A cache of what is computed once from a configuration.
+    """A cache in a configuration.
 
-    All instances compare as equal. So two configurations with the same settings are equal even if
-    only one of them has a filled cache.
+    All caches are equal to each other, so a filled cache does not make two configurations with the
+    same settings unequal.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Config(Section):
     _index: _Index = PrivateAttr(default_factory=_Index)
 
     def source(self, name: str) -> SourceConfig:
-        """Return the configured source of that name.
+        """Return the section of a source.
 
         Raises:
             ConfigError: There is no such source.
@@ -107,7 +107,7 @@ class Config(Section):
         return table
 
     def table_settings(self, table: TableId) -> TableSettings:
-        """Return a table's configured settings, from the defaults and all matching patterns.
+        """Return a table's settings, combined from the defaults and all sections that match it.
 
         Raises:
             ConfigError: The combined settings cannot work.
@@ -124,7 +124,6 @@ class Config(Section):
         return found.settings
 
     def _settings_of(self, table: TableId) -> Resolved:
-        """Return a table's settings and their problems; index the sections at the first call."""
         known = self._index.matching
         # A copy of the configuration with other sections has the index of the original.
         if known is None or any(
@@ -146,9 +145,8 @@ class Config(Section):
             tier: The tier of the table's capture, which shows the mode at onboarding.
 
         Raises:
-            ConfigError: The table's mode has changed since onboarding. Without a new onboarding, no
-                append table can become a table with a key, and no table with a key can become an
-                append table.
+            ConfigError: The mode has changed. The table must be onboarded again, since an append
+                table cannot become a table with a key, or the reverse.
         """
         settings = self.table_settings(table)
         if settings.appends != is_append_tier(tier):
@@ -164,10 +162,10 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """Return the shard that the settings make of a source table; None if it is no shard.
+        """Return the shard that a source table is by the settings; None if it is no shard.
 
         Raises:
-            ConfigError: The settings list the source table under two lake tables.
+            ConfigError: The settings name the source table in the ``from`` of two lake tables.
         """
         name = fed_by(table, self.tables)
         if name is None:
@@ -176,19 +174,19 @@ class Config(Section):
 
     @property
     def pool_shares(self) -> dict[str, float]:
-        """The setting ``pool_share`` by tier, without the tiers that do not set it."""
+        """The setting ``pool_share`` of each tier that has one."""
         tiers = self.tiers.items()
         return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
 
     def require_shard(self, table: TableId, known: Shard | None) -> None:
-        """Refuse settings by which an onboarded table is a different shard than at onboarding.
+        """Check that the settings still make the same shard of an onboarded table as at onboarding.
 
         Args:
             table: The table.
             known: The table's shard at onboarding; None if it was no shard.
 
         Raises:
-            ConfigError: The settings differ from those at onboarding.
+            ConfigError: The settings make another shard of it, or no shard.
         """
         if (now := self.shard(table)) != known:
             raise ConfigError(
@@ -205,9 +203,10 @@ class Config(Section):
         return frozenset(sharded(self.tables))
 
     def table_path(self, table: TableId) -> str:
-        """Return the configured folder of a source table's lake table.
+        """Return the folder of a source table's lake table, from the configured template.
 
-        For a shard, this is the folder of its copy; the shared lake table has another folder.
+        For a shard, this is the folder of the shard's copy, and not the folder of the shared lake
+        table.
 
         Names are encoded, so that no name leads out of the lake's folder.
         """
@@ -217,14 +216,14 @@ class Config(Section):
         return f"{self.lake.url}/{fill(template, table)}"
 
     def catalog_name(self, table: TableId, shard: Shard | None = None) -> tuple[str, str] | None:
-        """Return the database and the name of a lake table in the catalog of table names.
-
-        The result is None if no such catalog is configured.
+        """Return a lake table's database and name in the Hive Metastore.
 
         Args:
             table: The source table.
-            shard: The source table's shard; None if the source table is no shard. For a shard, the
-                lake table is the shared one.
+            shard: The source table's shard, whose lake table is the shared one; None if the source
+                table is no shard.
+
+        The result is None if no metastore is configured.
         """
         if self.catalog is None:
             return None
@@ -234,7 +233,7 @@ class Config(Section):
         return fill_name(self.catalog.database, table), fill_name(self.catalog.table, table)
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations in ``tributary.yaml`` that cannot work, as (path, problem)."""
+        """Return combinations in ``tributary.yaml`` that cannot work, as (key path, problem)."""
         found: list[Conflict] = []
         if not self.sources:
             found.append((("sources",), "must name at least one source"))
@@ -281,7 +280,6 @@ class Config(Section):
                     yield (*place, "columns", "hash"), "needs lake.hash_key"
 
     def _all_settings(self) -> Iterator[tuple[tuple[str, ...], TableSettings]]:
-        """Yield the sections of table settings, each with its path."""
         yield ("defaults",), self.defaults
         for text, settings in self.tables.items():
             yield ("tables", text), settings
@@ -298,7 +296,7 @@ class Config(Section):
                 yield (*place, "mode"), reason
 
     def _name_conflicts(self) -> Iterator[Conflict]:
-        """Yield name templates that are malformed, or that would give several tables one path."""
+        """Yield malformed templates of lake names, and templates that give two tables one name."""
         several = {"source"} if len(self.sources) > 1 else set()
         everything = {"schema", "table"} | several
         yield from template_problems(("lake", "name"), self.lake.name, TABLE_PLACES, everything)
@@ -317,7 +315,7 @@ class Config(Section):
                 yield from template_problems(place, settings.name, TABLE_PLACES, open_parts)
 
     def _capture_conflicts(self) -> Iterator[Conflict]:
-        """Yield malformed name templates of captures, and names that two captures would share."""
+        """Yield malformed templates of capture names, and those that give two captures one name."""
         wanted = [self.defaults, *(overlay(self.defaults, [one]) for one in self.tables.values())]
         tiers = {settings.capture_tier for settings in wanted}
         taken: dict[tuple[str, str], str] = {}
@@ -346,7 +344,7 @@ class Config(Section):
 
 
 def _or_reference(schema: Any) -> Any:
-    """Return a JSON Schema in which each number, boolean or choice may also be a reference.
+    """Return a JSON Schema that also accepts a reference for each number, boolean or enum.
 
     A reference is a string such as ``${PORT}``.
     """

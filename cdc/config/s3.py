@@ -21,12 +21,12 @@ _KEY = ("encryption.key", "server-side-encryption.key")
 
 
 def is_s3(url: str) -> bool:
-    """Return whether a configured URL is a URL of Hadoop's file system for S3."""
+    """Return whether a URL has the scheme of Hadoop's file system for S3."""
     return url.startswith(f"{SCHEME}://")
 
 
 def url_problem(url: str) -> str | None:
-    """Return the problem of a malformed URL of S3; None without a problem."""
+    """Return what is wrong with a URL of S3; None if it is well-formed."""
     if former := _FORMER.match(url):
         return f"write s3a:// instead of {former[0]}; Hadoop's file system for S3 has this name"
     if is_s3(url) and not _BUCKET.match(url):
@@ -42,9 +42,8 @@ def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str
 
     Args:
         url: The lake's URL.
-        hadoop: Settings of Hadoop. Spark's settings and the cluster can add others, so a missing
-            setting is not a problem. A setting that begins with ``fs.s3a.bucket.BUCKET.`` overrides
-            the one that begins with ``fs.s3a.``.
+        hadoop: Settings of Hadoop. A missing setting is not a problem, since Spark's settings or
+            the cluster can have it. ``fs.s3a.bucket.BUCKET.NAME`` overrides ``fs.s3a.NAME``.
     """
     for key in hadoop:
         if former := _FORMER_KEY.match(key):
@@ -65,7 +64,6 @@ def settings_problems(url: str, hadoop: Mapping[str, str]) -> Iterator[tuple[str
 
 
 def _encryption(keys: Mapping[str, str], given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the wrong settings of encryption on S3, as (key, problem)."""
     algorithm = next((name for name in _ALGORITHM if name in given), None)
     if algorithm is None:
         return

@@ -1,4 +1,4 @@
-"""References to secrets. The configuration has such references in place of passwords."""
+"""References to secrets, which the configuration has instead of passwords."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATTERN = r"^\$\{([A-Za-z_][A-Za-z0-9_]*|file:/[^{}]+)\}$"
 
 @dataclass(frozen=True)
 class SecretRef:
-    """A reference to a secret, which is read only when it is used.
+    """A reference to a secret. The secret is read only when it is used.
 
     Args:
         kind: ``env`` for an environment variable, ``file`` for a file.
@@ -54,9 +54,9 @@ class SecretRef:
         return cls("file", match["file"])
 
     def resolve(self) -> str:
-        """Read the secret now, without a line break at the end of its file.
+        """Read and return the secret, without a line break at the end of its file.
 
-        From then on, this process removes the secret from errors and logs.
+        From then on, errors and logs of this process show a placeholder in place of the secret.
 
         Raises:
             SecretError: The variable is not set, or the file cannot be read or is empty.
@@ -66,7 +66,7 @@ class SecretRef:
         return value
 
     def read(self) -> str:
-        """Read the secret now; unlike after ``resolve``, errors and logs can contain the secret.
+        """Read and return the secret, without hiding it from errors and logs as ``resolve`` does.
 
         Raises:
             SecretError: As for ``resolve``.
@@ -99,7 +99,7 @@ class SecretRef:
         return value
 
     def connect_reference(self) -> str:
-        """Return the text that Kafka Connect's ConfigProvider replaces by this secret.
+        """Return the reference that a ConfigProvider of Kafka Connect replaces by this secret.
 
         Source: https://kafka.apache.org/documentation/#config_providers
         """
@@ -128,12 +128,12 @@ class SecretRef:
 
 
 def expand(text: str, *, secret: bool = False) -> str:
-    """Return a setting's text with the value in place of each ``${NAME}`` and ``${file:/path}``.
+    """Replace each ``${NAME}`` and ``${file:/path}`` in a string by its value.
 
     ``$${`` means a literal ``${``.
 
     Args:
-        text: A text with any number of references.
+        text: The string, with any number of references.
         secret: Whether the values are secrets, which errors and logs must not show.
 
     Raises:
@@ -150,12 +150,12 @@ def expand(text: str, *, secret: bool = False) -> str:
 
 
 def fold(text: str, written: str) -> str:
-    """Return a text in which references replace their values, as the reverse of ``expand``.
+    """Replace values in a message by their references, the reverse of ``expand``.
 
     Args:
-        text: The text that can contain values, for example a message.
-        written: A text with the references, for example the configuration's. A reference does not
-            replace its value if the value is shorter than four characters.
+        text: The message.
+        written: A string that contains the references, for example the configuration file. A value
+            of fewer than four characters is not replaced.
     """
     values: dict[str, str] = {}
     for match in _REFERENCE.finditer(written):
@@ -168,17 +168,17 @@ def fold(text: str, written: str) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a setting's text contains a reference of Tributary or of Kafka Connect."""
+    """Return whether a string contains a reference of Tributary or of Kafka Connect."""
     return re.search(r"\$\{[^{}]+\}", text) is not None
 
 
 def is_only_references(text: str) -> bool:
-    """Return whether a setting's text consists only of references of Tributary."""
+    """Return whether a string consists only of references of Tributary."""
     return not _REFERENCE.sub("", text)
 
 
 def _validate(value: object) -> SecretRef:
-    """Convert the text of a secret's reference for pydantic; the error never shows the text."""
+    """Parse the reference to a secret for pydantic. The error does not show the input."""
     if isinstance(value, SecretRef):
         return value
     try:

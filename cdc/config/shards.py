@@ -1,4 +1,4 @@
-"""The source tables that feed one lake table together, and the shard name of each."""
+"""Finds the source tables that feed one lake table together, and names each one's shard."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
 
 
 def shard_of(table: TableId, name: str, section: TableSettings, lake_url: str) -> Shard:
-    """Return the description of a source table as a shard of a lake table.
+    """Describe a source table as a shard of a lake table.
 
     Args:
         table: The source table.
         name: The lake table's name.
-        section: The lake table's section. Only this section sets the lake table's path; sections
-            whose patterns match the source table do not.
+        section: The lake table's section. Its ``name`` sets the path of the lake table. The
+            ``name`` of a section that matches the source table does not.
         lake_url: URL of the lake.
     """
     return Shard(
@@ -69,16 +69,16 @@ def _path(name: str, section: TableSettings) -> str:
 
 
 def described(shard: Shard | None) -> str:
-    """Return a shard in words, for messages; ``a table of its own`` for None."""
+    """Describe a shard in words, for messages: for None, ``a table of its own``."""
     if shard is None:
         return "a table of its own"
     return f"shard {shard.name} of {shard.of} (column {shard.column}) in {shard.base_path}"
 
 
 def copy_path(shard: Shard) -> str:
-    """Return the folder for the copy of one shard.
+    """Return the folder to which one shard is copied.
 
-    The folder exists until the copy's rows are in the shared lake table.
+    The folder exists until the copied rows are in the shared lake table.
     """
     return f"{shard.base_path}/{_FOLDER}/{encoded(shard.name)}"
 
@@ -86,7 +86,7 @@ def copy_path(shard: Shard) -> str:
 def shard_conflicts(
     tables: Mapping[str, TableSettings], sources: Iterable[str]
 ) -> Iterator[Conflict]:
-    """Yield the problems in sections of lake tables that several source tables feed."""
+    """Yield the problems in sections of lake tables that several source tables feed together."""
     known = list(sources)
     paths = {name: _path(name, one).casefold() + "/" for name, one in sharded(tables).items()}
     for name, other in itertools.permutations(paths, 2):

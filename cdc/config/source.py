@@ -38,7 +38,7 @@ class Endpoint(Section):
     """Other connection parameters, as in libpq."""
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations of PostgreSQL's settings that cannot work, as (path, problem)."""
+        """Return combinations of settings that cannot work, as (key path, problem)."""
         found: list[Conflict] = []
         if (self.sslcert is None) != (self.sslkey is None):
             missing = "sslkey" if self.sslkey is None else "sslcert"
@@ -58,7 +58,7 @@ class Credential(Section):
 
 
 class Credentials(Section):
-    """The section with a source's logins, by purpose. ``admin`` takes a missing login's place."""
+    """The section with a source's logins, by purpose. A missing login defaults to ``admin``."""
 
     admin: Credential
     """Login that owns the publication and the schema tributary, and drops slots."""
@@ -118,7 +118,7 @@ class MysqlEndpoint(Section):
     """PEM file with the client's key."""
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations of MySQL's settings that cannot work, as (path of key, problem)."""
+        """Return combinations of settings that cannot work, as (key path, problem)."""
         found: list[Conflict] = []
         if (self.ssl_cert is None) != (self.ssl_key is None):
             missing = "ssl_key" if self.ssl_key is None else "ssl_cert"
@@ -158,7 +158,7 @@ class MysqlSourceConfig(Section):
 
 
 def kind_of(section: Any) -> str | None:
-    """Return the ``kind`` of a source's section; ``postgres`` if the section does not name it."""
+    """Return the ``kind`` of a source's section; ``postgres`` if the section has no ``kind``."""
     if isinstance(section, Mapping):
         return str(section.get("kind", "postgres"))
     return getattr(section, "kind", None)

@@ -35,17 +35,17 @@ TierName = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]
 
 
 def is_append_tier(tier: str) -> bool:
-    """Return whether a capture's tier is a tier of append tables."""
+    """Return whether the name of a capture's tier is that of a tier of append tables."""
     return tier.endswith(_APPEND)
 
 
 def configured_tier(tier: str) -> str:
-    """Return a capture's tier as the configuration names it, without the append suffix."""
+    """Return the tier as the configuration names it, without the suffix for append tables."""
     return tier.removesuffix(_APPEND)
 
 
 def _lake_type(text: str) -> str:
-    """Return a configured lake type without blanks; refuse any type but string and decimal(p,s)."""
+    """Return a configured lake type without blanks. Only string and decimal(p,s) are allowed."""
     found = re.fullmatch(_LAKE_TYPE, text)
     if found is None or (found["digits"] and not int(found["scale"]) <= int(found["digits"]) > 0):
         raise PydanticCustomError(
@@ -86,21 +86,21 @@ class ColumnRules(Section):
     Write the entry before the rename on the source; afterwards the entry may stay."""
 
     def is_read_by_key(self, column: str) -> bool:
-        """Return whether, by the settings, runs read the column as text from the source by key."""
+        """Return whether runs read the column as text from the source, by key."""
         return self.as_.get(column) == "string"
 
     def decimal(self, column: str) -> str:
-        """Return a column's configured decimal type; empty if the settings choose none."""
+        """Return the decimal type that the settings choose for a column; empty if none."""
         chosen = self.as_.get(column, "string")
         return "" if chosen == "string" else chosen
 
     def hides(self, column: str) -> str:
-        """Return how the lake hides the column's values: ``hash`` or ``mask``; empty if not."""
+        """Return ``hash`` or ``mask`` if the lake hides the column's values so; else empty."""
         return "hash" if column in self.hash else "mask" if column in self.mask else ""
 
 
 class ResyncLimits(Section):
-    """The settings with the limits of automatic resyncs."""
+    """The limits of automatic resyncs."""
 
     max_rows: Positive | None = None
     """The largest estimated number of rows in the table. Default: no limit."""
@@ -108,10 +108,10 @@ class ResyncLimits(Section):
     """The time in which a resync may begin, in UTC, for example 22:00-05:00. Default: any time."""
 
     def allows(self, at: datetime) -> bool:
-        """Return whether the settings allow a resync to begin at a time.
+        """Return whether a resync may begin at a time.
 
         Args:
-            at: An aware time.
+            at: The time, with a time zone.
         """
         if self.window is None:
             return True
@@ -222,7 +222,7 @@ class TableSettings(Section):
 
     @property
     def appends(self) -> bool:
-        """Whether the settings make the table an append table."""
+        """Whether the table is an append table."""
         return self.mode == "append"
 
     @property
@@ -230,13 +230,13 @@ class TableSettings(Section):
         """The name of the capture's tier: the setting ``tier``, with a suffix for an append table.
 
         So append tables have captures of their own. A publication publishes the same operations for
-        all of its tables. If a publication publishes updates and deletes, PostgreSQL refuses every
-        UPDATE and DELETE on the published tables that have no key.
+        all of its tables, and PostgreSQL refuses an UPDATE or DELETE of a table without a key if
+        the table's publication publishes this operation.
         """
         return f"{self.tier}{_APPEND}" if self.appends else self.tier
 
     def conflicts(self) -> list[Conflict]:
-        """Return combinations of a table's settings that cannot work, as (path, problem)."""
+        """Return combinations of a table's settings that cannot work, as (key path, problem)."""
         found: list[Conflict] = list(self._mode_conflicts())
         if self.from_ and self.appends:
             found.append(
@@ -267,7 +267,7 @@ class TableSettings(Section):
         return found
 
     def _hiding_conflicts(self) -> Iterator[Conflict]:
-        """Yield the conflicts of columns that are to be hashed or masked."""
+        """Yield the problems of columns that the settings hash or mask."""
         rules = self.columns
         hidden = {*rules.hash, *rules.mask}
         if twice := set(rules.hash) & set(rules.mask):
@@ -329,9 +329,13 @@ def _listed(columns: Iterable[str]) -> str:
 
 
 def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:
-    """Return the default settings with the values that the overrides set.
+    """Return settings with the values that other settings override.
 
-    A later override replaces the value of an earlier one. Maps are merged key by key.
+    Of two overrides of one setting, the later one wins. Maps are merged key by key.
+
+    Args:
+        base: The settings to start from.
+        overrides: The settings that override ``base``, in order.
     """
     merged = base.model_dump(exclude_unset=True, by_alias=True)
     for settings in overrides:
@@ -340,9 +344,9 @@ def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSet
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Return the first map of settings with the second map's values.
+    """Return a map of settings with the values of a second map added or replaced.
 
-    If both maps have a map under the same key, the two inner maps are merged in the same way.
+    If both maps have a map under the same key, these two inner maps are merged in the same way.
     """
     merged = dict(base)
     for key, value in over.items():

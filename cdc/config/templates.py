@@ -48,9 +48,9 @@ def template_problems(
 
 
 def fill(template: str, table: TableId) -> str:
-    """Return a table's lake path by the configured template.
+    """Return a table's path in the lake, from a name template.
 
-    Each byte that is unsafe in a path becomes ``~`` and two hex digits. The encoding is one to one.
+    Each byte that is unsafe in a path becomes ``~`` and two hex digits. The encoding is reversible.
     So different tables never share a folder, and no name leads into another folder.
     """
     return template.format(
@@ -59,11 +59,11 @@ def fill(template: str, table: TableId) -> str:
 
 
 def fill_name(template: str, table: TableId) -> str:
-    """Return a table's name in the catalog by the configured template.
+    """Return a table's name in the Hive Metastore, from a name template.
 
     The name has only lower-case letters, digits and ``_``. Any other character of the table's
     source, schema or name becomes ``_x``, the character's code in hex, and ``_``. The encoding is
-    one to one.
+    reversible, so different tables never share a name.
     """
     return template.format(
         source=_encoded(table.source), schema=_encoded(table.schema), table=_encoded(table.name)
@@ -71,25 +71,25 @@ def fill_name(template: str, table: TableId) -> str:
 
 
 def _encoded(name: str) -> str:
-    """Encode a name for the catalog, as `fill_name` describes."""
+    """Encode a name for the Hive Metastore, as `fill_name` describes."""
     # A text that looks like an encoded character is also encoded.
     return re.sub(r"[^a-z0-9_]|_(?=x[0-9a-f]+_)", lambda match: f"_x{ord(match[0]):x}_", name)
 
 
 def encoded(name: str) -> str:
-    """Encode a table's name as one part of a path. Different names get different parts."""
+    """Encode a name as one folder of a path. Different names give different folders."""
     return _safe(name)
 
 
 def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
-    """Return another table whose base path overlaps a table's base path; None if there is none.
+    """Return a table whose base path overlaps the given path; None if there is none.
 
     Two paths overlap if they are equal, or if one is inside the other. Upper and lower case count
     as equal.
 
     Args:
-        path: The table's base path.
-        taken: The other tables, by base path.
+        path: The path.
+        taken: The tables, by base path.
     """
     mine = path.casefold() + "/"
     for other, table in taken.items():
@@ -100,7 +100,7 @@ def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
 
 
 def _safe(name: str) -> str:
-    """Encode a name as one part of a path.
+    """Encode a name as one folder of a path.
 
     ASCII letters and digits, ``_``, ``-``, and dots after the first character stay as they are. All
     other characters are encoded as `fill` describes.

@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 
 class Section(BaseModel):
-    """A part of the configuration, as a frozen value. An unknown key is an error."""
+    """A section of the configuration. It cannot be changed, and an unknown key is an error."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -34,12 +34,12 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class Verbatim:
-    """Annotates a setting: the references in its value are not replaced when the file is read."""
+    """Marks a setting: the references in its value are not replaced when the file is read."""
 
 
 @dataclass(frozen=True)
 class RawOptions:
-    """Annotates a map of settings for another program: its secrets must be references."""
+    """Marks a map of settings for another program, in which each secret must be a reference."""
 
 
 # Continuations in names of harmless settings, for example a token's provider, file or age.
@@ -71,7 +71,7 @@ _NAMED_ON_KUBERNETES = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret
 
 
 def is_sensitive(key: str) -> bool:
-    """Return whether a setting of another program holds a secret, judged by the setting's name.
+    """Return whether the name of another program's setting shows that its value is a secret.
 
     In doubt the answer is yes. The value of such a setting must be a reference, and no message
     shows the value.
@@ -80,14 +80,17 @@ def is_sensitive(key: str) -> bool:
 
 
 def _text(value: object) -> object:
-    """Return a raw setting's number or boolean as a string, for example True as ``true``."""
+    """Return a number or boolean of a setting as a string, for example True as ``true``.
+
+    Any other value is returned unchanged.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else value
 
 
 def _absolute(path: Path, info: ValidationInfo) -> Path:
-    """Return a path as absolute. A relative one starts at the folder of ``tributary.yaml``."""
+    """Return an absolute path. A relative path starts at the folder of ``tributary.yaml``."""
     base = (info.context or {}).get("base") or Path.cwd()
     return Path(base, path.expanduser()).absolute()
 
@@ -101,7 +104,7 @@ _LOGIN = re.compile(r"[^/]*//(?:[^/?#]*@|[^/:@]+:(?!\d+(?:/|$))[^@]*@)")
 
 
 def _without_login(url: str) -> str:
-    """Return a configured URL; refuse a URL that contains a login."""
+    """Return the URL; refuse it if it contains a login."""
     if _LOGIN.match(url) and not _CONTAINER.match(url):
         raise PydanticCustomError(
             "url_login", "the URL contains a login; use the keys username and password instead"
@@ -110,7 +113,7 @@ def _without_login(url: str) -> str:
 
 
 def _servers(text: str) -> str:
-    """Return the configured list of brokers; refuse a list that contains a login."""
+    """Return the list of brokers; refuse it if it contains a login."""
     if "@" in text:
         raise PydanticCustomError(
             "servers_login", "it contains a login; use kafka.security instead"
@@ -119,9 +122,9 @@ def _servers(text: str) -> str:
 
 
 def _http(url: str) -> str:
-    """Return a configured URL without slashes at its end.
+    """Return the URL without slashes at its end.
 
-    Refuse a URL that does not begin with ``http://`` or ``https://``, or that has parameters.
+    A URL is refused if it does not begin with ``http://`` or ``https://``, or if it has parameters.
     """
     if not re.match(r"https?://[^/]", url):
         raise PydanticCustomError("url_scheme", "the URL must begin with http:// or https://")
@@ -133,9 +136,9 @@ def _http(url: str) -> str:
 
 
 def defaults() -> Any:
-    """Return an empty map as the default of a section that the file lacks.
+    """Return an empty map, the default of a section that the file lacks.
 
-    pydantic reads this map like a section in the file, and fills in the defaults of its settings.
+    pydantic validates this map like a section of the file, and fills in the defaults.
     """
     return {}
 

@@ -1,4 +1,4 @@
-"""Access to Kafka Connect by its REST API: connectors, their states and stored positions."""
+"""Access to Kafka Connect's REST API: connectors, their states, and their stored positions."""
 
 from __future__ import annotations
 

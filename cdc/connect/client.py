@@ -1,4 +1,4 @@
-"""The client of Kafka Connect's REST API. Each wait has a bound; each error has a remedy."""
+"""The client of Kafka Connect's REST API. Each wait has a time limit; each error has a remedy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ConnectClient:
         self._rest.close()
 
     def plugins(self) -> list[Plugin]:
-        """Return the connector plugins that the Connect worker has."""
+        """Return the connector plugins that are installed on the Connect worker."""
         answer = self._rest.ask("GET", "connector-plugins")
         return [
             Plugin(str(item["class"]), str(item.get("type", "")), str(item.get("version", "")))
@@ -62,9 +62,9 @@ class ConnectClient:
     def worker(self) -> Worker:
         """Return the Connect worker's version and plugins, and whether exactly-once is enabled.
 
-        The REST API does not report the support of exactly-once delivery. So this method has the
-        worker validate a configuration that requires the support. A worker without the support
-        refuses the configuration.
+        The REST API does not report whether exactly-once is enabled. So this method asks the worker
+        to validate a configuration that requires it. If it is not enabled, the worker refuses the
+        configuration.
         """
         root = self._rest.ask("GET", "").json()
         plugins = tuple(self.plugins())
@@ -95,12 +95,12 @@ class ConnectClient:
         return {str(key): str(value) for key, value in answer.json().items()}
 
     def validate(self, config: Mapping[str, str]) -> list[FieldProblem]:
-        """Have the Connect worker check a configuration, and return the worker's objections.
+        """Ask the Connect worker to validate a configuration, and return the worker's objections.
 
-        The worker connects to the database for the check.
+        To validate it, the worker connects to the source database.
 
         Raises:
-            ConnectError: The worker has no such plugin, or cannot validate.
+            ConnectError: The worker does not have the connector's plugin, or cannot validate.
         """
         plugin = config["connector.class"]
         path = f"connector-plugins/{quote(plugin, safe='')}/config/validate"
@@ -117,9 +117,8 @@ class ConnectClient:
     ) -> bool:
         """Create the connector in Connect, or change its configuration.
 
-        The connector is stopped before its configuration is changed. So no task still has the
-        former configuration when the connector runs again. If the connector already has the
-        configuration, this method does nothing.
+        A connector that runs is stopped before the change. So when it runs again, no task still has
+        the former configuration. If the connector already has the configuration, nothing is done.
 
         Returns:
             Whether the connector was created, or its configuration was changed.
@@ -148,7 +147,7 @@ class ConnectClient:
         return True
 
     def status(self, name: str) -> ConnectorStatus | None:
-        """Return the state of a connector and its tasks in Connect; None without a connector."""
+        """Return the state of a connector and its tasks; None if the connector does not exist."""
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/status", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -173,7 +172,7 @@ class ConnectClient:
     def wait_running(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
     ) -> ConnectorStatus:
-        """Wait until Connect runs the connector and its tasks with the present configuration.
+        """Wait until the connector and its tasks run with the present configuration.
 
         Args:
             name: The connector.
@@ -181,8 +180,8 @@ class ConnectClient:
             progress: Shows the wait.
 
         Raises:
-            ConnectError: The connector or a task failed, or the limit has passed. After a failure,
-                the error has the reason from the trace.
+            ConnectError: The connector or a task has failed, and the error names the cause; or the
+                limit has passed.
         """
 
         def ready(status: ConnectorStatus | None) -> bool:
@@ -192,23 +191,23 @@ class ConnectClient:
         return self._wait_for_status(name, _TO_RUN, ready, timeout_s, progress)
 
     def require_sound(self, name: str) -> None:
-        """Check once that neither the connector nor a task has failed in Connect.
+        """Check once that neither the connector nor one of its tasks has failed.
 
         Raises:
-            ConnectError: The connector or a task has failed. The error has the reason from the
-                trace.
+            ConnectError: The connector or a task has failed. The error names the cause.
         """
         self._refuse_failed(self.status(name))
 
     def restart(self, name: str, *, only_failed: bool = True) -> None:
-        """Let Connect restart a connector and its tasks.
+        """Restart a connector and its tasks.
 
-        The method returns when the worker no longer reports the same failure. If the connector
-        fails again in the same way, the method returns after a few seconds.
+        The method returns when Connect no longer reports the same failure. If the connector fails
+        again in the same way, the method returns after a few seconds.
 
         Args:
             name: The connector.
-            only_failed: Whether to leave out a connector and tasks that have not failed.
+            only_failed: Whether to restart the connector and its tasks only as far as they have
+                failed.
         """
         before = self.status(name)
         query = f"includeTasks=true&onlyFailed={str(only_failed).lower()}"
@@ -225,9 +224,9 @@ class ConnectClient:
     def pause(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
     ) -> None:
-        """Pause the connector in Connect, and wait until it and all of its tasks are paused.
+        """Pause the connector, and wait until it and all of its tasks are paused.
 
-        A paused connector keeps its tasks.
+        The tasks of a paused connector still exist.
         """
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/pause")
 
@@ -240,15 +239,14 @@ class ConnectClient:
         self._wait_for_status(name, "to pause", paused, timeout_s, progress)
 
     def resume(self, name: str) -> None:
-        """Resume a paused or stopped connector in Connect."""
+        """Resume a paused or stopped connector."""
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/resume")
 
     def wake(self, name: str) -> bool:
-        """Resume a connector in Connect if it is stopped or paused.
+        """Resume a connector if it is stopped or paused.
 
-        `put_connector` does not always resume a stopped connector: if a process dies while it
-        changes the configuration, the connector stays stopped, and a later call with the same
-        configuration does nothing.
+        A connector stays stopped if the process of `put_connector` dies during the change. A later
+        `put_connector` with the same configuration does not resume the connector.
 
         Returns:
             Whether the connector was stopped or paused.
@@ -263,9 +261,9 @@ class ConnectClient:
     def stop(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
     ) -> None:
-        """Stop the connector in Connect and wait until its tasks are gone.
+        """Stop the connector, and wait until its tasks are gone.
 
-        The connector's configuration stays.
+        Connect keeps the connector's configuration.
         """
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/stop")
         self._wait_for_status(
@@ -279,13 +277,13 @@ class ConnectClient:
     def delete(
         self, name: str, *, forget_offsets: bool = True, progress: Progress | None = None
     ) -> bool:
-        """Delete a connector from Connect; return whether there was one.
+        """Delete a connector from Connect, and return whether the connector existed.
 
         Args:
             name: The connector.
-            forget_offsets: Whether to delete the connector's stored position, too. If the position
-                stays, a later connector of the same name starts at this position, even if a new
-                slot does not retain the log since the position.
+            forget_offsets: Whether to delete the connector's stored position, too. If it is not
+                deleted, a new connector of the same name starts there, although a new slot does not
+                retain the log from there.
             progress: Shows the wait.
         """
         if self.status(name) is None:
@@ -306,7 +304,7 @@ class ConnectClient:
         """Return the source offset that Connect has stored for a connector, as Debezium wrote it.
 
         The connector must have only one source partition. The result is None if Connect has stored
-        no offset, or if there is no such connector.
+        no offset, or if the connector does not exist.
         """
         path = f"connectors/{quote(name, safe='')}/offsets"
         answer = self._rest.ask("GET", path, missing_ok=True)
@@ -321,11 +319,11 @@ class ConnectClient:
     ) -> None:
         """Replace the source offset that Connect has stored for a connector.
 
-        The connector is stopped before, and resumed afterwards, also after an error.
+        The connector is stopped before the change and resumed after it, even if the change fails.
 
         Args:
             name: A connector with one source partition.
-            change: Returns the new offset from the stored one.
+            change: Takes the stored offset; returns the new one.
         """
         path = f"connectors/{quote(name, safe='')}/offsets"
         try:
@@ -375,12 +373,13 @@ class ConnectClient:
         timeout_s: float | None,
         progress: Progress | None,
     ) -> ConnectorStatus:
-        """Wait until ``ready`` accepts a connector's status, and return the status.
+        """Wait until a connector has the wanted status, and return this status.
 
         Args:
             name: The connector.
             what: The aim of the wait in words, for messages, for example ``to run``.
-            ready: Returns whether it accepts a status. If it raises an error, the wait ends.
+            ready: Takes a status, or None if the connector does not exist; returns whether it is
+                the wanted one. An error that it raises ends the wait.
             timeout_s: Limit for the wait, in seconds; ``connect.timeout_s`` if None.
             progress: Shows the wait.
 
@@ -412,7 +411,6 @@ class ConnectClient:
             )
 
     def _refuse_failed(self, status: ConnectorStatus | None) -> None:
-        """Raise an error if the connector or a task has failed in Connect."""
         if status is not None and status.failure is not None:
             raise self._failed_task_error(status, status.failure)
 

@@ -152,7 +152,7 @@ _OUTAGE = re.compile(
 
 
 def explain(trace: str) -> str:
-    """Return the outermost message and the root cause in a Connect stack trace, in one line."""
+    """Summarize a stack trace of Connect in one line: the outermost message and the root cause."""
     parts = [part for part in _CAUSE.split(trace.strip()) if part]
     if not parts:
         return "no reason was given"
@@ -161,7 +161,12 @@ def explain(trace: str) -> str:
 
 
 def remedy(trace: str, default: str) -> str:
-    """Return the remedy for a failure in Connect; ``default`` if no known failure matches."""
+    """Return the remedy for a connector's failure.
+
+    Args:
+        trace: The stack trace.
+        default: The remedy if the failure is not a known one.
+    """
     for pattern, advice in _REMEDIES:
         if re.search(pattern, trace, re.IGNORECASE):
             return advice
@@ -181,7 +186,7 @@ def is_outage(trace: str) -> bool:
 
 
 def _headline(text: str) -> str:
-    """Return one exception's message in a Connect trace, in one line, without Java dumps."""
+    """Return an exception's message from a stack trace, in one line, without dumps of objects."""
     lines = []
     for line in text.splitlines():
         if line.lstrip().startswith("at "):
@@ -195,10 +200,10 @@ def _headline(text: str) -> str:
 
 
 def _exception_name(match: re.Match[str]) -> str:
-    """Return the string that replaces the name of an exception's Java class in a Connect message.
+    """Return the replacement for a Java exception's class name in a message.
 
-    This is the class's name without its package. If the name says nothing about the failure, the
-    string is empty.
+    This is the class name without its package. It is empty if the name says nothing about the
+    failure, for example ``ConnectException``.
     """
     name = match["name"]
     return (

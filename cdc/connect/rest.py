@@ -23,8 +23,8 @@ _RETRIED_STATUS = frozenset({409, 429, 502, 503, 504})
 def rebalancing(status: int, text: str) -> bool:
     """Return whether Connect refused a request only because its workers rebalance.
 
-    A request that was refused for this reason has had no effect. The HTTP status is 409. For a
-    request that validates a configuration, the status is 500.
+    A request that was refused for this reason has had no effect. The HTTP status is 409, or 500 for
+    a request that validates a configuration.
     """
     return status == httpx.codes.CONFLICT or (
         status == httpx.codes.INTERNAL_SERVER_ERROR and "rebalance is expected" in text
@@ -74,7 +74,7 @@ class RestClient:
             method: The HTTP method.
             path: Path and query under the worker's URL.
             body: The JSON body.
-            missing_ok: Whether to return an answer with status 404 instead of raising an error.
+            missing_ok: Whether to return an answer with status 404. Otherwise it raises an error.
 
         Raises:
             ConnectError: The worker is unreachable, or refuses the request.
@@ -112,7 +112,7 @@ class RestClient:
             ) from error
 
     def refused(self, answer: httpx.Response, method: str, path: str) -> ConnectError:
-        """Return the error for an answer of Connect that is a refusal or is not JSON."""
+        """Return the error to raise for an answer of Connect that is a refusal or is not JSON."""
         status = answer.status_code
         try:
             text = str(answer.json().get("message", ""))
@@ -134,7 +134,7 @@ class RestClient:
 
 
 class _TransientAnswerError(Exception):
-    """A Connect worker refused a request that can succeed when it is sent again."""
+    """A Connect worker refused a request that can succeed if it is sent again."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.status_code)

@@ -1,4 +1,4 @@
-"""What Kafka Connect reports about its workers, connectors and tasks, as values."""
+"""What Kafka Connect reports about its workers, connectors and tasks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Worker:
         version: Version of Kafka Connect.
         kafka_cluster_id: Id of the worker's Kafka cluster.
         plugins: The worker's connector plugins.
-        exactly_once: Whether exactly-once source support is enabled; None if this is unknown,
-            since the worker has no Debezium plugin.
+        exactly_once: Whether exactly-once source support is enabled; None if the worker has no
+            Debezium plugin, with which this is found out.
     """
 
     version: str
@@ -32,13 +32,17 @@ class Worker:
     exactly_once: bool | None
 
     def plugin(self, name: str) -> Plugin | None:
-        """Return the Connect plugin with this Java class; None if the worker lacks it."""
+        """Return the plugin with a Java class; None if the worker does not have it.
+
+        Args:
+            name: The name of the Java class.
+        """
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """One property of a connector's configuration, and the Connect worker's objections to it."""
+    """One property of a connector's configuration, and why the Connect worker objects to it."""
 
     field: str
     problems: tuple[str, ...]
@@ -56,7 +60,7 @@ class TaskStatus:
 
 @dataclass(frozen=True)
 class ConnectorStatus:
-    """The states of a connector and of its tasks, in Connect's words, for example ``RUNNING``."""
+    """The states of a connector and its tasks, as Connect names them, for example ``RUNNING``."""
 
     name: str
     state: str
@@ -66,16 +70,13 @@ class ConnectorStatus:
 
     @property
     def running(self) -> bool:
-        """Whether Connect runs the connector and all of its tasks, at least one."""
+        """Whether the connector has tasks, and it and all of its tasks run."""
         states = [self.state, *(task.state for task in self.tasks)]
         return len(states) > 1 and all(state == "RUNNING" for state in states)
 
     @property
     def failure(self) -> str | None:
-        """The stack trace of the connector's failure, or else of the first failed task's failure.
-
-        It is None if nothing failed.
-        """
+        """The stack trace of the connector, or of its first failed task; None if nothing failed."""
         if self.state == "FAILED":
             return self.trace or "the connector failed without a trace"
         for task in self.tasks:

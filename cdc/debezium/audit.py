@@ -34,7 +34,7 @@ def audit(
     Args:
         effective: The configuration as Connect returns it, with references in place of secrets.
         capture: The names that the connector must use.
-        exactly_once: Whether the connector must require exactly-once support.
+        exactly_once: Whether ``exactly.once.support`` must be ``required``.
 
     Returns:
         The wrong properties, sorted by name; empty if the connector has all required settings.
@@ -58,7 +58,7 @@ def audit(
 
 
 def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[SettingFinding]:
-    """Yield the properties that are set in a connector's configuration but must not be set."""
+    """Yield the properties that a connector's configuration has, but must not have."""
     for name, value in effective.items():
         if value in rules.harmless.get(name, ()):
             continue
@@ -70,7 +70,9 @@ def _forbidden(effective: Mapping[str, str], rules: AuditRules) -> Iterator[Sett
 
 
 def keeps_nulls(effective: Mapping[str, str]) -> bool:
-    """Return whether a connector sends NULL, and not the default, for a column with a default.
+    """Return whether a connector sends NULL as NULL if the column has a default.
+
+    Other connectors send the default in place of NULL.
 
     Args:
         effective: The configuration as Connect returns it.
@@ -109,7 +111,7 @@ def _converters(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
 
 
 def _plain_secrets(effective: Mapping[str, str]) -> Iterator[SettingFinding]:
-    """Yield the secrets that a Debezium connector's configuration has in plain text."""
+    """Yield the properties that have a secret in plain text."""
     for name, value in effective.items():
         if is_sensitive(name) and not _REFERENCE.search(value):
             yield SettingFinding(

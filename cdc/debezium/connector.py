@@ -1,7 +1,6 @@
 """Builds a connector's configuration, in which references take the place of secrets.
 
-Most other functions return values that differ by kind of connector. The methods of `ConnectorKind`
-describe these values.
+Most functions only call the method of the same name of the capture's `ConnectorKind`.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def connector_class(kind: SourceKind) -> str:
 
 
 def settings_changed_while_running(capture: CaptureNames) -> tuple[str, ...]:
-    """Return the names of settings that onboarding may change on a connector that has tables."""
+    """Return the names of the settings that onboarding may change on a connector in use."""
     return KINDS[capture.kind].settings_changed_while_running
 
 
@@ -67,12 +66,12 @@ def capture_settings(capture: CaptureNames) -> dict[str, str]:
 
 
 def heartbeat_sql(capture: CaptureNames) -> str:
-    """Return the statement that Debezium's connector runs at each heartbeat."""
+    """Return the SQL statement that Debezium's connector runs for each heartbeat."""
     return KINDS[capture.kind].heartbeat_sql(capture)
 
 
 def include_settings(capture: CaptureNames, tables: Collection[TableId]) -> dict[str, str]:
-    """Return the Debezium settings that select these tables; empty if a publication does."""
+    """Return the Debezium settings that select the tables; empty if a publication selects them."""
     return KINDS[capture.kind].include_settings(tables)
 
 
@@ -91,33 +90,33 @@ def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list
 
 
 def silence(capture: CaptureNames) -> str:
-    """Return the advice for a Debezium connector that runs but sends no heartbeat."""
+    """Return the remedy for a connector that runs but sends no heartbeat."""
     return KINDS[capture.kind].silence(capture)
 
 
 def lost_after_s(capture: CaptureNames, interval_ms: int) -> float | None:
-    """Return for how long a Debezium connector sends no record before it counts as disconnected.
+    """Return after how long without any record a running connector counts as disconnected.
 
     Args:
         capture: The connector's names.
         interval_ms: Interval between two heartbeats, in milliseconds.
 
     Returns:
-        The time in seconds. None if this kind of connector itself reacts to a lost connection: it
-        connects again, or fails.
+        The time in seconds. None for PostgreSQL, whose connector fails or connects again by itself
+        when it loses its connection.
     """
     return KINDS[capture.kind].lost_after_s(interval_ms)
 
 
 def stored_position(connect: ConnectClient, capture: CaptureNames) -> LogPosition | None:
-    """Return the position that Debezium has stored, up to which Kafka has every change.
+    """Return a connector's stored position, up to which Kafka has every change.
 
     Args:
         connect: Kafka Connect.
         capture: The connector's names.
 
     Returns:
-        The position. None if Connect has stored no position, or if there is no such connector.
+        The position; None if Connect has stored none, or if the connector does not exist.
 
     Raises:
         ConnectError: Connect does not answer.
@@ -137,9 +136,9 @@ def connector_config(
 ) -> dict[str, str]:
     """Return the configuration of Debezium's connector for one source and tier.
 
-    Secrets are references, which the worker resolves through its ConfigProviders. The raw
-    properties in ``connect.connector`` override all others. `audit` finds the raw properties that
-    break the capture.
+    Secrets are references, which the worker resolves through its ConfigProviders. The properties in
+    the setting ``connect.connector`` override all others. `audit` finds those of them that break
+    the capture.
 
     Args:
         source_name: Key of the source.
@@ -183,7 +182,7 @@ def connector_config(
 
 
 def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
-    """Return the settings of the connector's Avro converters, with their access to the registry."""
+    """Return the settings of the Avro converters, including their access to the registry."""
     registry = kafka.registry
     url = connect.registry_url or registry.url
     user, password = registry.username, _secret_reference(registry.password)

@@ -1,9 +1,9 @@
-"""Reads the DDL statements that a connector of MySQL or MariaDB reports in a topic of their own.
+"""Reads the topic in which a connector of MySQL or MariaDB reports DDL statements.
 
-- A statement has one record for each table that it changes: a RENAME TABLE of two tables has two
-  records. Each record names the statement's transaction.
-- TRUNCATE is a change of rows, so it is in the table's own topic. OPTIMIZE and ANALYZE are in no
-  topic.
+- A statement has one record for each table that it changes. For example, a RENAME TABLE of two
+  tables has two records. Each record names the statement's transaction.
+- A TRUNCATE is reported in the table's own topic instead, since it changes rows. OPTIMIZE and
+  ANALYZE are not reported.
 - A connector that starts without a stored position first sends the definitions of all tables that
   it can see, as a snapshot.
 """
@@ -34,16 +34,16 @@ _ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """A column in the definition by which Debezium reads a table's rows.
+    """A column of a table, in the definition by which Debezium interprets the table's rows.
 
     Args:
         name: The column's name.
         type_name: The column's type as in the statement, for example ``INT UNSIGNED``.
         length: Length or precision; None if the statement has none.
         scale: Scale; None if the statement has none.
-        charset: Character set of the column's text; None if the connector knows none.
+        charset: Character set of the column's strings; None if the connector knows none.
         nullable: Whether the column may be NULL.
-        labels: The labels of an enum or a set, in quotes, as the statement writes them.
+        labels: The labels of an ENUM or SET, in quotes, as the statement has them.
     """
 
     name: str
@@ -57,26 +57,26 @@ class KnownColumn:
 
 @dataclass(frozen=True)
 class DefinitionChange:
-    """The change of one table by one DDL statement that Debezium has reported.
+    """The change of one table by one DDL statement, as Debezium reports it.
 
     Args:
-        kind: CREATE, ALTER or DROP; None if the statement names no table. ALTER also stands for
-            RENAME.
-        table: The table, after a RENAME by its new name; None if the statement names no table.
-        statement: The statement, as the connector sends it.
+        kind: CREATE, ALTER or DROP, where ALTER also stands for RENAME; None if the record names no
+            table.
+        table: The table; after a RENAME, by its new name. None if the record names no table.
+        statement: The SQL of the statement.
         gtid: GTID of the statement's transaction; None in a snapshot, or if the server has no
             GTIDs.
-        place: The place in the binlog one byte after the beginning of the statement's event, as
-            text. A position after the statement reaches this place. A position at the beginning of
-            the event does not. None if the record names no file.
-        snapshot: Whether the connector read the definition from the catalog, since the connector
-            had no stored position.
+        place: The file and offset one byte after the beginning of the statement's event in the
+            binlog, as ``FILE:OFFSET``. A position at the beginning of the event is before this
+            place. A position at its end is after it. None if the record names no file.
+        snapshot: Whether the record is from a snapshot: the connector had no stored position, and
+            read the definition from the catalog.
         offset: Offset of the record in the topic.
         columns: The table's columns in the connector's definition after the statement; empty after
             a DROP.
-        beside: Another table, which the statement changes although no record names it (see
-            `schemas.ddl.mysql_named_table`); None if the statement changes no other table. An empty
-            schema stands for any schema, and an empty name for any table.
+        beside: A table that the statement changes although no record names it (see
+            `schemas.ddl.mysql_named_table`); None if there is no such table. An empty schema stands
+            for any schema, and an empty name for any table.
     """
 
     kind: str | None
@@ -94,8 +94,7 @@ class StatementsByTable:
     """The statements that a Debezium connector has reported, indexed by table.
 
     Args:
-        changes: The statements, in the order of the binlog. The index leaves out the definitions
-            that a snapshot sent.
+        changes: The statements, in the order of the binlog. Those from a snapshot are left out.
     """
 
     def __init__(self, changes: Iterable[DefinitionChange]) -> None:
@@ -106,7 +105,7 @@ class StatementsByTable:
                     self._by_table[table].append(change)
 
     def of(self, table: TableId) -> list[DefinitionChange]:
-        """Return the reported DDL statements on a table, in the order of the binlog."""
+        """Return the statements that can have changed a table, in the order of the binlog."""
         source = table.source
         names = (table, TableId(source, "", table.name), TableId(source, "", ""))
         found = {id(one): one for name in names for one in self._by_table.get(name, ())}
@@ -120,19 +119,19 @@ def definition_changes(
     start: int | None = None,
     end: int | None = None,
 ) -> Iterator[DefinitionChange]:
-    """Yield the changes of definitions that a connector has reported, in the binlog's order.
+    """Yield the changes that a connector has reported in its topic of DDL statements, in order.
 
     Args:
         kafka: The cluster.
         registry: The writers' schemas.
         capture: The connector's names.
-        start: The first offset to read; by default the first one that the topic still has.
-        end: The offset to stop before; by default the last stable offset.
+        start: The first offset to read; None for the first one that the topic still has.
+        end: The offset after the last one to read; None for the last stable offset.
 
     Raises:
         KafkaError: The topic does not exist or cannot be read.
         RegistryError: The registry does not know a record's schema.
-        DecodeError: A record is not a changed definition.
+        DecodeError: A record does not report a DDL statement.
     """
     topic = capture.schema_change_topic
     first = kafka.start_offsets(topic)[0] if start is None else start
@@ -142,7 +141,7 @@ def definition_changes(
 
 @dataclass(frozen=True)
 class ReportedStatements:
-    """The DDL statements in one Debezium connector's topic, as of one read of the topic.
+    """The DDL statements in one connector's topic, as of one read of the topic.
 
     Args:
         topic_id: The topic's UUID.
@@ -158,15 +157,15 @@ class ReportedStatements:
 
     @cached_property
     def by_table(self) -> StatementsByTable:
-        """The changes that Debezium has reported, indexed by table."""
+        """The DDL statements, indexed by table."""
         return StatementsByTable(self.changes)
 
 
 class Definitions:
-    """The DDL statements that Debezium reports. An instance reads each record only once.
+    """Reads the topics of DDL statements. It caches all records, so each is read only once.
 
-    A topic of statements grows without end, and runs read it every few seconds. Safe to share among
-    threads.
+    Such a topic grows without end, and runs ask for its statements every few seconds. Safe to share
+    among threads.
 
     Args:
         kafka: The cluster.
@@ -179,12 +178,12 @@ class Definitions:
         self._lock = threading.Lock()
 
     def of(self, capture: CaptureNames) -> ReportedStatements:
-        """Return all statements that a Debezium connector has reported so far.
+        """Return all DDL statements that a connector has reported so far.
 
         Raises:
-            KafkaError: The topic does not exist, or a part of it cannot be read in time.
+            KafkaError: The topic does not exist, or cannot be read in time.
             RegistryError: The registry does not know a record's schema.
-            DecodeError: A record is not a changed definition.
+            DecodeError: A record does not report a DDL statement.
         """
         topic = capture.schema_change_topic
         with self._lock:
@@ -208,8 +207,8 @@ class Definitions:
 def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
     """Return the tables whose definition Debezium's connector knows.
 
-    No other table may be added to the connector's include list: the first change of an unknown
-    table would stop the connector for all tables. A table is unknown if two things are true:
+    Only such a table may be added to the connector's include list: the first change of an unknown
+    table would stop the connector for all tables. A table is unknown if both conditions hold:
 
     - The capture role could not see the table when the connector first started.
     - No statement has altered the table since then.
@@ -226,13 +225,13 @@ def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
 
 
 def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
-    """Return the first offset of each start of Debezium's connector without a stored position.
+    """Return an offset for each time that the connector started without a stored position.
 
-    This is the offset of the first record that this start wrote to the topic of DDL statements.
-    More than one offset means that the connector's stored position was deleted. The changes between
-    the deletion and the next start are not captured. No other fact shows the loss: the new stored
-    position is after the lost changes, and the numbers of the heartbeats have no gap, since the
-    connector wrote no heartbeat in the meantime.
+    It is the offset of the first record that the connector then wrote to the topic of DDL
+    statements. More than one such start means that the connector's stored position was deleted.
+    Then the changes between the deletion and the start are not captured. No other check finds this
+    loss: the newly stored position is after the lost changes, and no heartbeat is missing, since
+    the connector wrote none in the meantime.
     """
     found: list[int] = []
     before = False
@@ -248,16 +247,20 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
 def _read(
     kafka: KafkaAdmin, events: EventReader, capture: CaptureNames, start: int, end: int
 ) -> Iterator[DefinitionChange]:
-    """Yield the changes of definitions that Debezium's records between two offsets report."""
     for record in kafka.read(capture.schema_change_topic, 0, start, end):
         take = partial(_definition_changes, source=capture.source, offset=record.offset)
         yield from events.read(record, "a changed definition", take)
 
 
 def _definition_changes(event: Any, source: str, offset: int) -> list[DefinitionChange]:
-    """Return the changes in a Debezium record, one for each table that the record names.
+    """Return the changes that a record reports, one for each table that the record names.
 
-    For a record that names no table, the result has one change without a table.
+    For a record that names no table, the result has one change, whose ``table`` is None.
+
+    Args:
+        event: The decoded record.
+        source: Key of the source.
+        offset: Offset of the record.
     """
     found: list[DefinitionChange] = []
     origin = event["source"]
@@ -290,15 +293,13 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
 
 
 def _beside(named: NamedTable | None, source: str, session: str) -> TableId | None:
-    """Return the table that a statement changes beside the table of its Debezium record.
-
-    The result is None if the statement changes no such table.
+    """Return the table for `DefinitionChange.beside`; None if there is no such table.
 
     Args:
-        named: The table as the statement names it; None if the statement changes no such table.
+        named: The table as the statement names it; None if there is no such table.
         source: Key of the source.
-        session: The session's database, which a table name without a database refers to; empty if
-            it is not known.
+        session: The database to which a table name without a database refers; empty if it is not
+            known.
     """
     if named is None:
         return None
@@ -307,7 +308,7 @@ def _beside(named: NamedTable | None, source: str, session: str) -> TableId | No
 
 
 def _known_columns(table: Any) -> Iterator[KnownColumn]:
-    """Yield the columns of a table in a Debezium event, in the order of the table."""
+    """Yield the columns in a reported table definition, in the order of the table."""
     for column in sorted(table["columns"], key=lambda one: int(one["position"])):
         yield KnownColumn(
             name=column["name"],

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class EventReader:
-    """Decodes Debezium's events in records, and fetches each writer's schema only once.
+    """Decodes records of Debezium. It fetches each writer's schema only once.
 
     Args:
         registry: The writers' schemas.
@@ -32,13 +32,13 @@ class EventReader:
         self._schemas: dict[int, Any] = {}
 
     def read(self, record: KafkaRecord, what: str, take: Callable[[Any], T]) -> T:
-        """Pass Debezium's event in a record to a function, and return the function's result.
+        """Decode the event in a record, and return what ``take`` makes of it.
 
         Args:
             record: The record.
             what: What the record should be, for the error's message: for example ``a heartbeat``.
-            take: The function. It gets the decoded event. If it raises a KeyError, TypeError or
-                ValueError, the event is not what the record should be.
+            take: Takes the decoded event and returns the result. It raises a KeyError, TypeError or
+                ValueError if the event is not what the record should be.
 
         Raises:
             RegistryError: The registry does not know the record's schema.
@@ -57,7 +57,7 @@ class EventReader:
             ) from error
 
     def _event(self, value: bytes) -> Any:
-        """Return a Debezium record's value, decoded by the schema whose id begins the value."""
+        """Decode a record's value by the schema whose id is at the beginning of the value."""
         schema_id, body = split_wire(value)
         if schema_id not in self._schemas:
             document = json.loads(self._registry.schema(schema_id))

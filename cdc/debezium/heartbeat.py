@@ -1,7 +1,7 @@
 """Reads a connector's heartbeats from their topic, and waits for the next one.
 
 The connector writes a heartbeat as a row of the source database, and captures it like any change.
-Each heartbeat names the server on which it was written, and the time.
+Each heartbeat names the server on which it was written, and the time when it was written.
 """
 
 from __future__ import annotations
@@ -33,19 +33,23 @@ _BACKLOG_S = 6 * 3600.0
 
 
 def silence_bound_s(interval_ms: int) -> float:
-    """Return the age in seconds above which Debezium's newest heartbeat shows a stuck connector.
+    """Return the age of the newest heartbeat, in seconds, above which the connector is stuck.
 
     Args:
-        interval_ms: Interval between two beats, in milliseconds.
+        interval_ms: Interval between two heartbeats, in milliseconds.
     """
     return _SILENCE_S + 10 * interval_ms / 1000
 
 
 def came_lately(sent: datetime | None, bound_s: float) -> bool:
-    """Return whether Debezium sent a record at most ``bound_s`` seconds ago, by the record's time.
+    """Return whether a record was sent at most ``bound_s`` seconds ago.
 
-    A time that is ahead of this machine's clock by more than the bound is not recent. Otherwise
-    the record would count as recent until that time has passed.
+    A time that is more than ``bound_s`` seconds ahead of this machine's clock does not count:
+    otherwise the record would be recent until that time has passed.
+
+    Args:
+        sent: The time of the record; None if there is no record.
+        bound_s: The limit, in seconds.
     """
     if sent is None:
         return False
@@ -57,12 +61,12 @@ class Heartbeat:
     """One heartbeat that a connector has sent to the heartbeat topic.
 
     Args:
-        owner: Name of the slot; name of the connector if this kind of connector has no slot.
+        owner: Name of the slot, or name of the connector for a source without slots.
         system_identifier: Identity of the server, or of its cluster.
         timeline: PostgreSQL's timeline, which grows with every promotion; None for other kinds.
         beat_at: The server's time when the heartbeat was written.
-        beats: Number of the connector's heartbeats so far. A number that is missing in the topic
-            shows a missing heartbeat. None if the row has no such number.
+        beats: Number of the connector's heartbeats so far, so a missing number shows a missing
+            heartbeat; None for PostgreSQL, whose heartbeats have no number.
         topic_offset: Offset of the record in the heartbeat topic.
     """
 
@@ -103,8 +107,8 @@ def wait_for_heartbeat(
 ) -> None:
     """Wait until a heartbeat that the connector wrote to the database is in Kafka.
 
-    Only a heartbeat shows that changes flow. Connect reports a connector as RUNNING while it
-    retries one of these failures forever:
+    Only a heartbeat shows that changes flow. Connect also reports a connector as RUNNING while it
+    retries forever after one of these failures:
 
     - The connector cannot read the log: another reader holds the slot, the replication right is
       missing, or the publication was missing when a change was written.
@@ -145,19 +149,19 @@ def wait_for_heartbeat(
 def wait_while_sending(
     kafka: KafkaAdmin, topics: Collection[str], wait: Callable[[], None]
 ) -> None:
-    """Repeat a wait for a heartbeat while Debezium's connector sends changes.
+    """Wait for a heartbeat, again and again while the connector sends changes.
 
-    A connector that sends a large transaction or a backlog sends its heartbeats after these
+    A connector that sends a large transaction or a backlog sends its heartbeats only after these
     changes.
 
     Args:
         kafka: The cluster.
         topics: The topics of the connector's tables.
-        wait: The wait; raises a CaptureError if no heartbeat came in time.
+        wait: Waits once; raises a CaptureError if no heartbeat came in time.
 
     Raises:
-        CaptureError: No heartbeat came. Either the topics did not grow during the last wait, or all
-            waits together have reached their bound.
+        CaptureError: No heartbeat came. Either the topics did not grow during the last wait, or the
+            time limit for all waits together has passed.
     """
 
     def end() -> int:
@@ -174,7 +178,7 @@ def wait_while_sending(
 
 
 def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceKind) -> Heartbeat:
-    """Return Debezium's heartbeat in one record of the heartbeat topic.
+    """Decode one record of the heartbeat topic.
 
     Args:
         record: The record.

@@ -25,8 +25,8 @@ OWN = tuple((SCHEMA, name) for name in (HEARTBEAT_TABLE, MARKER_TABLE))
 def entry(database: str, table: str) -> str:
     """Return the entry for one table in Debezium's include list.
 
-    Each character that is not an ASCII letter, a digit or ``_`` is written as its code. So a
-    comma in a name does not split the list, a blank at the end of a name is not trimmed, and each
+    Each character that is not an ASCII letter, a digit or ``_`` is escaped as its code. So a comma
+    in a name does not split the list, a blank at the end of a name is not trimmed, and each
     character matches only itself.
     """
     return rf"{_quoted(database)}\.{_quoted(table)}"
@@ -35,7 +35,7 @@ def entry(database: str, table: str) -> str:
 def include_list(tables: Iterable[TableId]) -> str:
     """Return Debezium's include list of these tables and of Tributary's own tables.
 
-    The same tables always give the same list, in whatever order they come.
+    The result does not depend on the order of the tables.
     """
     names = {*OWN, *((table.schema, table.name) for table in tables)}
     return ",".join(sorted(entry(*name) for name in names))
@@ -44,7 +44,7 @@ def include_list(tables: Iterable[TableId]) -> str:
 def listed(text: str) -> set[tuple[str, str]]:
     """Return the tables in Debezium's include list, as (database, table).
 
-    An entry that `entry` could not have written is left out.
+    An entry that `entry` could not have created is left out.
     """
     matches = (_ENTRY.fullmatch(part) for part in text.split(","))
     return {(_unquoted(match[1]), _unquoted(match[2])) for match in matches if match}

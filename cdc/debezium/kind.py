@@ -99,14 +99,14 @@ FOLLOWED_SETTINGS = ("producer.override.max.request.size", "producer.override.bu
 
 @dataclass(frozen=True)
 class SettingFinding:
-    """One property of a Debezium connector with a wrong value.
+    """One property of a Debezium connector that has a wrong value.
 
     Args:
-        property: Name of the connector property.
-        found: The property's value. ``(not set)`` stands for no value, and ``(not shown)`` for a
-            value that could be a secret.
+        property: Name of the property.
+        found: The property's value; ``(not set)`` if the connector does not have the property;
+            ``(not shown)`` if the value could be a secret.
         required: The value that the property must have.
-        reason: What goes wrong with the wrong value.
+        reason: What goes wrong with the found value.
     """
 
     property: str
@@ -122,12 +122,12 @@ class SettingFinding:
 class AuditRules:
     """The rules by which `audit` judges a kind of Debezium connector.
 
-    The required values of properties are in `ConnectorKind.settings`.
+    The required values themselves are in `ConnectorKind.settings`.
 
     Args:
-        reasons: By required property, what goes wrong with any other value than the required one.
+        reasons: By required property, what goes wrong if it has another value.
         forbidden: Patterns of the properties that must not be set, each with the reason.
-        harmless: By forbidden property, the values with which the property has no effect.
+        harmless: By forbidden property, the values that have no effect and are therefore allowed.
     """
 
     reasons: Mapping[str, str]
@@ -137,7 +137,7 @@ class AuditRules:
 
 @dataclass(frozen=True)
 class Beat:
-    """What a heartbeat row contains. The row's columns differ by kind of connector.
+    """The values in a heartbeat row, which has other columns for each kind of connector.
 
     Args:
         system_identifier: The server's identity.
@@ -159,14 +159,14 @@ class ConnectorKind(Protocol):
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The names of settings that onboarding may change on a connector that has tables."""
+        """The names of the settings that onboarding may change on a connector in use."""
 
     @property
     def rules(self) -> AuditRules:
         """The rules by which `audit` judges a Debezium connector of this kind."""
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """Return the Debezium settings that the handoff's proof needs, with the required values."""
+        """Return the settings, with their required values, that the handoff's proof needs."""
 
     def connection(
         self, source_name: str, source: SourceConfig, connect: ConnectConfig
@@ -187,13 +187,16 @@ class ConnectorKind(Protocol):
         """Return the settings that only this kind of Debezium connector needs."""
 
     def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Return the Debezium settings that select the tables; empty if a publication does."""
+        """Return the settings that select the tables; empty if a publication selects them."""
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
-        """Return the statement that Debezium's connector runs at each heartbeat."""
+        """Return the SQL statement that Debezium's connector runs for each heartbeat."""
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Return the server's identity, timeline and number of heartbeats, from a heartbeat row.
+        """Return the values of a heartbeat row.
+
+        Args:
+            row: The row's values, by column.
 
         Raises:
             KeyError: The row lacks a column.
@@ -201,21 +204,21 @@ class ConnectorKind(Protocol):
         """
 
     def silence(self, capture: CaptureNames) -> str:
-        """Return the advice for a Debezium connector that runs but sends no heartbeat."""
+        """Return the remedy for a connector that runs but sends no heartbeat."""
 
     def lost_after_s(self, interval_ms: int) -> float | None:
-        """Return for how long a connector sends no record before it counts as disconnected.
+        """Return after how long without any record a running connector counts as disconnected.
 
         Args:
             interval_ms: Interval between two heartbeats, in milliseconds.
 
         Returns:
-            The time in seconds. None if this kind of connector itself reacts to a lost connection:
-            it connects again, or fails.
+            The time in seconds. None if this kind of connector fails or connects again by itself
+            when it loses its connection.
         """
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the position in Debezium's stored offset, up to which Kafka has every change.
+        """Return the position in a stored offset of Debezium, up to which Kafka has every change.
 
         The result is None if the offset has no position.
         """
@@ -223,7 +226,7 @@ class ConnectorKind(Protocol):
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str
     ) -> list[TableId] | None:
-        """Return the tables in Debezium's include list, without Tributary's own tables.
+        """Return the tables in a connector's include list, without Tributary's own tables.
 
         The result is None if a publication selects the tables.
         """

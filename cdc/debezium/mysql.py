@@ -1,7 +1,7 @@
 """Debezium's connectors for MySQL and MariaDB: their settings, heartbeats and stored positions.
 
-The settings were checked with two versions of Debezium's connectors: 3.6.1 for MySQL, on a server
-of version 9.7, and 3.5.0 for MariaDB, on a server of version 10.11.
+The settings were checked with Debezium 3.6.1 on MySQL 9.7, and with Debezium 3.5.0 on MariaDB
+10.11.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ _IDENTITY = {"mysql": "@@server_uuid", "mariadb": "CONCAT(@@hostname, ':', @@por
 
 @dataclass(frozen=True)
 class Mysql:
-    """The connector of MySQL or MariaDB. An include list selects the tables.
+    """The connector of MySQL or MariaDB. An include list selects its tables.
 
-    Connect stores the connector's position in the binlog.
+    Connect stores its position in the binlog; the server retains nothing for it.
 
     Args:
         kind: The kind of server, MySQL or MariaDB.
@@ -165,10 +165,7 @@ class Mysql:
 
     @property
     def settings_changed_while_running(self) -> tuple[str, ...]:
-        """The names of settings that onboarding may change on a connector that has tables.
-
-        One of these settings is the include list.
-        """
+        """The names of the settings that onboarding may change on a connector in use."""
         return (*FOLLOWED_SETTINGS, INCLUDE_LIST)
 
     @property
@@ -217,7 +214,7 @@ class Mysql:
     ) -> dict[str, str]:
         """Return Debezium's settings that only a connector of MySQL or MariaDB needs.
 
-        They set the include list, the keep-alive interval, the server id and the schema history.
+        These are the include list, the keep-alive interval, the server id and the schema history.
 
         The keep-alive interval is a compromise. The connector writes a heartbeat row only when the
         server sends something, and an idle server sends a message only after 0.8 of the interval.
@@ -241,15 +238,15 @@ class Mysql:
         return settings
 
     def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Return Debezium's setting with the include list of these MySQL or MariaDB tables."""
+        """Return the setting with the include list of the tables."""
         return {INCLUDE_LIST: include_list(tables)}
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
-        """Return the statement that MySQL's or MariaDB's connector runs at each heartbeat.
+        """Return the SQL statement that the connector runs for each heartbeat.
 
-        The row names the server. So the stream shows between which changes the source switched to
-        another server. The row also counts the heartbeats. A number that is missing in the topic
-        shows that a change was lost, but no run compares these numbers.
+        The row names the server, so the stream shows between which changes the source switched to
+        another server. The row also has the number of heartbeats so far. A missing number shows
+        that a change was lost, but no run compares these numbers.
         """
         server = _IDENTITY[self.kind]
         table = f"{SCHEMA}.{capture.heartbeat_table}"
@@ -264,7 +261,7 @@ class Mysql:
         return Beat(str(row["server"]), None, int(row["beats"]))
 
     def silence(self, capture: CaptureNames) -> str:
-        """Return the advice for a silent Debezium connector of MySQL or MariaDB."""
+        """Return the remedy for a silent connector of MySQL or MariaDB."""
         return (
             "Check that the capture role may insert into and update tributary.heartbeat (`tributary"
             " onboard` for a table of the source grants that), that no other client of the primary"
@@ -274,28 +271,26 @@ class Mysql:
         )
 
     def lost_after_s(self, interval_ms: int) -> float:
-        """Return the time without a record after which a connector counts as disconnected.
-
-        The time is in seconds. The connectors of MySQL and MariaDB have the same.
-        """
+        """Return after how many seconds without any record a connector counts as disconnected."""
         return _LOST_AFTER * _keep_alive_ms(interval_ms) / 1000
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """Return the position up to which Kafka has every change; None if Connect has stored none.
+        """Return the stored position, up to which Kafka has every change; None if none is stored.
 
-        MariaDB's position is a set of GTIDs. MySQL's position has GTIDs, a place in the binlog, or
-        both, as Connect has stored them. A transaction that is only partly in Kafka is left out.
+        For MariaDB, the result is a set of GTIDs. For MySQL, it has GTIDs, a file and offset of the
+        binlog, or both, as Connect has stored them. It does not include a transaction that is only
+        partly in Kafka.
 
-        For MySQL, Connect stores a place in the binlog as a file and an offset in this file:
+        For MySQL, the stored file and offset mean this:
 
-        - With a row, or with a heartbeat inside a transaction, Connect stores the place where the
-          transaction's BEGIN begins, and the number of events and rows to skip. With the commit,
-          Connect stores the end of the commit (BinlogOffsetContext: startNextTransaction,
-          commitTransaction). So everything before the stored place is in Kafka.
+        - After a row or a heartbeat inside a transaction, Debezium stores the beginning of the
+          transaction's BEGIN, and the number of events and rows to skip. After the commit, it
+          stores the end of the commit (BinlogOffsetContext: startNextTransaction,
+          commitTransaction). So everything before the stored offset is in Kafka.
         - An event outside of a transaction can have several records: a RENAME TABLE of two tables
-          has two records. Connect stores the event's end already with the first record. So the
-          returned place is one byte before the stored place. The returned place does not reach the
-          event's end until Connect has stored the place of a later event.
+          has two. Debezium stores the event's end already with the first of them. So the returned
+          offset is one byte before the stored one. It passes the event's end only when Debezium has
+          stored the offset of a later event.
         """
         gtids = offset.get("gtids")
         if self.kind == "mariadb":
@@ -325,17 +320,17 @@ class Mysql:
 def _keep_alive_ms(heartbeat_interval_ms: int) -> int:
     """Return Debezium's keep-alive interval for MySQL or MariaDB, in milliseconds.
 
-    An idle server sends a message after 0.8 of the interval. The interval is so long that each
-    such message comes at least one heartbeat interval after the last one.
+    An idle server sends a message after 0.8 of this interval. The interval is so long that these
+    messages are at least one heartbeat interval apart.
     """
     return max(_KEEP_ALIVE_MS, heartbeat_interval_ms * 5 // 4)
 
 
 def server_id(connector: str) -> int:
-    """Return the server id by which Debezium registers at the primary, as a replica does.
+    """Return the ``server_id`` with which Debezium registers at the primary, as a replica does.
 
-    The id is a hash of the connector's name. So a connector's id never changes, and two connectors
-    practically never have the same id. The id is far above the ids that people assign to servers.
+    It is a hash of the connector's name, so it never changes, and two connectors practically never
+    have the same one. It is far above the ids that people assign to servers.
     """
     low, high = _SERVER_IDS
     digest = hashlib.sha256(connector.encode()).digest()
@@ -345,7 +340,7 @@ def server_id(connector: str) -> int:
 def _refuse_unusable_certificate(
     source_name: str, endpoint: MysqlEndpoint, connect: ConnectConfig
 ) -> None:
-    """Refuse a PEM certificate: Debezium reads certificates only from Java key stores."""
+    """Refuse a certificate in PEM, since Debezium reads certificates only from Java key stores."""
     if endpoint.ssl_cert is None or "database.ssl.keystore" in connect.connector:
         return
     raise ConfigError(

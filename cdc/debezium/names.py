@@ -42,11 +42,11 @@ class CaptureNames:
     Args:
         source: Key of the source in ``tributary.yaml``.
         tier: The capture's tier, with a suffix if its tables are append tables.
-        publication: Publication on the primary, which alone selects the tables; None if the kind of
-            source has no publications.
-        slot: Replication slot on the primary; None if the kind of source has no slots.
+        publication: Publication on the primary, which selects the tables; None for MySQL and
+            MariaDB, which have no publications.
+        slot: Replication slot on the primary; None for MySQL and MariaDB, which have no slots.
         connector: Connector in Kafka Connect.
-        topic_prefix: Prefix that all topic names of the capture have.
+        topic_prefix: Prefix of the capture's topic names.
         kind: The kind of source.
     """
 
@@ -59,15 +59,15 @@ class CaptureNames:
     kind: SourceKind
 
     def topic(self, table: TableId) -> str:
-        """Return Debezium's topic of a table's changes."""
+        """Return the topic to which Debezium writes a table's changes."""
         return topic_for(self.topic_prefix, table.schema, table.name)
 
     @property
     def placeholder(self) -> str:
-        """The string that this capture's events have in place of an unchanged TOAST value.
+        """The string that Debezium sends in place of an unchanged TOAST value.
 
-        Each capture has its own placeholder. So the placeholder of another capture, if a table
-        contains it, is an ordinary string.
+        Each capture has its own placeholder. The placeholder of another capture counts as an
+        ordinary string, which a table can contain.
         """
         owner = self.slot or self.connector
         digest = hashlib.sha256(f"{self.topic_prefix}\0{owner}".encode()).hexdigest()
@@ -78,7 +78,7 @@ class CaptureNames:
         """The names of the publication and the slot on a PostgreSQL primary.
 
         Raises:
-            TypeError: The kind of source has no publications and slots.
+            TypeError: The source is not PostgreSQL.
         """
         if self.publication is None or self.slot is None:
             raise TypeError(f"a PostgreSQL source is needed, not {self.kind}")
@@ -93,7 +93,7 @@ class CaptureNames:
     def append(self) -> bool:
         """Whether the capture's connector is for append tables.
 
-        If so, PostgreSQL publishes only inserts and TRUNCATE.
+        On PostgreSQL, such a capture's publication has only inserts and TRUNCATE.
         """
         return is_append_tier(self.tier)
 
@@ -110,32 +110,35 @@ class CaptureNames:
 
     @property
     def look_topic(self) -> str:
-        """The topic of the heartbeats that Debezium itself sends when it has read from the log."""
+        """The topic of the heartbeats that Debezium itself sends when it has read from the log.
+
+        These are not the heartbeat rows, which are in the `heartbeat_topic`.
+        """
         return f"__debezium-heartbeat.{self.topic_prefix}"
 
     @property
     def transaction_topic(self) -> str:
-        """The topic in which Debezium's connector of append tables reports transactions' ends."""
+        """The topic in which the connector of append tables reports the end of each transaction."""
         return f"{self.topic_prefix}.transaction"
 
     @property
     def schema_history_topic(self) -> str:
-        """The topic in which Debezium's binlog connector stores table definitions for a restart."""
+        """The topic of table definitions, which a binlog connector needs to start."""
         return f"{self.topic_prefix}.schema_history"
 
     @property
     def schema_change_topic(self) -> str:
-        """The topic in which Debezium's binlog connector reports the DDL statements on tables."""
+        """The topic in which a binlog connector reports the DDL statements on tables."""
         return self.topic_prefix
 
     @property
     def reports_definitions(self) -> bool:
-        """Whether Debezium reports the DDL statements on tables in a topic."""
+        """Whether the connector reports the DDL statements on tables in a topic."""
         return self.kind != "postgres"
 
     @property
     def reports_transactions(self) -> bool:
-        """Whether Debezium reports transactions in a topic, and numbers their events."""
+        """Whether the connector reports transactions in a topic, and numbers their events."""
         return self.append
 
     @property
@@ -153,11 +156,12 @@ class CaptureNames:
         return tuple(topic for topic in self.own_topics if topic not in passing)
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        """Return the settings that a capture's topic needs beside those of ``kafka.topic``.
+        """Return the settings that a topic of the capture needs in addition to ``kafka.topic``.
 
-        Two topics must keep their first records forever. Without the first records of the schema
-        history, the connector does not start, since it knows no table's columns. Without the first
-        records of the DDL statements, a run cannot find out which tables the connector knows.
+        Two topics must retain their first records forever. Without the first records of the schema
+        history, the connector does not start, since it does not know the columns of any table.
+        Without the first records of the topic of DDL statements, a run cannot find out which tables
+        the connector knows.
         """
         forever = {"retention.ms": "-1", "retention.bytes": "-1"}
         kept = (self.schema_history_topic, self.schema_change_topic)
@@ -170,10 +174,10 @@ class CaptureNames:
 
 
 def names(source_name: str, source: SourceConfig, tier: str = "default") -> CaptureNames:
-    """Return the names of the capture for a source and tier, from the source's templates.
+    """Return the names of a source's and tier's capture, from the source's name templates.
 
     Raises:
-        ConfigError: A name is too long for PostgreSQL, which would shorten the name silently.
+        ConfigError: A name is too long for PostgreSQL, which would silently truncate it.
     """
     filled = {
         key: template.format(source=source_name, tier=tier)
@@ -202,9 +206,9 @@ def names(source_name: str, source: SourceConfig, tier: str = "default") -> Capt
 def topic_for(prefix: str, schema: str, table: str) -> str:
     """Return the topic to which Debezium writes a table's changes.
 
-    The rules are Debezium's. Blank parts of the name are left out. Each UTF-16 unit of a character
-    that Kafka does not allow becomes an underscore. A name of more than 249 characters is cut to
-    249 characters.
+    The rules are Debezium's. The prefix, the schema or the table is left out if it is blank. Each
+    UTF-16 unit of a character that Kafka does not allow becomes an underscore. A name of more than
+    249 characters is truncated to 249 characters.
     """
     joined = ".".join(part for part in (prefix, schema, table) if part.strip())
     topic = "".join(
@@ -217,11 +221,10 @@ def topic_for(prefix: str, schema: str, table: str) -> str:
 
 
 def topic_collisions(prefix: str, tables: Iterable[TableId]) -> dict[str, list[TableId]]:
-    """Return Debezium topics that several tables would share, each with its tables in order.
+    """Return the topics that several tables would share, each with its tables in order.
 
     Kafka refuses a topic whose name differs from another topic's only in dots and underscores. So
-    two such topics count as the same topic here. The heartbeat and marker tables also count as
-    tables.
+    two such topics count as one. The heartbeat and marker tables also count as tables.
     """
     taken: defaultdict[str, set[TableId]] = defaultdict(set)
     shown: dict[str, str] = {}

@@ -104,9 +104,9 @@ class Postgres:
     def settings(self, capture: CaptureNames) -> dict[str, str]:
         """Return the PostgreSQL connector's settings that the handoff's proof needs.
 
-        Only the connector of append tables reports transactions in a topic. The end of a
+        Only the connector of append tables reports transactions in a topic: the end of a
         transaction shows whether an append table's copy contains the transaction's rows. Other
-        tables are exact without this topic, and the topic costs two records for each transaction.
+        tables do not need this topic, which costs two records per transaction.
         """
         publication, slot = capture.on_primary
         return {
@@ -149,20 +149,20 @@ class Postgres:
         kafka: KafkaConfig,
         tables: Collection[TableId],
     ) -> dict[str, str]:
-        """Return no further settings for Debezium's PostgreSQL connector."""
+        """Return no settings: PostgreSQL's connector needs no others."""
         return {}
 
     def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Return no Debezium settings, since PostgreSQL's publication selects the tables."""
+        """Return no settings, since the publication selects the tables."""
         return {}
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
-        """Return the statement that PostgreSQL's connector runs at each heartbeat.
+        """Return the SQL statement that the connector runs for each heartbeat.
 
-        The row changes with every heartbeat, so the slot advances while the tables are idle. The
-        row names the server. So the stream shows between which changes a server was promoted or
-        restored. The publication of append tables does not publish updates. So their connector
-        inserts a row at each heartbeat, and deletes rows that are older than an hour.
+        It changes a row, so the slot advances while the tables are idle. The row names the server,
+        so the stream shows between which changes a server was promoted or restored. The publication
+        of append tables does not publish updates. So their connector inserts a row for each
+        heartbeat, and deletes rows that are older than an hour.
         """
         table, slot = f"{SCHEMA}.{capture.heartbeat_table}", capture.on_primary.slot
         insert = (
@@ -182,11 +182,11 @@ class Postgres:
         )
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
-        """Return the server's identity and timeline, from a heartbeat row of PostgreSQL."""
+        """Return the server's identity and timeline from a heartbeat row."""
         return Beat(row[field_name("system_identifier")], int(row["timeline"]), None)
 
     def silence(self, capture: CaptureNames) -> str:
-        """Return the advice for a silent Debezium connector of PostgreSQL."""
+        """Return the remedy for a silent connector of PostgreSQL."""
         publication, slot = capture.on_primary
         rights = "INSERT, DELETE" if capture.append else "INSERT, UPDATE"
         return (
@@ -204,12 +204,12 @@ class Postgres:
         )
 
     def lost_after_s(self, interval_ms: int) -> None:
-        """Return None, since a PostgreSQL connector without a connection fails or reconnects."""
+        """Return None: PostgreSQL's connector itself reacts to a lost connection."""
 
     def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:
         """Return the LSN of the last commit that the connector has sent completely.
 
-        Connect stores the LSN as a signed number.
+        Debezium stores the LSN as a signed number.
         """
         value = offset.get("lsn_commit")
         return None if value is None else Lsn(int(value) % (1 << 64))
@@ -219,7 +219,7 @@ class Postgres:
         effective: Mapping[str, str],
         source_name: str,
     ) -> list[TableId] | None:
-        """Return None, since PostgreSQL's publication selects the tables."""
+        """Return None, since the publication selects the tables."""
         return None
 
     def missing_tables(self, effective: Mapping[str, str]) -> Iterator[SettingFinding]:
@@ -228,17 +228,17 @@ class Postgres:
 
 
 def after_truncate(offset: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stored offset from which the connector can start after a TRUNCATE of several tables.
+    """Return an offset from which a connector can start after a TRUNCATE of several tables.
 
     Such a TRUNCATE is one record of the WAL, with one event for each table. If a task ends after it
     has sent the last of these events, and before it has stored a later position, Debezium 3.7.0
-    cannot start again. To continue, it must skip as many events as the offset counts. But it skips
-    a whole record of the WAL for each of these events, and fails at the position of the next
-    record. If the offset counts only one event, Debezium skips only the record of the TRUNCATE.
+    cannot start again. It must skip as many events as the stored offset counts. But for each of
+    them it skips a whole record of the WAL, and then fails at the next record. In the result the
+    count is 1, so that Debezium skips only the TRUNCATE.
 
     Args:
-        offset: The stored offset. The result is the same offset, unless the offset is that of the
-            last event of such a TRUNCATE.
+        offset: The offset that Connect has stored. It is returned unchanged, unless it is that of
+            the last event of such a TRUNCATE.
     """
     several = int(offset.get("lsn_events_processed") or 0) > 1
     # Before the last event, the completely processed position is that of an earlier record.

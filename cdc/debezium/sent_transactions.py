@@ -1,4 +1,4 @@
-"""Reads the transactions that wrote heartbeats and markers, as a connector has sent them."""
+"""Reads from Kafka which transactions wrote heartbeats and markers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIRST, _GROWTH, _LAST = 512, 8, 262_144
 def sent_since(
     kafka: KafkaAdmin, registry: SchemaRegistry, capture: CaptureNames, file: str
 ) -> list[SentTransaction]:
-    """Return the transactions that wrote heartbeats and markers since the start of a binlog file.
+    """Return the transactions since a binlog file began that wrote heartbeats and markers.
 
     The result can also have transactions of earlier files. At most the last 262,144 records of each
     topic are read.
@@ -35,7 +35,7 @@ def sent_since(
     Raises:
         KafkaError: A topic cannot be read in time.
         RegistryError: The registry does not know a record's schema.
-        DecodeError: A record is not of the connector.
+        DecodeError: A record is not a heartbeat or a marker.
     """
     events, number = EventReader(registry), BinlogPosition(file, 0).number
     found: list[SentTransaction] = []
@@ -52,18 +52,18 @@ def sent_since(
 
 
 def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
-    """Return the transactions in the present binlog of each server, each transaction once.
+    """Return the transactions since the last reset of each server's binlog, without duplicates.
 
-    A server that was restored to an earlier state, or whose binlog was reset, writes files with
-    the same names again. A file with a lower number than the previous transaction's file shows such
-    a reset. The transactions from before the reset say nothing about the new files, so they are
-    left out.
+    After a reset of its binlog, or after it was restored to an earlier state, a server writes files
+    with the same names again. A file with a lower number than that of the transaction before shows
+    this. The transactions from before the reset say nothing about the new files, so they are left
+    out.
 
-    A MariaDB server is identified by the server id in its GTIDs. If another server takes over this
-    id, transactions in the same file have another server name. Then the former server's
-    transactions are left out, too.
+    MariaDB's GTIDs identify a server by its server id. If another server takes over this id, the
+    name of the server changes within a file. Then the transactions of the former server are left
+    out, too.
 
-    A connector without exactly-once delivery can send a transaction twice.
+    Duplicates come from connectors without exactly-once delivery.
 
     Args:
         sent: The transactions in the order in which the connector sent them.
@@ -83,10 +83,10 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
 
 
 def tails(start: int, end: int) -> Iterator[int]:
-    """Yield offsets from which to read a topic up to its end, each earlier than the one before.
+    """Yield offsets at which to begin to read a topic, each earlier than the one before.
 
-    The last one is the topic's first offset, or, in a longer topic, 262,144 offsets before the
-    topic's end.
+    The last one is the topic's first offset or, in a longer topic, the offset 262,144 before its
+    end.
 
     Args:
         start: The topic's first offset.
@@ -101,7 +101,6 @@ def tails(start: int, end: int) -> Iterator[int]:
 
 
 def _sent(events: EventReader, records: Iterator[KafkaRecord]) -> Iterator[SentTransaction]:
-    """Yield the transactions that wrote Debezium's heartbeats and markers, if they have a GTID."""
     for record in records:
         if record.value is None:
             continue
@@ -111,7 +110,7 @@ def _sent(events: EventReader, records: Iterator[KafkaRecord]) -> Iterator[SentT
 
 
 def _transaction(event: Any) -> SentTransaction | None:
-    """Return the transaction of a Debezium event; None if the event has no row or no GTID."""
+    """Return the transaction of an event; None if the event has no row or no GTID."""
     row, place = event["after"], event["source"]
     if row is None or not (gtid := place["gtid"]):
         return None

@@ -1,6 +1,6 @@
 """Finds the offsets in a topic at which one task of the connector ended and the next one began.
 
-Each event names its task in a header. A task gets a new name with each start, also if Debezium
+Each event names its task in a header. A task gets a new name at each start, even if Debezium
 restarts it by itself after a broken connection.
 """
 
@@ -32,10 +32,10 @@ _STEPS = 8
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """The end of a Debezium task in a topic, between two records.
+    """The place between two records of a topic at which a task ended.
 
     Args:
-        last: The last record of the task.
+        last: The last record of the ended task.
         following: The first record of the next task; None if the topic has none.
     """
 
@@ -48,14 +48,14 @@ class SentChange:
     """One change event that Debezium has sent.
 
     Args:
-        op: The kind of change.
-        position: Position of the log record that contains the change, as text. In a binlog, the
-            number of the row in the record is added.
-        transaction: The transaction's id; None in a binlog, or if the event has none.
-        key: The values of the key columns, by their names in Avro; empty without a key.
-        after: The row after the change.
-        order: Numbers by which changes are sorted in the order of the log; None if the event lacks
-            these numbers.
+        op: Debezium's code for the kind of change, for example ``c`` for an insert.
+        position: Position of the log record that contains the change, as a string. For a binlog,
+            the row's number in the log record is appended.
+        transaction: The transaction's id; None for a binlog, or if the event has none.
+        key: The values of the key columns, by their names in Avro; empty if the record has no key.
+        after: The row after the change, as in the event.
+        order: The sort key of the change in the order in which the connector sends changes; None if
+            the event has no such key.
         number: The change's number in its transaction, from 1; None if the connector does not
             number changes.
     """
@@ -70,23 +70,23 @@ class SentChange:
 
 
 def task_of(record: KafkaRecord) -> str | None:
-    """Return the name of the task that sent a Debezium record; None if the record names no task."""
+    """Return the name of the task that sent a record; None if the record names no task."""
     name = dict(record.headers).get(_TASK)
     return None if name is None else name.decode()
 
 
 def moves_key(record: KafkaRecord) -> bool:
-    """Return whether a record deletes a row that got another key, or is the delete's tombstone."""
+    """Return whether a record is the delete for an UPDATE of a key, or this delete's tombstone."""
     return _NEW_KEY in dict(record.headers)
 
 
 def takes_key(record: KafkaRecord) -> bool:
-    """Return whether a Debezium record is the insert of a row that had another key before."""
+    """Return whether a record is the insert for an UPDATE of a key."""
     return _OLD_KEY in dict(record.headers)
 
 
 class TaskEnds:
-    """Finds ends of Debezium's tasks in topics of one partition, and reads the events around them.
+    """Finds ends of tasks in topics of one partition, and reads the events around them.
 
     Args:
         reader: Reads the topics.
@@ -102,11 +102,10 @@ class TaskEnds:
         self._starts = starts
 
     def read_ahead(self, ranges: Mapping[str, tuple[int, int]]) -> None:
-        """Read the records that the searches of several topics need, at most 256 of each topic.
+        """Prefetch the records that searches of several topics need, at most 256 per topic.
 
         Args:
-            ranges: By topic, the first offset that was not searched yet, and the offset to stop
-                before.
+            ranges: By topic, the first offset to search, and the offset after the last one.
 
         Raises:
             KafkaError: The topics cannot be read in time.
@@ -121,15 +120,15 @@ class TaskEnds:
     def between(self, topic: str, first: int, end: int, task: str) -> Iterator[TaskEnd]:
         """Yield the ends of tasks in a range of a topic's offsets, in order.
 
-        The range begins with the newest record before ``first``, since a task can have ended right
+        The range also includes the last record before ``first``, since a task can have ended right
         after this record.
 
         Args:
             topic: The topic.
-            first: The first offset that was not searched yet. Records before it may have expired.
-            end: Offset to stop before.
-            task: The connector's present task. If another task has sent the last record of the
-                range, the other task has ended with this record.
+            first: The first offset to search.
+            end: The offset after the last one to search.
+            task: The connector's present task. If the last record of the range is from another
+                task, that task has ended with this record.
 
         Raises:
             KafkaError: The topic cannot be read in time.
@@ -144,7 +143,7 @@ class TaskEnds:
             yield TaskEnd(high, None)
 
     def last(self, topic: str, end: int) -> KafkaRecord | None:
-        """Return Debezium's last record before an offset; None if there is none.
+        """Return the last record before an offset; None if there is none.
 
         Raises:
             KafkaError: The topic cannot be read in time.
@@ -152,20 +151,20 @@ class TaskEnds:
         return self._reader.last(topic, self._start(topic), end)
 
     def change(self, record: KafkaRecord) -> SentChange:
-        """Decode Debezium's event in a record.
+        """Decode the change event in a record.
 
         Raises:
-            DecodeError: The record is not an event of the connector.
+            DecodeError: The record is not a change event.
         """
         what = "an event of the connector"
         key = {} if record.key is None else self._key(record)
         return self._events.read(record, what, lambda event: _change(event, key))
 
     def before(self, record: KafkaRecord) -> KafkaRecord | None:
-        """Return the nearest earlier record that has a value, if the same task sent it.
+        """Return the last record with a value before a record of the same task.
 
-        The search goes backwards. The result is None if the search first comes to a record of
-        another task or to the topic's beginning, or if it finds no value within a few records.
+        The result is None if a record of another task or the topic's beginning comes first, or if
+        none of the few records before has a value.
         """
         start, before = self._start(record.topic), record
         for _ in range(_STEPS):
@@ -180,16 +179,16 @@ class TaskEnds:
     def sends_later(
         self, record: KafkaRecord, key: tuple[str, ...], end: int, *, offsets: int
     ) -> bool | None:
-        """Return whether a later record of ``record``'s transaction inserts or updates a key's row.
+        """Return whether a later record of the same transaction inserts or updates a key's row.
 
         Args:
-            record: A record of the transaction.
-            key: The row's key as text.
-            end: Offset to stop before.
-            offsets: Number of offsets to read.
+            record: A record of the transaction. The search begins after it.
+            key: The values of the key columns, as strings.
+            end: The offset after the last one to search.
+            offsets: The number of offsets to search at most.
 
         Returns:
-            The answer; None if the transaction has more records than were read.
+            The answer; None if the transaction goes on after the searched offsets.
         """
         transaction, last = self.change(record).transaction, min(record.offset + 1 + offsets, end)
         for one in self._read(record.topic, record.offset + 1, last):
@@ -203,18 +202,17 @@ class TaskEnds:
         return False if last == end else None
 
     def changes_later(self, record: KafkaRecord, end: int, *, offsets: int) -> bool | None:
-        """Return whether a later record in the topic can change the row of a record.
+        """Return whether a later record in the topic can change the same row as a record.
 
-        Such a later record has the same key as ``record``, or it has no key because it is the event
-        of a TRUNCATE.
+        Such a later record has the same key, or it has no key because it is a TRUNCATE.
 
         Args:
-            record: A record with a key.
-            end: Offset to stop before.
-            offsets: Number of offsets to read.
+            record: A record with a key. The search begins after it.
+            end: The offset after the last one to search.
+            offsets: The number of offsets to search at most.
 
         Returns:
-            The answer; None if the topic has more records than were read.
+            The answer; None if ``end`` is after the searched offsets.
         """
         key, last = self._key(record), min(record.offset + 1 + offsets, end)
         for one in self._read(record.topic, record.offset + 1, last):
@@ -225,8 +223,8 @@ class TaskEnds:
     def first_in_transaction(self, record: KafkaRecord, change: SentChange) -> bool:
         """Return whether a change is in its transaction's first log record, but not its first row.
 
-        For example, the change is the second row that COPY has inserted by this log record. The
-        result is also True if the connector does not number changes.
+        For example, it is the second row that COPY has inserted by this log record. The result is
+        also True if the connector does not number the changes of a transaction.
 
         Args:
             record: The record of the change.
@@ -243,7 +241,7 @@ class TaskEnds:
     def _within(self, low: KafkaRecord, high: KafkaRecord) -> Iterator[TaskEnd]:
         """Yield the ends of tasks between two records.
 
-        The search relies on the fact that no task has the name of an earlier task.
+        The search assumes that no task has the name of an earlier task.
         """
         if task_of(low) == task_of(high):
             return
@@ -273,12 +271,11 @@ class TaskEnds:
         return self._starts.get(topic, 0)
 
     def _key(self, record: KafkaRecord) -> Mapping[str, Any]:
-        """Return the values of the columns in a Debezium record's key, by the columns' names."""
+        """Return the values of the key columns in a record's key, by their names in Avro."""
         return self._events.read(replace(record, value=record.key), "an event's key", dict)
 
 
 def _change(event: Any, key: Mapping[str, Any]) -> SentChange:
-    """Return the change of a decoded Debezium event."""
     source, numbered = event["source"], event.get("transaction")
     if "pos" in source:
         file, row = str(source["file"]), (int(source["pos"]), int(source["row"]))
@@ -297,7 +294,12 @@ def _change(event: Any, key: Mapping[str, Any]) -> SentChange:
 
 
 def _after_file(file: str, row: tuple[int, int]) -> tuple[int, ...] | None:
-    """Return a row's sort key in the order of the binlog; None if the file's name has no number."""
+    """Return a row's sort key in the order of the binlog; None if the file name has no number.
+
+    Args:
+        file: The name of the binlog file.
+        row: The offset of the row's log record in the file, and the row's number in this record.
+    """
     number = file.rpartition(".")[2]
     return (int(number), *row) if number.isdecimal() else None
 
@@ -306,8 +308,8 @@ def _order(sequence: str | None) -> tuple[int, ...] | None:
     """Return a change's sort key in the order in which PostgreSQL's connector sends changes.
 
     The key consists of the LSN of the last commit before the change and the LSN of the change. The
-    second LSN alone gives no order: the connector sends transactions in the order of their commits,
-    so a change can have a lower LSN than an event before it.
+    LSN of the change is not enough: the connector sends transactions in the order of their commits,
+    so a change can have a lower LSN than a change that was sent before it.
     """
     if sequence is None:
         return None

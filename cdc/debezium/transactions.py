@@ -1,7 +1,7 @@
 """Reads the ends of transactions, which the connector of append tables reports in a topic.
 
-A row's position does not show where the row's transaction ends. If a transaction was open when a
-copy's view was opened, it can have rows before the view's position, and its end after the position.
+A row's position does not show where its transaction ends. If a transaction was open when a copy's
+view was opened, it can have rows before the view's position although it ends after this position.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHANGE = "a change event"
 
 
 class TransactionReader:
-    """Reads the transaction of an event, and the transactions that ended up to a position.
+    """Reads to which transaction an event belongs, and which transactions ended up to a position.
 
     Args:
         kafka: The cluster.
@@ -41,17 +41,17 @@ class TransactionReader:
         *,
         timeout_s: float,
     ) -> frozenset[int]:
-        """Return Debezium's ids of the transactions that ended at or before a position.
+        """Return the ids of the transactions that ended at or before a position.
 
         The ends are in the order of the WAL, so the read stops at the first end after the position.
 
         Args:
             topic: The connector's topic of transactions.
             split: The position.
-            start: First offset to read, per partition. These offsets were recorded before the
-                position was reached.
-            end: Offset to stop before, per partition. When these offsets were recorded, everything
-                up to the position was captured.
+            start: The first offset to read, by partition. These offsets were recorded before the
+                log reached the position.
+            end: The offset after the last one to read, by partition. When these offsets were
+                recorded, everything up to the position was captured.
             timeout_s: Limit for the read of one partition, in seconds.
 
         Raises:
@@ -77,7 +77,7 @@ class TransactionReader:
         )
 
     def of(self, record: KafkaRecord) -> int:
-        """Return the id of the transaction that a Debezium event belongs to.
+        """Return the id of the transaction to which a change event belongs.
 
         Raises:
             RegistryError: The registry does not know the record's schema.
@@ -86,7 +86,7 @@ class TransactionReader:
         return self._events.read(record, _CHANGE, _transaction)
 
     def truncates(self, record: KafkaRecord) -> int | None:
-        """Return the id of the transaction of a TRUNCATE; None if the record is no TRUNCATE.
+        """Return the id of the transaction if a record is a TRUNCATE, else None.
 
         Raises:
             RegistryError: The registry does not know the record's schema.
@@ -99,25 +99,24 @@ class TransactionReader:
         )
 
     def gtid(self, record: KafkaRecord) -> str:
-        """Return the GTID of the transaction to which a binlog's change event belongs.
+        """Return the GTID of the transaction to which a change event from a binlog belongs.
 
         Raises:
             RegistryError: The registry does not know the record's schema.
-            DecodeError: The record is not a change event of a binlog, or it names no GTID.
+            DecodeError: The record is not a change event from a binlog, or it has no GTID.
         """
         return self._events.read(record, "a change event with a GTID", _gtid)
 
     def _records(
         self, topic: str, start: Mapping[int, int], end: Mapping[int, int], timeout_s: float
     ) -> Iterator[KafkaRecord]:
-        """Yield Debezium's records between two sets of offsets."""
         for partition, first in start.items():
             last = end.get(partition, first)
             yield from self._kafka.read(topic, partition, first, last, timeout_s=timeout_s)
 
 
 def _end(event: Any) -> tuple[int, Lsn | None]:
-    """Return the id of the transaction in an event, and the position at which it ended.
+    """Return the id of an event's transaction, and the position at which the transaction ended.
 
     The position is None if the event reports the beginning of the transaction.
     """
@@ -126,7 +125,6 @@ def _end(event: Any) -> tuple[int, Lsn | None]:
 
 
 def _transaction(event: Any) -> int:
-    """Return the id of a change event's transaction."""
     return int(event["source"]["txId"])
 
 
@@ -134,7 +132,7 @@ def _gtid(event: Any) -> str:
     """Return the GTID of a change event's transaction.
 
     Raises:
-        ValueError: The event names no GTID.
+        ValueError: The event has no GTID.
     """
     found = event["source"]["gtid"]
     if not found:
