@@ -40,8 +40,7 @@ class FailedConnector:
         given_up: Whether the connector has had its last automatic restart.
         runs: Whether Connect reports the connector and its tasks as running. If so, it has lost its
             connection to the source.
-        outage: Whether the connector cannot reach the source. Such a connector is restarted until it
-            reaches the source again.
+        outage: Whether the connector cannot reach the source. It is then restarted until it can.
     """
 
     reason: str
