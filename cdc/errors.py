@@ -1,7 +1,4 @@
-"""Errors of the stream side.
-
-Each error names what failed and what to do next.
-"""
+"""Errors of the stream side. Each error names what failed and what to do next."""
 
 from __future__ import annotations
 
@@ -14,10 +11,7 @@ class ConfigError(TributaryError):
 
 
 class SecretError(ConfigError):
-    """A secret reference that does not resolve.
-
-    The error never contains the secret.
-    """
+    """A secret reference that does not resolve. The error never contains the secret."""
 
 
 class SourceError(TributaryError):
@@ -25,15 +19,15 @@ class SourceError(TributaryError):
 
 
 class UnreachableError(SourceError):
-    """A source database that no session reaches: its host, port or network does not answer."""
+    """A source database that accepts no connection: its host, port or network does not answer."""
 
 
 class MissingTableError(SourceError):
-    """A table that its source does not have, or no longer has."""
+    """A table that its source does not have, or does not have any more."""
 
 
 class UnseenError(SourceError):
-    """A batch has events whose transactions were not visible when the catalog was read."""
+    """A batch has an event whose transaction was not yet visible when the catalog was read."""
 
 
 class ReplicaError(SourceError):
@@ -41,7 +35,7 @@ class ReplicaError(SourceError):
 
 
 class SnapshotLostError(SourceError):
-    """A copy's view that is gone: by a recovery conflict, a lost session, or a changed table."""
+    """The view of a copy is lost: by a recovery conflict, a lost session, or a changed table."""
 
 
 class PermanentError(SourceError):
@@ -53,7 +47,7 @@ class ConnectError(TributaryError):
 
 
 class CaptureError(TributaryError):
-    """A table is not captured as it must be (publication, connector, slot)."""
+    """A table's capture is not as required: its publication, connector, slot or topic."""
 
 
 class KafkaError(TributaryError):
@@ -69,7 +63,7 @@ class LostHistoryError(TributaryError):
 
 
 class LostLogError(LostHistoryError):
-    """A source's log has lost uncaptured changes; any table of the capture can lack changes."""
+    """A source's log has lost uncaptured changes, so any table of the capture may lack changes."""
 
 
 class LostEventsError(LostHistoryError):
@@ -77,7 +71,7 @@ class LostEventsError(LostHistoryError):
 
 
 class ReplacedGenerationError(LostHistoryError):
-    """A generation of a table that is not published again, since a later one has replaced it."""
+    """A generation was to be published after a later generation had replaced it."""
 
 
 class SchemaChangeError(TributaryError):
@@ -87,12 +81,12 @@ class SchemaChangeError(TributaryError):
 class PositionError(TributaryError):
     """Two positions that cannot be compared: of two kinds, or in the logs of two servers.
 
-    Nothing shows which of the two is the earlier one, so any order could be wrong.
+    Nothing shows which of them is earlier, so any order could be wrong.
     """
 
     @classmethod
     def of_kinds(cls, mine: object, other: object) -> PositionError:
-        """Return the error for positions of two kinds, such as a GTID set and a binlog place."""
+        """Return the error for positions of two kinds, such as a GTID set and a binlog offset."""
         return cls(
             f"{mine} and {other} are positions of two kinds: GTIDs were turned on or off on the"
             " source, or its kind has changed",
@@ -102,10 +96,7 @@ class PositionError(TributaryError):
 
 
 class PausedByPolicyError(TributaryError):
-    """A change for which the table's settings require the decision of a person.
-
-    No part of the change was applied.
-    """
+    """A change to which, by the table's settings, an operator must agree. Nothing was applied."""
 
 
 class LakeError(TributaryError):
@@ -117,7 +108,7 @@ class MissingFolderError(LakeError):
 
 
 class ClusterError(TributaryError):
-    """A Spark cluster without executors, or whose executors have other versions than the driver."""
+    """A Spark cluster has no executors, or its executors have other versions than the driver."""
 
 
 class FencedError(LakeError):
@@ -125,10 +116,7 @@ class FencedError(LakeError):
 
 
 class StoppedError(FencedError):
-    """The process was asked to stop.
-
-    The next process continues the work that this process has not finished.
-    """
+    """The process was asked to stop. The next process continues the unfinished work."""
 
 
 class OlderSettingsError(FencedError):
@@ -144,16 +132,27 @@ class LeaseHeldError(StateError):
 
 
 def copy_again(table: object) -> str:
-    """Return the instruction for a new copy of a table that no run marks NEEDS_BOOTSTRAP."""
+    """Return the instruction to copy a table again, for a remedy.
+
+    It is for a table that no run marks NEEDS_BOOTSTRAP; see `copy_lost` for other tables.
+    """
     return f"copy the table again: `tributary resync {table}`"
 
 
 def copy_lost(table: object) -> str:
-    """Return the instruction to copy a table again, once a run has marked it NEEDS_BOOTSTRAP."""
+    """Return the instruction to copy a table again, for a remedy.
+
+    It is for a table that the next run marks NEEDS_BOOTSTRAP; see `copy_again` for other tables.
+    """
     return f"run `tributary run {table}`, which marks the table, then `tributary bootstrap {table}`"
 
 
 def onboard_again(table: object, *, without_data: bool = False) -> str:
-    """Return the instruction to offboard a table and onboard it again."""
+    """Return the instruction to offboard a table and to onboard it again, for a remedy.
+
+    Args:
+        table: The table.
+        without_data: Whether the table's data in the lake must be deleted.
+    """
     option = " --delete-data" if without_data else ""
     return f"run `tributary offboard {table}{option}`, then `tributary onboard {table}`"

@@ -1,6 +1,7 @@
-"""Compares the end of a source's log with the end that was recorded before, and records it anew.
+"""Compares the end of a source's log with the end that was recorded before.
 
-A look is one such comparison for a capture. The end of the log that a look records is its mark.
+A look is one such comparison for a capture. It also records the log's present end, which is the
+look's mark.
 """
 
 from __future__ import annotations

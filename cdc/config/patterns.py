@@ -64,7 +64,7 @@ class Pattern:
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, int]:
-        """The pattern's rank. Of the patterns that match a table, that of the highest rank wins.
+        """The pattern's rank: if several patterns match a table, the highest rank wins.
 
         The tuple compares, in this order: whether the table name has no wildcards, whether the
         schema has none, whether the source has none, and the number of characters that are not

@@ -1,7 +1,7 @@
 """Tributary's access to Kafka without Spark: topics, offsets and single records.
 
 Each call has a time limit, and most calls are repeated after a transient failure. One call reads
-the offsets of many topics, so a run over thousands of idle tables costs only a few round trips.
+the offsets of many topics, so a run over thousands of idle tables needs only a few round trips.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class KafkaAdmin:
 
     Args:
         config: Address of the cluster, and the login.
-        timeout_s: Limit for one request, in seconds. After a transient failure, a request is
-            repeated up to five times, within a minute.
+        timeout_s: Limit for one request, in seconds. A request that fails transiently is repeated
+            up to five times, within a minute.
     """
 
     def __init__(self, config: KafkaConfig, *, timeout_s: float = 20.0) -> None:
@@ -63,11 +63,12 @@ class KafkaAdmin:
     def ensure_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> TopicInfo:
-        """Create a Kafka topic, or check that it is suitable; return its description.
+        """Create a topic, or check that the existing one is suitable, and return its description.
 
-        A new topic has ``cleanup.policy=delete``, since compaction would drop changes that the lake
-        has not read. If somebody alters the policy later, the topic's compaction lag keeps all
-        records until a run sees the altered policy. This method never alters an existing topic.
+        A new topic has ``cleanup.policy=delete``, since compaction would remove changes that the
+        lake has not read. It also has the longest possible compaction lag: if somebody alters the
+        policy later, no record is removed before a run notices it. An existing topic is never
+        altered.
 
         Args:
             name: The topic.
@@ -96,7 +97,7 @@ class KafkaAdmin:
         return existing
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Return Kafka's descriptions of topics, by name; topics that do not exist are left out."""
+        """Return the descriptions of topics, by name; topics that do not exist are left out."""
         wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
@@ -110,11 +111,11 @@ class KafkaAdmin:
         return {name: described(name, topic) for name, topic in found.items()}
 
     def looks(self, names: Iterable[str]) -> dict[str, TopicLook | KafkaError]:
-        """Return descriptions, first offsets and end offsets of many Kafka topics, by three calls.
+        """Return the descriptions, first offsets and end offsets of many topics, in three requests.
 
-        Topics that do not exist are left out. If a topic cannot be read, the result has the error
-        in place of the topic's description and offsets. If only some topics lack a leader, the call
-        waits a few seconds for the election of a leader.
+        Topics that do not exist are left out. If a topic cannot be read, the result has an error in
+        place of its description and offsets. If only some topics lack a leader, the call waits a
+        few seconds for their leaders to be elected.
 
         Raises:
             KafkaError: Several topics were requested, and none of them can be read.
@@ -122,7 +123,7 @@ class KafkaAdmin:
         return topic_looks.looks(self._client, self._admin, names)
 
     def all_topics(self) -> frozenset[str]:
-        """Return the names of all topics of the Kafka cluster.
+        """Return the names of all topics of the cluster.
 
         Raises:
             KafkaError: The cluster does not answer.
@@ -137,7 +138,7 @@ class KafkaAdmin:
         return self._client.call("list topics", listed)[""]
 
     def topic(self, name: str) -> TopicInfo:
-        """Return the description of one Kafka topic.
+        """Return the description of a topic.
 
         Raises:
             KafkaError: The topic does not exist.
@@ -152,14 +153,14 @@ class KafkaAdmin:
         return self.topic(topic).id
 
     def topic_config(self, topic: str) -> dict[str, str]:
-        """Return the Kafka topic's effective settings, including defaults."""
+        """Return the topic's effective settings, including defaults."""
         found = self.topic_configs([topic])
         if topic not in found:
             raise missing(topic)
         return found[topic]
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the effective settings of many Kafka topics; missing topics are left out.
+        """Return the effective settings of many topics; topics that do not exist are left out.
 
         Raises:
             KafkaError: The settings of a topic cannot be read.
@@ -172,7 +173,7 @@ class KafkaAdmin:
     def topic_configs_each(
         self, topics: Iterable[str]
     ) -> tuple[dict[str, dict[str, str]], dict[str, KafkaError]]:
-        """Return the settings of many Kafka topics, and the errors of topics that cannot be read.
+        """Return the settings of topics, and the errors of topics whose settings cannot be read.
 
         The settings are the effective ones, including defaults. Both results leave out topics that
         do not exist.
@@ -190,7 +191,7 @@ class KafkaAdmin:
         return found, failed
 
     def delete_topic(self, topic: str) -> bool:
-        """Delete a Kafka topic; return whether the topic existed."""
+        """Delete a topic, and return whether it existed."""
         found = self._client.call(
             f"delete topic {topic}",
             lambda: self._admin.delete_topics(
@@ -204,28 +205,28 @@ class KafkaAdmin:
         return topic in found
 
     def start_offsets(self, topic: str) -> dict[int, int]:
-        """Return, per partition, the first offset that the Kafka topic still has."""
+        """Return the first offset that the topic still has, by partition."""
         return self._of_one(topic, self.start_offsets_many([topic]))
 
     def stable_offsets(self, topic: str) -> dict[int, int]:
-        """Return, per Kafka partition, the last stable offset.
+        """Return the last stable offset, by partition.
 
-        No record below the last stable offset is of an open transaction.
+        All records below it are from transactions that have ended.
         """
         return self._of_one(topic, self.stable_offsets_many([topic]))
 
     def high_watermarks(self, topic: str) -> dict[int, int]:
-        """Return, per Kafka partition, the offset after the last record, committed or not."""
+        """Return the offset after the last record, by partition. This record can be uncommitted."""
         return self._of_one(topic, self.high_watermarks_many([topic]))
 
     def ends_many(self, topics: Iterable[str]) -> dict[str, dict[int, End]]:
-        """Return last stable offsets and leader epochs of many Kafka topics, all at once."""
+        """Return the last stable offsets and leader epochs of many topics in one request."""
         return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def truncated(
         self, logs: Iterable[ReachedOffset], *, timeout_s: float | None = None
     ) -> dict[ReachedOffset, str | KafkaError | None]:
-        """Find Kafka partitions that were truncated below an offset that they had reached.
+        """Find partitions that were truncated below an offset that they had reached.
 
         Args:
             logs: The offsets that the partitions had reached.
@@ -240,19 +241,19 @@ class KafkaAdmin:
         return records.truncated(self._client, logs, deadline=deadline)
 
     def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return first offsets of many Kafka topics at once; missing topics are left out."""
+        """Return the first offsets of many topics in one request; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.earliest(), committed=False)
 
     def stable_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return last stable offsets of many Kafka topics at once; missing topics are left out."""
+        """Return last stable offsets of many topics in one request; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def high_watermarks_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return high watermarks of many Kafka topics at once; missing topics are left out."""
+        """Return high watermarks of many topics in one request; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=False)
 
     def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
-        """Return the send time of each Kafka topic's newest record, for all topics at once.
+        """Return the time of each topic's newest record, in one request for all topics.
 
         Topics without records are left out. The time is by the sender's clock, unless the topic's
         settings choose the broker's clock.
@@ -268,14 +269,14 @@ class KafkaAdmin:
         return found
 
     def offsets_at(self, times: Mapping[str, datetime]) -> dict[str, dict[int, int]]:
-        """Return, per topic and partition, the offset of the first record sent at or after a time.
+        """Return the offset of the first record at or after a time, by topic and partition.
 
-        If all committed records of a partition are older, the result is the partition's last stable
-        offset. Topics that are missing or cannot be read are left out. The time of a record is by
-        the same clock as in `newest_times`.
+        If all committed records of a partition are older, the result has the partition's last
+        stable offset. Topics that are missing or cannot be read are left out. The time of a record
+        is by the same clock as in `newest_times`.
 
         Args:
-            times: The time for each topic, aware UTC.
+            times: The time for each topic, in UTC.
 
         Raises:
             KafkaError: The cluster does not answer.
@@ -283,10 +284,10 @@ class KafkaAdmin:
         return topic_looks.offsets_at(self._client, self._admin, times)
 
     def latest_record(self, topic: str, *, timeout_s: float = 30.0) -> KafkaRecord | None:
-        """Return the newest committed record of a Kafka topic; None if it has no record.
+        """Return the newest committed record of a topic; None if it has no record.
 
-        The markers of Kafka's transactions also take offsets, so the last offset need not be a
-        record. The search goes backwards from the last stable offset.
+        The last offset need not be a record, since the markers of Kafka transactions also take
+        offsets. So the search goes backwards from the last stable offset.
 
         Raises:
             KafkaError: The topic does not exist, or the search took longer than ``timeout_s``.
@@ -298,20 +299,20 @@ class KafkaAdmin:
     def reader(self) -> RecordReader:
         """Return a reader that uses one consumer for many reads.
 
-        The reader is a context manager. At the end of its block, it closes the consumer.
+        The reader is a context manager, which closes the consumer at the end of the ``with`` block.
         """
         return RecordReader(self._client)
 
     def read(
         self, topic: str, partition: int, start: int, end: int, *, timeout_s: float = 30.0
     ) -> Iterator[KafkaRecord]:
-        """Yield the committed Kafka records of a short range ``[start, end)`` in order.
+        """Yield the committed records of a short range of offsets in order.
 
         Args:
             topic: The topic.
             partition: The partition's number.
-            start: First offset.
-            end: Offset to stop before.
+            start: The first offset to read.
+            end: The offset after the last one to read.
             timeout_s: Limit for the whole read, in seconds.
 
         Raises:
@@ -321,11 +322,11 @@ class KafkaAdmin:
         return records.read(self._client, topic, partition, start, end, deadline=deadline)
 
     def new_topic_settings(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings of a new Kafka topic.
+        """Return the settings for a new topic.
 
         Args:
-            config: Settings that override those of ``kafka.topic``. They cannot set the cleanup
-                policy and the compaction lag.
+            config: Settings that override those of ``kafka.topic``. They cannot override the
+                cleanup policy and the compaction lag.
         """
         kept = {"retention.ms": str(self._topic.retention_ms)}
         if self._topic.max_message_bytes is not None:
@@ -341,7 +342,7 @@ class KafkaAdmin:
     def _configs(
         self, names: Sequence[str]
     ) -> tuple[dict[str, dict[str, str]], dict[str, KafkaError]]:
-        """Return settings by Kafka topic, and errors by topic; missing topics are left out."""
+        """Return the settings and the errors by topic; topics that do not exist are left out."""
         kind = ck_admin.ConfigResource.Type.TOPIC
         asked = [ck_admin.ConfigResource(kind, name) for name in names]
         found, failed = self._client.call_each(
@@ -374,9 +375,9 @@ class KafkaAdmin:
         )
 
     def _wait_for(self, name: str) -> TopicInfo:
-        """Wait until all brokers know a new Kafka topic, and return the topic's description.
+        """Wait until all brokers know a new topic, and return its description.
 
-        The controller acknowledges the topic's creation earlier.
+        The controller acknowledges the creation of the topic before that.
         """
         found: TopicInfo | None = None
 
@@ -391,7 +392,12 @@ class KafkaAdmin:
         return found
 
     def _check_settings(self, name: str, wanted: Mapping[str, str]) -> None:
-        """Refuse a Kafka topic with compaction or with a retention that is too short."""
+        """Refuse a topic that is compacted or whose retention is too short.
+
+        Args:
+            name: The topic.
+            wanted: The settings that a new topic would have.
+        """
         actual = self.topic_config(name)
         policy = actual.get("cleanup.policy", "delete")
         if policy != "delete":
@@ -424,10 +430,10 @@ class KafkaAdmin:
     def _ends(
         self, topics: Iterable[str], spec: ck_admin.OffsetSpec, *, committed: bool
     ) -> dict[str, dict[int, End]]:
-        """Wait until all partitions of every existing Kafka topic answer, and return their offsets.
+        """Wait until all partitions of the topics answer, and return their offsets.
 
-        Kafka can describe a new topic before the topic's partitions answer. Without the wait, the
-        topic would be missing in the result, as if it did not exist.
+        Topics that do not exist are left out. Kafka can describe a new topic before its partitions
+        answer. Without the wait, such a topic would be left out, too.
         """
         level = (
             ck.IsolationLevel.READ_COMMITTED if committed else ck.IsolationLevel.READ_UNCOMMITTED
@@ -457,7 +463,7 @@ class KafkaAdmin:
     def _request_offsets(
         self, topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> list[tuple[ck.TopicPartition, ck_admin.ListOffsetsResultInfo]]:
-        """Return one offset of each Kafka partition, by one request.
+        """Return one offset of each partition, in one request.
 
         Partitions that no broker knows yet are left out.
         """
@@ -472,7 +478,7 @@ class KafkaAdmin:
         return list(found.items())
 
     def _of_one(self, topic: str, found: Mapping[str, dict[int, int]]) -> dict[int, int]:
-        """Return the offsets of one Kafka topic; raise an error if the topic does not exist."""
+        """Return the offsets of one topic; raise an error if the topic does not exist."""
         if topic not in found:
             raise missing(topic)
         return found[topic]

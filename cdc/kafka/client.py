@@ -58,8 +58,8 @@ class KafkaClient:
 
     Args:
         config: Address of the cluster, and the login.
-        timeout_s: Limit for one request, in seconds. After a transient failure, a request is
-            repeated up to five times, within a minute.
+        timeout_s: Limit for one request, in seconds. A request that fails transiently is repeated
+            up to five times, within a minute.
     """
 
     def __init__(self, config: KafkaConfig, *, timeout_s: float = 20.0) -> None:
@@ -84,11 +84,11 @@ class KafkaClient:
         ignored: frozenset[int] = frozenset(),
         **context: Any,
     ) -> dict[_Key, _Value]:
-        """Send Kafka one request and return its answers by key; retry transient failures.
+        """Send Kafka one request, and return the answers by key. Transient failures are retried.
 
         Args:
-            what: The request in words, for errors.
-            request: Sends the request. It returns a future for each key, for example each topic.
+            what: What Kafka is asked to do, for errors: for example ``list offsets``.
+            request: Sends the request, and returns a future for each key, for example each topic.
             ignored: Codes of errors for which a key is left out of the result.
             context: Values for the context of errors, for example ``topic``.
 
@@ -108,19 +108,18 @@ class KafkaClient:
         ignored: frozenset[int] = frozenset(),
         others_answer: bool = False,
     ) -> tuple[dict[_Key, _Value], dict[_Key, KafkaError]]:
-        """Send Kafka one request; return its answers, and the errors of keys without an answer.
+        """Send Kafka one request, and return the answers, and the errors of keys without an answer.
 
         Args:
-            what: The request, for errors.
-            request: Sends the request.
-            ignored: Codes of errors for which a key is left out of the results.
+            what: What Kafka is asked to do, for errors: for example ``list offsets``.
+            request: Sends the request, and returns a future for each key, for example each topic.
+            ignored: Codes of errors for which a key is left out of both results.
             others_answer: Whether the cluster has just answered for other keys. If so, the request
-                is not repeated.
+                is not repeated, and the errors of keys are only returned.
 
         Raises:
-            KafkaError: The cause is the cluster, and not a single topic: the request has several
-                keys and none of them has an answer, or it has only one key and the key's error is
-                still transient after all repetitions.
+            KafkaError: The cluster fails, and not a single topic: either none of several keys has
+                an answer, or the error of the only key is still transient after all repetitions.
         """
         patient = not others_answer
         answers, failed = self._call(what, request, ignored, _none if patient else _never, {})
@@ -136,15 +135,15 @@ class KafkaClient:
         retried: Callable[[Mapping[_Key, _Value]], bool],
         context: Mapping[str, Any],
     ) -> tuple[dict[_Key, _Value], dict[_Key, KafkaError]]:
-        """Return Kafka's answers and errors, by key.
+        """Send Kafka one request, and return the answers and the errors by key.
 
         If all errors are transient, and ``retried`` allows it, the request is repeated.
 
         Args:
-            what: The request, for errors.
+            what: What Kafka is asked to do, for errors.
             request: Sends the request.
-            ignored: Codes of errors for which a key is left out of the results.
-            retried: Returns, from the answers of the other keys, whether to repeat the request.
+            ignored: Codes of errors for which a key is left out of both results.
+            retried: Takes the answers; returns whether to repeat the request.
             context: Values for the context of errors, for example ``topic``.
         """
         tried, first = False, dict[str, Any]()
@@ -183,7 +182,7 @@ class KafkaClient:
         }
 
     def _remember(self, error: ck.KafkaError) -> None:
-        """Keep the reason of a failed connection to Kafka for later errors.
+        """Store why a connection failed, for later errors.
 
         A request that fails for this reason reports only a time-out.
         """
@@ -191,7 +190,13 @@ class KafkaClient:
         _log.debug("Kafka client: %s", error.str())
 
     def refused(self, what: str, error: ck.KafkaError, **context: Any) -> KafkaError:
-        """Convert an error of a broker or of the client into a ``KafkaError``."""
+        """Convert an error of a broker or of the client library into a ``KafkaError``.
+
+        Args:
+            what: What Kafka was asked to do.
+            error: The error.
+            context: Values for the context of the result, for example ``topic``.
+        """
         code, brokers = error.code(), self.servers
         topic = str(context.get("topic", ""))
         if topic and topic not in what:
@@ -216,22 +221,19 @@ class KafkaClient:
 
 
 def _always(_answers: Mapping[_Key, _Value]) -> bool:
-    """Return True: a request to Kafka with transient failures is always repeated."""
     return True
 
 
 def _none(answers: Mapping[_Key, _Value]) -> bool:
-    """Return whether no key has an answer: only then is a request to Kafka repeated."""
     return not answers
 
 
 def _never(_answers: Mapping[_Key, _Value]) -> bool:
-    """Return False: a request to Kafka is not repeated."""
     return False
 
 
 def _topic_of(key: object) -> dict[str, str]:
-    """Return the topic that a key of a Kafka request names, as context of an error."""
+    """Return the topic that a key names, as context for an error; empty if it names none."""
     if isinstance(key, ck.TopicPartition):
         return {"topic": key.topic}
     name = key.name if isinstance(key, ConfigResource) else key
@@ -239,12 +241,12 @@ def _topic_of(key: object) -> dict[str, str]:
 
 
 def is_transient(error: Exception) -> bool:
-    """Return whether the same request to Kafka can succeed a moment later."""
+    """Return whether a request that failed with this error can succeed a moment later."""
     return isinstance(error, ck.KafkaException) and error.args[0].code() in TRANSIENT
 
 
 def missing(topic: str) -> KafkaError:
-    """Return the error for a Kafka topic that does not exist."""
+    """Return the error for a topic that does not exist."""
     return KafkaError(
         f"topic {topic} does not exist",
         remedy="Run `tributary onboard` for its table, which creates the topic; if it was deleted,"

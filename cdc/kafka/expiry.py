@@ -1,4 +1,4 @@
-"""Finds the settings by which a topic drops changes before runs have read them."""
+"""Finds the settings by which a topic deletes changes before runs have read them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Expiry:
-    """A setting by which a Kafka topic can drop changes before a run has read them.
+    """A setting by which a topic can delete changes before a run has read them.
 
     Args:
         setting: The setting's name.
-        needed: The value with which the topic keeps the changes for long enough.
+        needed: The value with which the topic retains the changes for long enough.
         what: The effect of the setting's present value, in words.
     """
 
@@ -23,7 +23,7 @@ class Expiry:
     what: str
 
     def remedy(self, topics: str) -> str:
-        """Return the remedy for Kafka topics.
+        """Return the remedy: what to set on which topics.
 
         Args:
             topics: The topics in words, for example ``topic t``.
@@ -32,17 +32,22 @@ class Expiry:
 
 
 def kept_for(settings: Mapping[str, str]) -> str:
-    """Return for how long a topic with these settings keeps records, in words: ``for 24.0 h``."""
+    """Return for how long a topic retains records, in words such as ``for 24.0 h``.
+
+    Args:
+        settings: The topic's effective settings.
+    """
     kept = _kept_ms(settings)
     return "for ever" if kept < 0 else f"for {kept / _HOUR_MS:.1f} h"
 
 
 def expiries(settings: Mapping[str, str], wanted_ms: int) -> Iterator[Expiry]:
-    """Yield the settings by which a Kafka topic drops records too early.
+    """Yield the settings by which a topic deletes records too early.
 
     Args:
         settings: The topic's effective settings.
-        wanted_ms: How long records must stay, in milliseconds; less than 0 means forever.
+        wanted_ms: For how long the topic must retain records, in milliseconds; less than 0 means
+            forever.
     """
     kept = _kept_ms(settings)
     if kept >= 0 and (wanted_ms < 0 or kept < wanted_ms):
@@ -56,5 +61,5 @@ def expiries(settings: Mapping[str, str], wanted_ms: int) -> Iterator[Expiry]:
 
 
 def _kept_ms(settings: Mapping[str, str]) -> int:
-    """Return how long a Kafka topic keeps records, in milliseconds; -1 means forever."""
+    """Return for how long a topic retains records, in milliseconds; -1 means forever."""
     return int(settings.get("retention.ms", "-1"))

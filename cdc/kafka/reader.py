@@ -28,7 +28,7 @@ _LIMIT = 64 * 1024 * 1024
 
 @dataclass
 class _Ahead:
-    """A range of a topic's offsets that was read ahead, and the records in the range."""
+    """A range of a topic's offsets, with its records, which were prefetched."""
 
     start: int
     end: int
@@ -38,8 +38,8 @@ class _Ahead:
 class RecordReader:
     """Reads committed records of partition 0 of topics. Not safe to share among threads.
 
-    All reads use the same consumer. So when a new read begins, the iterator of the former read must
-    not be used any more.
+    All reads use the same consumer. So when a new read has begun, do not use the iterator of an
+    earlier read any more.
 
     Args:
         client: The cluster.
@@ -65,13 +65,13 @@ class RecordReader:
             self._consumer.close()
 
     def read_ahead(self, ranges: Mapping[str, tuple[int, int]]) -> None:
-        """Read and keep a range of each topic; later reads within these ranges need no broker.
+        """Prefetch a range of each topic. Later reads within these ranges need no request.
 
-        The records that an earlier call kept are dropped. If the records reach a limit of size, the
-        call ends, and keeps only the topics whose ranges were read completely.
+        The records of an earlier prefetch are discarded. If the records reach a limit of bytes, the
+        prefetch ends, and only the topics whose ranges are complete are prefetched.
 
         Args:
-            ranges: By topic, the first offset and the offset to stop before.
+            ranges: By topic, the first offset to read, and the offset after the last one.
 
         Raises:
             KafkaError: A range cannot be read in time.
@@ -105,7 +105,7 @@ class RecordReader:
         self._ahead = {topic: one for topic, one in self._ahead.items() if topic not in waited}
 
     def read(self, topic: str, start: int, end: int) -> Iterator[KafkaRecord]:
-        """Yield the records of a short range ``[start, end)`` in order.
+        """Yield the committed records from offset ``start`` to before ``end``, a short range.
 
         Raises:
             KafkaError: The range cannot be read in time.
@@ -117,7 +117,7 @@ class RecordReader:
             yield from self._read(topic, start, end)
 
     def last(self, topic: str, start: int, end: int) -> KafkaRecord | None:
-        """Return the last record in ``[start, end)``; None if the range has no record.
+        """Return the last committed record from ``start`` to before ``end``; None if there is none.
 
         Raises:
             KafkaError: The range cannot be read in time.
@@ -136,7 +136,7 @@ class RecordReader:
         return read_with(self._open(), self._client, first, end, deadline=deadline)
 
     def _open(self) -> ck.Consumer:
-        """Return the consumer that all reads share; create it at the first call."""
+        """Return the consumer that all reads share. The first call creates it."""
         if self._consumer is None:
             # At the end of a partition, the broker would wait for more records.
             settings = {**consumer_settings(self._client), "fetch.wait.max.ms": 10}

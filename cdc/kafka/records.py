@@ -22,7 +22,7 @@ TAIL = 32
 
 @dataclass(frozen=True)
 class KafkaRecord:
-    """One Kafka record as bytes, with its topic, partition and offset."""
+    """One record of Kafka, with its key and value as bytes."""
 
     topic: str
     partition: int
@@ -42,17 +42,17 @@ def read(
     *,
     deadline: float,
 ) -> Iterator[KafkaRecord]:
-    """Yield the committed Kafka records of a short range ``[start, end)`` in order.
+    """Yield the committed records of a short range of offsets in order.
 
-    For a moment, a new leader can report an end of the partition that is before ``end``. So the
-    call waits until the partition can be read up to ``end``.
+    A new leader can report for a moment that the partition ends before ``end``. So the call waits
+    until the partition can be read up to ``end``.
 
     Args:
         client: The cluster.
         topic: The topic.
         partition: The partition's number.
-        start: First offset.
-        end: Offset to stop before.
+        start: The first offset to read.
+        end: The offset after the last one to read.
         deadline: When to give up, as a time of ``time.monotonic()``.
 
     Raises:
@@ -76,7 +76,15 @@ def read_with(
     *,
     deadline: float,
 ) -> Iterator[KafkaRecord]:
-    """Yield the same records as `read`, by a consumer that may have read other records before."""
+    """Yield the records as `read` does, but with an existing consumer, which is not closed.
+
+    Args:
+        consumer: The consumer. It may have read other records before.
+        client: The cluster.
+        first: The topic, the partition, and the first offset to read.
+        end: The offset after the last one to read.
+        deadline: When to give up, as a time of ``time.monotonic()``.
+    """
     topic, partition = first.topic, first.partition
     consumer.assign([first])
     while True:
@@ -109,13 +117,13 @@ def newest(
     ends: Mapping[int, int],
     deadline: float,
 ) -> KafkaRecord | None:
-    """Return the newest committed record of a Kafka topic; None if the topic has no record.
+    """Return the newest committed record of a topic; None if the topic has no record.
 
     Args:
         client: The cluster.
         topic: The topic.
-        starts: First offset, per partition.
-        ends: Last stable offset, per partition.
+        starts: The first offset that the topic still has, by partition.
+        ends: The last stable offset, by partition.
         deadline: When to give up, as a time of ``time.monotonic()``.
 
     Raises:
@@ -138,12 +146,12 @@ def newest(
 def last_of(
     records: Callable[[int], Iterable[KafkaRecord]], start: int, end: int
 ) -> KafkaRecord | None:
-    """Return the last committed Kafka record of a range; None if there is none.
+    """Return the last record of a range of offsets; None if there is none.
 
     Args:
-        records: Returns the records from an offset to the range's end.
-        start: First offset of the range.
-        end: Offset after the range.
+        records: Takes an offset; returns the records from there to the end of the range.
+        start: The first offset of the range.
+        end: The offset after the range.
     """
     window, first = TAIL, end
     while first > start:
@@ -157,11 +165,11 @@ def last_of(
 def truncated(
     client: KafkaClient, logs: Iterable[ReachedOffset], *, deadline: float
 ) -> dict[ReachedOffset, str | KafkaError | None]:
-    """Find Kafka partitions that were truncated below an offset that they had reached.
+    """Find partitions that were truncated below an offset that they had reached.
 
-    Each leader is asked where an epoch ends: the epoch in which the partition had reached the
-    offset (OffsetForLeaderEpoch). If the partition was truncated below the offset, the epoch ends
-    below the offset, even if the partition has got other records since.
+    The leader of each partition is asked at which offset the epoch ends in which the partition had
+    reached the offset (OffsetForLeaderEpoch). If the partition was truncated below the offset, this
+    epoch ends below the offset, even if the partition has got other records since.
 
     Args:
         client: The cluster.
@@ -209,7 +217,7 @@ def truncated(
 
 
 def consumer_settings(client: KafkaClient) -> dict[str, Any]:
-    """Return a Kafka consumer's settings: a group of its own, and only committed records."""
+    """Return the settings of a consumer that has its own group and reads only committed records."""
     return {
         **client.settings,
         "group.id": f"tributary-{uuid.uuid4()}",
@@ -221,7 +229,7 @@ def consumer_settings(client: KafkaClient) -> dict[str, Any]:
 
 
 def timed_out(client: KafkaClient, topic: str, partition: int, start: int, end: int) -> KafkaError:
-    """Return the error for a range of a topic that could not be read in time."""
+    """Return the error for a range of offsets that could not be read in time."""
     return KafkaError(
         f"offsets {start} to {end} of topic {topic} partition {partition} could not be read in"
         f" time{': ' + client.last_error if client.last_error else ''}",
@@ -233,7 +241,7 @@ def timed_out(client: KafkaClient, topic: str, partition: int, start: int, end: 
 
 
 def record_of(topic: str, partition: int, offset: int, message: ck.Message) -> KafkaRecord:
-    """Return a message that a consumer has read, as a record."""
+    """Convert a message of the client library to a record."""
     kind, millis = message.timestamp()
     known = kind != ck.TIMESTAMP_NOT_AVAILABLE
     return KafkaRecord(
@@ -252,5 +260,5 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 
 
 def _age_key(record: KafkaRecord) -> float:
-    """Return a Kafka record's time as a number; the larger number is the newer record."""
+    """Return a sort key by which newer records come after older ones."""
     return record.timestamp.timestamp() if record.timestamp is not None else 0.0

@@ -22,7 +22,7 @@ _ELECTION_S = 5.0
 def looks(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Iterable[str]
 ) -> dict[str, TopicLook | KafkaError]:
-    """Return descriptions and offsets of many Kafka topics; missing topics are left out.
+    """Return the descriptions and offsets of many topics; topics that do not exist are left out.
 
     Args:
         client: The cluster.
@@ -40,7 +40,7 @@ def looks(
     def listed(
         topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> dict[str, dict[int, End]]:
-        """Return the offsets of topics; add each topic that lacks an offset to ``failed``."""
+        """Return one offset of each partition. A topic that lacks one is added to ``failed``."""
         seen: dict[str, dict[int, End]] = {name: {} for name in topics}
         asked = left = places(topics, spec)
         refused: dict[ck.TopicPartition, KafkaError] = {}
@@ -83,7 +83,13 @@ def looks(
 def offsets_at(
     client: KafkaClient, admin: ck_admin.AdminClient, times: Mapping[str, datetime]
 ) -> dict[str, dict[int, int]]:
-    """Return the result of `KafkaAdmin.offsets_at`: offsets of the first records since a time."""
+    """Return what `KafkaAdmin.offsets_at` returns.
+
+    Args:
+        client: The cluster.
+        admin: The admin client of the same cluster.
+        times: The time for each topic, in UTC.
+    """
     stable = ck.IsolationLevel.READ_COMMITTED
 
     def listed(asked: Mapping[ck.TopicPartition, ck_admin.OffsetSpec]) -> dict[Any, int]:
@@ -117,7 +123,7 @@ def offsets_at(
 def _led(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
-    """Return the Kafka topics whose partitions all have leaders, and errors for the others."""
+    """Return the topics whose partitions all have leaders, and the errors of the other topics."""
     infos: dict[str, TopicInfo] = {}
     failed: dict[str, KafkaError] = {}
     left: Sequence[str] = names
@@ -150,7 +156,7 @@ def _led(
 def _described(
     client: KafkaClient, admin: ck_admin.AdminClient, names: Sequence[str]
 ) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
-    """Return descriptions by Kafka topic, and errors by topic; missing topics are left out."""
+    """Return the descriptions and the errors by topic; topics that do not exist are left out."""
     if not names:
         return {}, {}
     found, failed = client.call_each(
@@ -164,7 +170,7 @@ def _described(
 
 
 def described(name: str, topic: Any) -> TopicInfo:
-    """Convert the Kafka client's description of a topic to a `TopicInfo`."""
+    """Convert the client library's description of a topic to a `TopicInfo`."""
     return TopicInfo(
         name,
         str(topic.topic_id),
@@ -177,7 +183,12 @@ def described(name: str, topic: Any) -> TopicInfo:
 def places(
     topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec
 ) -> dict[ck.TopicPartition, ck_admin.OffsetSpec]:
-    """Return a request for one offset of each partition; ``spec`` chooses which offset."""
+    """Return a request for one offset of each partition.
+
+    Args:
+        topics: The topics.
+        spec: Which offset to request, for example the first or the last one.
+    """
     return {
         ck.TopicPartition(topic.name, partition): spec
         for topic in topics.values()

@@ -1,4 +1,4 @@
-"""What a cluster reports about topics and partitions, as values."""
+"""What a cluster reports about topics and partitions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.
 
 
 def never_compacted(settings: Mapping[str, str]) -> bool:
-    """Return whether the settings' compaction lag lets Kafka compact no record of a topic."""
+    """Return whether a topic's compaction lag is so long that compaction never removes a record.
+
+    Args:
+        settings: The topic's effective settings.
+    """
     (lag, *_) = NEVER_COMPACTED
     return int(settings.get(lag, "0")) >= int(NEVER_COMPACTED[lag])
 
 
 @dataclass(frozen=True)
 class TopicInfo:
-    """A topic as the Kafka cluster describes it.
+    """The description of a topic.
 
     Args:
         name: The topic's name.
@@ -36,9 +40,9 @@ class TopicInfo:
 
 @dataclass(frozen=True)
 class End:
-    """The end offset of a Kafka partition, and the epoch of the leader that reports it.
+    """The end offset of a partition, and the epoch of the leader that reports it.
 
-    The epoch is None if the leader reports no epoch.
+    The epoch is None if the leader does not report it.
     """
 
     offset: int
@@ -47,12 +51,12 @@ class End:
 
 @dataclass(frozen=True)
 class TopicLook:
-    """The description and the offsets of one Kafka topic at one moment.
+    """The description and the offsets of a topic at one moment.
 
     Args:
-        info: The topic as the cluster describes it.
-        earliest: First offset that the topic still has, per partition.
-        ends: Last stable offset and the leader's epoch, per partition.
+        info: The description.
+        earliest: The first offset that the topic still has, by partition.
+        ends: The last stable offset and the leader's epoch, by partition.
     """
 
     info: TopicInfo
@@ -62,13 +66,13 @@ class TopicLook:
 
 @dataclass(frozen=True)
 class ReachedOffset:
-    """An offset that a Kafka partition had reached.
+    """An offset that a partition had reached.
 
     Args:
         topic: The topic.
         partition: The partition's number.
-        offset: The offset that the partition had reached.
-        epoch: The epoch of the partition's leader at that time.
+        offset: The offset.
+        epoch: The epoch of the partition's leader when the partition had reached the offset.
     """
 
     topic: str
@@ -78,5 +82,5 @@ class ReachedOffset:
 
 
 def leader_epochs(ends: Mapping[int, End]) -> dict[int, int]:
-    """Return the leader's epoch per Kafka partition, without partitions of unknown epoch."""
+    """Return the leader's epoch by partition, without the partitions whose epoch is unknown."""
     return {partition: end.epoch for partition, end in ends.items() if end.epoch is not None}

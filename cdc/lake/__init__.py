@@ -1,4 +1,4 @@
 """The lake: Hudi tables, their commits, and readers' pointers.
 
-No other package writes Hudi.
+No other package writes to Hudi tables.
 """

@@ -1,8 +1,8 @@
-"""Points the names of lake tables in a Hive Metastore at their published generations.
+"""Keeps the names of lake tables in a Hive Metastore at their published generations.
 
-The metastore stores a table's path in three places: the table's location, a property of its serde,
-and the location of each partition. Some engines read one of the three, other engines another. So
-all three change together.
+The metastore stores a table's path three times: as the table's location, as a property of its
+serde, and in the location of each partition. Each engine reads one of the three. So all three are
+changed together.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class CatalogEntry:
     Args:
         database: The entry's database. It is created if it is missing.
         name: The entry's name.
-        table_base: Folder of the table, which holds all its generations.
-        path: Base path of the published generation's Hudi table.
-        partition_by: The Hudi table's partition columns.
+        table_base: The table's folder, which contains all its generations.
+        path: Base path of the published generation.
+        partition_by: The table's partition columns.
     """
 
     database: str
@@ -51,9 +51,7 @@ class CatalogEntry:
 
 
 def reach(spark: SparkSession, metastore: str) -> int:
-    """Return the number of databases in the Hive Metastore.
-
-    The answer proves that the metastore can be reached.
+    """Check that the Hive Metastore answers, and return the number of its databases.
 
     Raises:
         LakeError: The metastore cannot be reached, or refuses the request.
@@ -63,18 +61,18 @@ def reach(spark: SparkSession, metastore: str) -> int:
 
 
 def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
-    """Point a lake table's name in the metastore at a path; update its columns and partitions.
+    """Let a table's name in the metastore refer to a path, with the present columns and partitions.
 
-    If the name points at another generation, a new entry replaces the name's entry. For a table
-    without partitions, this is one step. The metastore can refuse this step, for example because of
-    a column's new type. After a refusal, and for a table with partitions, two renames replace the
-    entry. Between the two renames, for milliseconds, the name is missing. If a process dies there,
-    the next call finishes the replacement.
+    If the name refers to another generation, a new entry replaces its entry. Without partitions,
+    one request replaces it. The metastore can refuse this request, for example because of a
+    column's new type. Then, and for a table with partitions, two renames replace the entry. Between
+    the two renames, for milliseconds, the name is missing. If the process dies there, the next call
+    finishes the replacement.
 
     Args:
-        spark: The session, whose JVM has the clients.
+        spark: The session, whose JVM has the metastore's client.
         metastore: The metastore's URI.
-        entry: The table.
+        entry: The table's new entry.
 
     Raises:
         LakeError: The metastore cannot be reached or refuses the request, or the name belongs to
@@ -95,13 +93,11 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
 
 
 def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
-    """Remove a table's name from the metastore.
-
-    The table's data stays.
+    """Remove a table's name from the metastore, but not the table's data.
 
     Raises:
         LakeError: The metastore cannot be reached or refuses the request, or the name belongs to
-            another table. The other table keeps the name.
+            another table, which keeps the name.
     """
     with _client(spark, metastore, _not_kept(entry), entry.path) as client:
         for suffix in ("", _NEXT, _FORMER):
@@ -110,7 +106,7 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
 
 
 def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Restore a name in the metastore that a killed process left missing between two renames."""
+    """Restore a name that is missing since a process was killed between the two renames."""
     if client.tableExists(entry.database, entry.name):
         return
     for suffix in (_NEXT, _FORMER):
@@ -120,7 +116,7 @@ def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Replace a name's entry in the metastore by the new entry, as `show` describes."""
+    """Replace the entry of a name by the new entry, as `show` describes."""
     if not entry.partition_by:
         # Without partitions, one object of the metastore describes the whole table.
         table = client.getTable(entry.database, entry.name + _NEXT)
@@ -139,25 +135,22 @@ def _move_name(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 
 def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
-    """Rename an entry of the metastore: in its name, suffix ``to`` replaces suffix ``of``."""
+    """Rename an entry of the metastore: suffix ``to`` replaces suffix ``of`` in its name."""
     table = client.getTable(entry.database, entry.name + of)
     table.setTableName(entry.name + to)
     client.alter_table(entry.database, entry.name + of, table)
 
 
 def _drop(client: Any, entry: CatalogEntry, suffix: str) -> None:
-    """Drop a name of the lake table from the metastore.
-
-    The table's data stays.
-    """
+    """Remove the table's name with a suffix from the metastore, but not the table's data."""
     client.dropTable(entry.database, entry.name + suffix, False, True)
 
 
 def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) -> str | None:
-    """Return the location that a name in the metastore points at; None if the name does not exist.
+    """Return the location to which a name refers; None if the metastore does not have the name.
 
     Raises:
-        LakeError: The location is outside of the table's folder. So the name belongs to another
+        LakeError: The location is outside of the table's folder, so the name belongs to another
             table.
     """
     if not client.tableExists(entry.database, name):
@@ -176,7 +169,7 @@ def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) 
 
 
 def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: str) -> None:
-    """Let Hudi's tool create the table's name; if it exists, update its columns and partitions."""
+    """Run Hudi's tool, which creates the name, or updates its columns and partitions."""
     properties = java_class(spark, "java.util.Properties")()
     kind = "MultiPartKeysValueExtractor" if entry.partition_by else "NonPartitionedExtractor"
     for key, value in {
@@ -202,7 +195,7 @@ def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: st
 
 
 def _not_kept(entry: CatalogEntry) -> str:
-    """Return the beginning of an error's message: the update of an entry has failed."""
+    """Return the beginning of the message for an entry that could not be updated."""
     return f"the name {entry} could not be updated"
 
 
@@ -210,7 +203,14 @@ def _not_kept(entry: CatalogEntry) -> str:
 def _client(
     spark: SparkSession, metastore: str, failure: str, path: str | None = None
 ) -> Iterator[Any]:
-    """Yield a client of the metastore; raise Java errors as LakeError with prefix ``failure``."""
+    """Open a client of the metastore, and convert the errors of Java to LakeError.
+
+    Args:
+        spark: The session.
+        metastore: The metastore's URI.
+        failure: The beginning of an error's message.
+        path: The lake table's path, for errors; None if the request concerns no table.
+    """
     client = None
     try:
         client = java_class(spark, "org.apache.hadoop.hive.metastore.HiveMetaStoreClient")(
@@ -234,7 +234,6 @@ def _client(
 
 
 def _hive_conf(spark: SparkSession, metastore: str) -> Any:
-    """Return Hive's configuration for a client of the metastore, with the session's settings."""
     conf = java_class(spark, "org.apache.hadoop.hive.conf.HiveConf")(
         spark.sparkContext._jsc.hadoopConfiguration(),
         java_class(spark, "java.lang.Class").forName("org.apache.hadoop.hive.conf.HiveConf"),
@@ -244,7 +243,7 @@ def _hive_conf(spark: SparkSession, metastore: str) -> Any:
 
 
 def _plain(spark: SparkSession, path: str) -> str:
-    """Return a path with the scheme of its file system, as the metastore needs it."""
+    """Return a path with its scheme, for example ``file:/lake/t``, as the metastore stores it."""
     hadoop = java_class(spark, "org.apache.hadoop.fs.Path")(path)
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     return str(hadoop.getFileSystem(conf).makeQualified(hadoop).toString())

@@ -1,15 +1,14 @@
-"""Hudi's write client, with a guard of each commit, and with instants above the newest instant.
+"""Hudi's write client, with a guard of each commit, and with an instant above all others.
 
-Hudi does not offer two things that a commit needs here:
+Hudi does not offer two features that a commit needs here:
 
 - A guard of a bulk insert. Hudi's bulk insert takes no pre-commit function, but it calls a method
   of its client before each commit.
-- An instant that does not depend on the clock. Hudi takes the local time as the instant, and each
-  instant must be greater than the instant before. If another machine's clock is ahead of the local
-  clock, the other machine commits with a later instant. Then Hudi's own client could not commit
-  until the local clock has reached this instant. Hudi also has a variable with the process's last
-  instant. A greater value in this variable is no solution: all tables share the variable, so the
-  commits of all tables would wait for the clock.
+- An instant that does not depend on the clock. Hudi uses the local time as the instant, and each
+  instant must be greater than the one before. If the newest commit is from a machine whose clock is
+  ahead, Hudi's own client could not commit until the local clock has reached that instant. Hudi
+  also has a variable with the last instant of the process. It is of no use, since all tables share
+  it: if it were set ahead, the commits of all tables would wait for the clock.
 
 So this module subclasses Hudi's client. Spark's Java compiler compiles the class from the Java code
 below.
@@ -78,7 +77,7 @@ def guarded_client(
 ) -> Any:
     """Return Hudi's write client for one commit that the guard can refuse.
 
-    The client gives the commit an instant that is greater than all instants of the timeline.
+    The commit gets an instant that is greater than all instants of the timeline.
 
     Args:
         spark: The session.
@@ -122,7 +121,7 @@ def guarded_client(
 
 @lru_cache(maxsize=1)
 def _compiled(gateway: Any) -> Any:
-    """Return the class of Hudi's guarded client; compile it once per JVM."""
+    """Compile Hudi's guarded client, once per JVM, and return its Java class."""
     jvm = gateway.jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     loaders = jvm.org.apache.spark.util.Utils
@@ -132,5 +131,5 @@ def _compiled(gateway: Any) -> Any:
 
 
 def _module(spark: SparkSession, name: str) -> Any:
-    """Return the one instance of a Scala object of Hudi, by the name of its class."""
+    """Return a singleton object of Scala by the name of its class."""
     return getattr(java_class(spark, name), "MODULE$")

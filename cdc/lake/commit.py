@@ -1,4 +1,4 @@
-"""The record of a lake commit: one JSON document in the commit's metadata."""
+"""The record of a lake commit: a JSON in the commit's metadata."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def _user() -> str:
 
 @dataclass(frozen=True)
 class ShardAccount(Part):
-    """One shard's newest commit record, which each later commit of the shared table repeats.
+    """One shard's newest commit record, in the metadata of a commit of the shared table.
 
-    A commit of one shard copies the accounts of the other shards from the commit before.
+    A commit of one shard copies the accounts of the other shards from the previous commit.
 
     Args:
-        text: The shard's last :class:`CommitRecord`, as JSON text. The text is parsed only when
-            ``record`` is accessed.
+        text: The shard's newest :class:`CommitRecord`, as JSON. It is parsed only when ``record``
+            is accessed.
         readers_keep_s: How long the shard's readers may keep files open, in seconds.
-        instant: Instant of the shard's commit that made the record; None in that commit itself.
+        instant: Instant of the commit from which the record comes; None in this commit itself.
     """
 
     text: str
@@ -67,7 +67,7 @@ class ShardAccount(Part):
         """The shard's newest commit record.
 
         Raises:
-            LakeError: The text cannot be read.
+            LakeError: The JSON is malformed or of another version.
         """
         return CommitRecord.from_json(self.text, "the account of a shard in a lake commit")
 
@@ -76,12 +76,12 @@ _ACCOUNTS = TypeAdapter(dict[str, ShardAccount])
 
 
 def _packed(accounts: Mapping[str, ShardAccount]) -> str:
-    """Return shards' accounts for a commit as compressed JSON in base64."""
+    """Return the accounts of shards as JSON, compressed and encoded in base64."""
     return base64.b64encode(zlib.compress(_ACCOUNTS.dump_json(dict(accounts)))).decode()
 
 
 def _unpacked(text: Any) -> dict[str, ShardAccount]:
-    """Return the shards' accounts from a text that `_packed` returned."""
+    """Return the accounts of shards from the output of `_packed`."""
     try:
         return _ACCOUNTS.validate_json(zlib.decompress(base64.b64decode(text)))
     except (ValueError, TypeError, zlib.error) as error:
@@ -94,8 +94,8 @@ class SharedState(Part):
 
     Args:
         types: Spark SQL types of the table's columns by name, without the shard column.
-        accounts: The last account of each shard, by shard name. The commit's metadata have them in
-            compressed form, since each commit has the accounts of all shards.
+        accounts: The newest account of each shard, by shard name. The commit's metadata have them
+            in compressed form, since each commit repeats the accounts of all shards.
     """
 
     types: Mapping[str, str]
@@ -106,43 +106,42 @@ class SharedState(Part):
 
 @dataclass(frozen=True)
 class CommitRecord(Part):
-    """The record of one lake commit: a JSON document in the commit's own metadata.
+    """The record of one lake commit, which is stored as JSON in the commit's own metadata.
 
     Args:
         kind: ``chunk`` (copied rows), ``handoff`` (the end of the copy) or ``run`` (changes).
         table: The source table.
-        attempt: UUID of the bootstrap attempt that this lake table belongs to.
+        attempt: UUID of the attempt whose folder this lake table is.
         generation: Generation of the table, from 1.
-        start_offsets: First offset per partition that this commit applies; O for chunks and for the
-            handoff.
-        offsets: Next offset to read per partition after this commit; empty for chunks.
-        epochs: Epoch of each partition's leader, read after the partition had reached the offset in
-            ``offsets``. A different epoch later means a new leader, which can lack records.
+        start_offsets: The first offset that this commit applies, by partition; O for chunks and for
+            the handoff.
+        offsets: The next offset to read after this commit, by partition; empty for chunks.
+        epochs: The epoch of each partition's leader when the partition had reached the offset in
+            ``offsets``. Another epoch later means a new leader, which can lack records.
         topic: Name of the table's topic.
         topic_id: UUID of the table's topic. A recreated topic has another UUID.
         position: The source's log position up to which the lake has all transactions of the table,
-            as text.
-        watermark: Event time up to which the table is complete, aware UTC.
+            as a string that the source can parse.
+        watermark: Event time up to which the table is complete, in UTC.
         counts: Number of records by operation, including tombstones. ``quarantined`` counts the
             records that were left out. A replay's commit has only ``replayed``, the number of
             quarantined records that the replay applied.
         lacks: Number of records below ``offsets`` that were left out and are still not applied.
-        schema_ids: Registry ids of the writer schemas of the events.
-        last_event: The place in the binlog that an append table has reached, as text
-            (`cdc.rows.log_rows.ReachedPlace`); None for any other table and for a source without a
-            binlog.
-        truncated: Offset of the newest TRUNCATE that this or an earlier commit applied; None if no
-            commit applied one. A replay that reads this offset again applies the TRUNCATE again. If
-            the replay also reads a newer, quarantined TRUNCATE, it applies that one instead.
-        chunk_ids: Ids of the chunks that this commit holds; empty for a handoff and for a run.
+        schema_ids: Registry ids of the events' writer schemas.
+        last_event: The binlog event that an append table has reached, as a string
+            (`cdc.rows.log_rows.ReachedPlace`); None for other tables and for PostgreSQL.
+        truncated: Offset of the newest TRUNCATE that the table has applied; None if there is none.
+            A replay that reads this offset again applies the TRUNCATE again, or instead a newer
+            TRUNCATE that was in quarantine.
+        chunk_ids: Ids of the chunks in this commit; empty for a handoff and for a run.
         handoff: The table's handoff with the schema that the lake follows; None before the end of
             the copy.
         shared: State of all shards of a shared table; None for any other table.
         run_id: The run that made the commit.
-        tool_version: Version of this product.
+        tool_version: Version of Tributary.
         host: Machine that made the commit.
         user: Operating system user that made the commit.
-        format: Version of this document.
+        format: Version of the JSON's format.
     """
 
     kind: Literal["chunk", "handoff", "run"]
@@ -182,10 +181,11 @@ class CommitRecord(Part):
         return {} if self.shared is None else self.shared.accounts
 
     def require_handoff(self) -> Handoff:
-        """Return this commit's handoff; after the copy, each commit must carry the handoff.
+        """Return this commit's handoff.
 
         Raises:
-            LakeError: This commit carries no handoff.
+            LakeError: This commit has no handoff, although each commit after the copy must have
+                one.
         """
         if self.handoff is None:
             raise LakeError(
@@ -196,7 +196,7 @@ class CommitRecord(Part):
         return self.handoff
 
     def to_json(self) -> str:
-        """Return the commit's record as one line of JSON."""
+        """Return the record as JSON in one line."""
         return _CODEC.write(self)
 
     @classmethod

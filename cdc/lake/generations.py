@@ -1,7 +1,7 @@
 """Classifies the folders of a table: serving, building, former, or abandoned.
 
-A folder's class follows from three facts: the folders that exist, the pointer for readers, and the
-state store's records, whose states show which attempts are in progress.
+The class of a folder follows from the pointer for readers, and from the records in the state store,
+whose states show which attempts are in progress.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GIVEN_UP = frozenset({State.NEEDS_BOOTSTRAP, State.RETIRED})
 
 
 class FolderKind(str, Enum):
-    """The kind of a lake table's folder."""
+    """The kind of a folder of a lake table."""
 
     SERVING = "serving"
     """The pointer names this folder as the one to read."""
@@ -36,12 +36,13 @@ class Generation:
     """One folder of a lake table.
 
     Args:
-        attempt: UUID of the attempt that wrote the folder; a part of the folder's name.
+        attempt: UUID of the attempt that wrote the folder. The folder's name contains it.
         kind: The folder's kind.
         size_bytes: Size of the folder in bytes.
-        number: The folder's generation; None if neither the pointer nor a record names the folder.
-        published_at: Time of publication, aware UTC; None if the pointer does not name the folder.
-        beside: Whether `resync` builds the folder while the table's own generation serves.
+        number: The number of the generation; None if neither the pointer nor a record names the
+            folder.
+        published_at: Time of publication, in UTC; None if the pointer does not name the folder.
+        beside: Whether `resync` builds the folder while readers see another generation.
     """
 
     attempt: str
@@ -53,7 +54,7 @@ class Generation:
 
     @property
     def removable(self) -> bool:
-        """Whether the lake table's folder may be removed: it is former or abandoned."""
+        """Whether the folder may be removed, since it is former or abandoned."""
         return self.kind in (FolderKind.FORMER, FolderKind.ABANDONED)
 
 
@@ -100,13 +101,13 @@ def generations(
 def superfluous(
     found: Sequence[Generation], retain: int, *, keep: timedelta, now: datetime
 ) -> list[Generation]:
-    """Return a lake table's folders to delete: old former generations and abandoned attempts.
+    """Return the folders to delete: old former generations and abandoned attempts.
 
     Args:
-        found: The folders in the order of :func:`generations`.
-        retain: Number of former generations that are retained, whatever their age.
-        keep: Time for which every generation is retained after its replacement.
-        now: The current time, aware UTC.
+        found: The table's folders in the order of :func:`generations`.
+        retain: Number of former generations that are retained even if they are old.
+        keep: For how long a generation is retained after another one has replaced it.
+        now: The current time, in UTC.
     """
     published = [one for one in found if one.kind in (FolderKind.SERVING, FolderKind.FORMER)]
     needless = [
@@ -122,7 +123,7 @@ def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list
 
     Args:
         found: The generations.
-        names: Numbers of generations, or beginnings of attempts' UUIDs.
+        names: What a user has entered: numbers of generations, or beginnings of attempts' UUIDs.
     """
     listed = list(found)
     return {

@@ -1,7 +1,4 @@
-"""Runs a check in Hudi's commit just before the commit completes.
-
-The check can refuse the commit.
-"""
+"""Checks a Hudi commit right before it completes, and can refuse it."""
 
 from __future__ import annotations
 
@@ -33,8 +30,8 @@ class CommitGuard:
     Args:
         spark: The session.
         path: Base path of the table.
-        check: The caller's check. It gets the table's timeline, which is read from storage right
-            before the check.
+        check: The caller's check. Its argument is the table's timeline, read from storage right
+            before.
         began: Instants of the commits that were complete when this writer began to read the table.
         passed: Called after all checks have passed.
 
@@ -44,19 +41,19 @@ class CommitGuard:
 
     The guard itself refuses a commit in each of these cases:
 
-    - The commit is not the only pending commit. A newer writer has rolled the commit back, or
-      writes at the same time.
-    - Another commit completed meanwhile. The other commit could be a clustering that replaced the
-      files that the guarded commit changes.
-    - The commit's instant is not above all completed instants, for example after a clock went
-      backwards. The commit with the greatest instant must have the greatest offsets.
-    - The commit lacks rows. Hudi counts the rows that it cannot write, and would commit the others.
-    - The commit merges a late file: the file has a completed commit's instant, and the completed
-      commit does not name the file (see :mod:`cdc.lake.late_files`).
+    - The commit is not the only pending commit: another writer has rolled it back, or writes at the
+      same time.
+    - Another commit completed in the meantime. It could be a clustering that replaced the files
+      that the guarded commit changes.
+    - The commit's instant is not greater than all completed instants, for example after a clock
+      went backwards. The commit with the greatest instant must have the greatest offsets.
+    - Hudi could not write some rows. By itself, Hudi would commit the other rows.
+    - The commit merges a late file: a file with the instant of a completed commit that does not
+      name this file (see :mod:`cdc.lake.late_files`).
     """
 
     class Java:
-        """The Java interface by which Hudi calls this guard, for py4j."""
+        """The Java interface that this guard implements, for py4j."""
 
         implements = ("java.util.function.BiConsumer",)
 
@@ -81,10 +78,7 @@ class CommitGuard:
         self._stats: Any = ()
 
     def accept(self, _meta_client: Any, metadata: Any) -> None:
-        """Run all checks of a Hudi commit.
-
-        The JVM calls this method.
-        """
+        """Run all checks of the commit. The JVM calls this method."""
         self.called = True
         self._stats = metadata.getWriteStats()
         try:
@@ -102,10 +96,10 @@ class CommitGuard:
             raise
 
     def verdict(self, timeline: Timeline) -> BaseException | None:
-        """Return the error of a commit that was refused or rolled back; None for any other commit.
+        """Return why a failed commit was refused or rolled back; None if it was neither.
 
-        If another writer has rolled back the commit, the files that the commit wrote afterwards are
-        deleted.
+        If another writer has rolled back the commit, the files that this commit wrote after that
+        are deleted.
 
         Args:
             timeline: The table's timeline after the failure.
@@ -123,9 +117,9 @@ class CommitGuard:
         )
 
     def _delete_late_files(self) -> None:
-        """Delete the files that this commit wrote after another writer had rolled the commit back.
+        """Delete the files that this commit wrote after another writer had rolled it back.
 
-        If this fails, the upkeep of the other writer deletes these files.
+        If this fails, a later upkeep of the table deletes them.
         """
         try:
             timeline = Timeline(self._spark, self._path)
@@ -134,7 +128,7 @@ class CommitGuard:
             _log.warning("files of a refused commit of %s stay: %s", self._path, error)
 
     def _require_alone(self, timeline: Timeline) -> None:
-        """Refuse the commit if another commit is pending or was completed meanwhile."""
+        """Refuse the commit if another commit is pending, or has completed in the meantime."""
         pending = timeline.pending_instants()
         strange = sorted(timeline.completed_instants() - self.began)
         if len(pending) == 1 and not strange:
@@ -149,7 +143,7 @@ class CommitGuard:
         )
 
     def _require_newest(self, timeline: Timeline) -> None:
-        """Refuse the commit if its instant is not above all completed instants."""
+        """Refuse the commit if its instant is not greater than all completed instants."""
         newest = timeline.newest_instant()
         if self.instant is not None and newest is not None and self.instant <= newest:
             raise FencedError(
@@ -161,7 +155,11 @@ class CommitGuard:
             )
 
     def _require_whole(self, unwritten: int) -> None:
-        """Refuse the commit if Hudi could not write some of its rows."""
+        """Refuse the commit if Hudi could not write some of its rows.
+
+        Args:
+            unwritten: The number of rows that Hudi could not write.
+        """
         if unwritten:
             raise LakeError(
                 f"{unwritten} rows of commit {self.instant} to the lake table at {self._path} could"

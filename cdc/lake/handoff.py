@@ -1,6 +1,6 @@
-"""The handoff document: a copy creates it, and each later commit of the lake carries it.
+"""The handoff document: the end of a copy creates it, and each later commit of the lake repeats it.
 
-This module owns the document: all code creates, reads and changes it through these types.
+All code creates, reads and changes it through the types of this module.
 """
 
 from __future__ import annotations
@@ -41,15 +41,17 @@ class LakeColumn(Part):
         source: The column's type as the source prints it; ``DROPPED`` if the source no longer has
             the column.
         lake: The column's Spark SQL type in the lake.
-        read_by_key: Whether runs read the column's values from the source by key, not from events.
+        read_by_key: Whether runs read the column's values from the source by key, instead of from
+            events.
         hide: How the lake hides the values: ``hash`` or ``mask``; empty if the values are not
             hidden.
-        plain: The Spark SQL type of the values before they are hidden; empty if none are hidden.
-        late: Whether the column is new, so that the next events can lack it.
-        added: Whether the column was added after the copy, so that replayed events can lack it.
-        fill: Spark SQL of the column's value in rows and events from before the column was added;
-            None if the value is NULL there.
-        renamed: Whether the next events can have the column under a former name.
+        plain: The Spark SQL type of the values before they are hidden; empty if they are not
+            hidden.
+        late: Whether the column is so new that events which runs have not read yet can lack it.
+        added: Whether the column was added after the copy. If so, replayed events can lack it.
+        fill: Spark SQL expression for the column's value in rows and events from before the column
+            was added; None for NULL.
+        renamed: Whether events that runs have not read yet can have the column under a former name.
         former: The column's former names, newest first.
     """
 
@@ -72,7 +74,7 @@ class LakeColumn(Part):
 
     @classmethod
     def of(cls, column: Column) -> LakeColumn:
-        """Return the lake column for a source column that a copy has just read."""
+        """Return the lake column for a source column, as after a copy."""
         return cls(
             column.name,
             column.source_type,
@@ -83,18 +85,14 @@ class LakeColumn(Part):
         )
 
     def with_name(self, change: RenameColumn) -> LakeColumn:
-        """Return the lake column after a rename.
-
-        ``late``, ``added`` and ``fill`` do not change.
-        """
+        """Return the lake column after a rename. ``late``, ``added`` and ``fill`` do not change."""
         former = (*change.former, *self.former)
         return replace(self, name=change.to, renamed=True, former=former)
 
     def as_in(self, column: Column) -> LakeColumn:
         """Return this lake column with the name, the types and the hiding of a source column.
 
-        The result keeps this column's history: ``late``, ``added``, ``fill``, ``renamed``, and
-        ``former``.
+        ``late``, ``added``, ``fill``, ``renamed`` and ``former`` do not change.
         """
         return replace(
             LakeColumn.of(column),
@@ -106,7 +104,7 @@ class LakeColumn(Part):
         )
 
     def as_dropped(self) -> LakeColumn:
-        """Return the lake column as one that the source no longer has."""
+        """Return the lake column after its source column was dropped."""
         return LakeColumn(self.name, DROPPED, self.lake)
 
 
@@ -115,8 +113,8 @@ class FollowedSchema(Part):
     """The newest change of the source's schema that the lake has followed.
 
     Args:
-        version: Number of the schema in its generation; the columns as copied are version 1.
-        at: Time of the commit that followed the change, aware UTC.
+        version: Number of the schema in its generation; the schema of the copy is version 1.
+        at: Time of the commit that followed the change, in UTC.
         schema_ids: Registry ids of the writers' schemas in the last batch before the change.
         changes: The changes.
     """
@@ -132,26 +130,26 @@ class Handoff(Part):
     """The handoff of a table: the positions of its copy, and the schema that the lake follows.
 
     Args:
-        start_offsets: O, the first offset per partition that the stream applies.
-        handoff_offsets: H, the offset per partition at which everything up to R was captured.
-        reads_upto: R, an upper bound of the log position that the copy contains, as text.
-        x0: x0 as text, the transaction id before which every transaction has ended. For MySQL and
-            MariaDB, the id of a marker.
-        marker_id: Identity of M, the marker row that the copy's view contains.
+        start_offsets: O, the first offset that the stream applies, by partition.
+        handoff_offsets: H, the offset at which everything up to R was captured, by partition.
+        reads_upto: R, an upper bound of the position that the copy contains, as a string.
+        x0: x0, the transaction id before which every transaction has ended, as a string. For MySQL
+            and MariaDB, the id of a marker instead.
+        marker_id: Id of M, the marker row that the copy's view contains.
         topic_id: UUID of the topic.
-        statements_upto: End offset of the topic of DDL statements, read before O; None without
-            such a topic.
-        statements_topic_id: UUID of the topic of DDL statements; None without such a topic.
+        statements_upto: End offset of the topic of DDL statements, read before O; None if the
+            connector has no such topic.
+        statements_topic_id: UUID of this topic; None if the connector has no such topic.
         view: The view of the source that was copied.
         fingerprint: The facts in the source's catalog from which the lake's columns were derived.
         columns: The lake's columns: first the source's columns, then the columns that the source no
             longer has.
         key: Names of the columns that identify a row; empty for an append table.
-        key_text: Version of the rules that render a row's key as text (`cdc.lake.key_text.FORM`);
-            None if Hudi renders the key.
-        partition_by: The lake table's partition columns. For a shard, the partition columns without
-            the shard column.
-        hash_key: Identity of the secret key that hashes columns; None if no column is hashed.
+        key_text: Version of the rules by which Tributary renders the record key
+            (`cdc.lake.key_text.FORM`); None if Hudi renders it.
+        partition_by: The lake table's partition columns; for a shard, without the shard column.
+        hash_key: A digest that identifies the secret key by which columns are hashed; None if no
+            column is hashed.
         schema: The newest schema change that the lake has followed; None if there is none.
     """
 
@@ -176,7 +174,7 @@ class Handoff(Part):
     def of_copy(
         cls, attempt: Attempt, layout: LakeLayout, *, shared: bool, hash_key: str | None
     ) -> Handoff:
-        """Return the handoff of an attempt that has recorded all positions of its copy.
+        """Return the handoff for the end of an attempt's copy.
 
         Args:
             attempt: The attempt.
@@ -185,7 +183,7 @@ class Handoff(Part):
             hash_key: The result of :func:`hash_key_of`.
 
         Raises:
-            StateError: The attempt has not recorded one of the positions.
+            StateError: The attempt lacks O, H, R, x0, its marker, its view or the catalog.
         """
         schema = layout.schema
 
@@ -214,17 +212,17 @@ class Handoff(Part):
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog that the lake follows."""
+        """The source's catalog to which the lake's columns correspond."""
         return Catalog.read(self.fingerprint.facts)
 
     @property
     def version(self) -> int:
-        """Version of the schema that the lake follows; 1 if it is still the copy's schema."""
+        """The version of the schema that the lake follows; 1 if it is still the copy's schema."""
         return 1 if self.schema is None else self.schema.version
 
     @property
     def lake_columns(self) -> LakeColumns:
-        """The lake columns' types and properties, for the comparison with the source's columns."""
+        """The properties of the lake's columns that are compared with the source's columns."""
         return LakeColumns(
             {one.name: one.lake for one in self.columns},
             dropped=frozenset(one.name for one in self.columns if one.dropped),
@@ -233,15 +231,16 @@ class Handoff(Part):
         )
 
     def lake_schema(self, table: TableId) -> TableSchema:
-        """Return the lake's columns as a schema.
-
-        Each column's lake type is also given as its source type.
-        """
+        """Return the lake's columns as a schema. Each column's source type is its lake type."""
         columns = (Column(one.name, one.lake, one.lake) for one in self.columns)
         return TableSchema(table, tuple(columns), self.key)
 
     def carried(self, schema: TableSchema) -> TableSchema:
-        """Return the source's columns, then the lake's columns that the source lacks now."""
+        """Return a source's schema with the lake's columns that the source has dropped at its end.
+
+        Args:
+            schema: The source's schema.
+        """
         names = {column.name for column in schema.columns}
         kept = (
             Column(one.name, DROPPED, one.lake) for one in self.columns if one.name not in names
@@ -251,11 +250,11 @@ class Handoff(Part):
     def next_schema(
         self, changes: Sequence[Change], *, at: datetime, schema_ids: Sequence[int]
     ) -> FollowedSchema:
-        """Return the next version of the schema that the lake follows.
+        """Return the schema that follows on this handoff's schema.
 
         Args:
-            changes: The changes from this version to the next one.
-            at: The current time, aware UTC.
+            changes: The changes between the two schemas.
+            at: The current time, in UTC.
             schema_ids: Registry ids of the writers' schemas in the last batch.
         """
         recorded = tuple(map(RecordedChange.of, changes))
@@ -273,17 +272,17 @@ class Handoff(Part):
     ) -> Handoff:
         """Return the handoff after the lake has followed a schema change.
 
-        A new column is ``late`` until all events of a batch have it. For an event that lacks the
-        column, the lake gets the column's ``fill``, as in old rows. The column remains ``added``
-        forever, since replayed events can lack it. A column is ``renamed`` until all events of a
-        batch have it under its new name. Older events have it under one of its ``former`` names.
+        A new column is ``late`` until all events of a batch have it. An event without it gets the
+        column's ``fill``, as old rows do. The column stays ``added`` forever, since replayed events
+        can lack it. A column with a new name is ``renamed`` until all events of a batch have it
+        under this name. Older events have it under one of its ``former`` names.
 
         Args:
             wanted: The columns that the settings replicate.
-            changes: The differences between the source's columns and the lake's.
+            changes: The differences between the source's columns and the lake's columns.
             fingerprint: The current facts of the catalog.
-            fills: Spark SQL of a new column's value in old rows, by the column's name.
-            schema: The next version of the schema, from :meth:`next_schema`.
+            fills: Spark SQL expressions for the values of new columns in old rows, by column name.
+            schema: The new schema, from :meth:`next_schema`.
             hash_key: The result of :func:`hash_key_of`.
         """
         had = {one.name: one for one in self.columns}
@@ -306,9 +305,8 @@ class Handoff(Part):
     def without_late_columns(self, written: Mapping[int, DebeziumSchema]) -> Handoff:
         """Return the handoff after a batch.
 
-        A column that all events of the batch have is no longer ``late``. It is no longer
-        ``renamed`` either, since the events have it under its new name. A batch without events
-        changes nothing.
+        A column that all events of the batch have under its present name is no longer ``late`` or
+        ``renamed``. A batch without events changes nothing.
 
         Args:
             written: The writers' schemas of the batch, by registry id.
@@ -327,14 +325,14 @@ class Handoff(Part):
 
 
 def renames(changes: Iterable[Change]) -> Iterator[RenameColumn]:
-    """Yield the renames that the lake follows by moving a column's values to the new name."""
+    """Yield the renames for which the lake moves the column's values to the new name."""
     for change in changes:
         if isinstance(change, RenameColumn) and change.verdict is Verdict.FILL:
             yield change
 
 
 def hash_key_of(columns: Iterable[Column], config: LakeConfig) -> str | None:
-    """Return the identity of the secret key that hashes columns; None if no column is hashed.
+    """Return a digest that identifies the key of hashed columns; None if no column is hashed.
 
     Raises:
         SecretError: The key cannot be read.

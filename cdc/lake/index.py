@@ -1,4 +1,4 @@
-"""Chooses a lake table's Hudi index. Each commit of the table carries the choice."""
+"""Chooses a lake table's Hudi index. Each commit of the table records the choice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUTGROWN_BUCKET_BYTES = 256 * MIB
 
 @dataclass(frozen=True)
 class SnapshotSize:
-    """The planned size of a table's copy, by which the index of the lake table is chosen.
+    """The expected size of a table's copy, by which the index of the lake table is chosen.
 
     Args:
         rows: Estimated number of rows.
@@ -41,9 +41,9 @@ class IndexLayout(Part):
     Args:
         kind: ``bucket``, ``bloom`` or ``simple``.
         buckets: Number of buckets, for ``bucket``.
-        automatic: Whether the setting ``index`` is ``auto``. An automatic bucket index is replaced
-            if the table outgrows its buckets.
-        format: Version of this document.
+        automatic: Whether the setting ``index`` is ``auto``. Then a bucket index is replaced when
+            the table outgrows its buckets.
+        format: Version of the JSON's format.
     """
 
     kind: str
@@ -53,29 +53,29 @@ class IndexLayout(Part):
 
     @property
     def is_bucket(self) -> bool:
-        """Whether Hudi's index places rows by a hash of their key."""
+        """Whether a hash of a row's key chooses the row's file."""
         return self.kind == "bucket"
 
     @classmethod
     def choose(
         cls, settings: TableSettings, layout: LakeLayout, size: SnapshotSize | None
     ) -> IndexLayout:
-        """Return Hudi's index for a table that does not exist yet.
+        """Choose the index of a table that does not exist yet.
 
-        If the settings do not choose an index, most tables get a bucket index, which needs no
-        look-up and is the cheapest index for tables of few files. But only one bulk insert can
-        write to a bucket, and a bucket has rows of a single partition. So three kinds of tables get
+        If the settings do not name an index, most tables get a bucket index. It needs no look-up,
+        and is the cheapest index for a table of few files. But only one bulk insert can write to a
+        bucket, and all rows of a bucket are in the same partition. So three kinds of tables get
         bloom filters instead: an append table, a table whose copy takes several commits, and a
         table whose rows can move between partitions.
 
         Args:
             settings: The table's settings.
             layout: The table's row layout.
-            size: Planned size of the copy; None for a table that begins empty.
+            size: Expected size of the copy; None for a table that begins empty.
 
         Raises:
             ConfigError: The settings require a bucket index for a table whose rows can move between
-                partitions. The index would lose rows.
+                partitions. Such a table would lose rows.
         """
         if settings.index == "bucket" and layout.moves_partitions:
             table = layout.schema.table
@@ -98,15 +98,20 @@ class IndexLayout(Part):
         return cls(kind, settings.buckets or by_size, automatic=automatic)
 
     def outgrown(self, largest_file_bytes: int) -> bool:
-        """Whether the buckets of Hudi's index are so large that changes rewrite too many bytes."""
+        """Return whether buckets are so large that changes rewrite too many bytes.
+
+        The result is False unless the settings let Tributary choose another index.
+
+        Args:
+            largest_file_bytes: The size of the table's largest file.
+        """
         return self.automatic and self.is_bucket and largest_file_bytes > OUTGROWN_BUCKET_BYTES
 
     @property
     def filter_options(self) -> dict[str, str]:
-        """Hudi's settings for bloom filters.
+        """Hudi's settings for bloom filters, which Hudi writes with every kind of index.
 
-        The settings change the cost of look-ups, not the results. Hudi writes bloom filters with
-        every index.
+        They change the cost of look-ups, but no result.
         """
         if self.is_bucket:
             # Small filters, which soon let every key pass. After a table has outgrown its buckets,
@@ -124,8 +129,8 @@ class IndexLayout(Part):
         """Return Hudi's settings for this index.
 
         Args:
-            global_index: Whether Hudi must search all partitions, since a row's partition can
-                change.
+            global_index: Whether Hudi must search a key in all partitions, since a row's partition
+                can change.
         """
         if self.is_bucket:
             return {
@@ -142,19 +147,19 @@ class IndexLayout(Part):
         return {"hoodie.index.type": self.kind.upper()}
 
     def to_json(self) -> str:
-        """Return Hudi's index as one line of JSON, which each commit carries."""
+        """Return the index as JSON in one line."""
         return _CODEC.write(self)
 
     @classmethod
     def from_json(cls, text: str, name: str = "a lake commit's index") -> IndexLayout:
-        """Read the index of Hudi that :meth:`to_json` wrote.
+        """Read the index from the JSON of :meth:`to_json`.
 
         Args:
             text: The JSON.
-            name: What errors call the text.
+            name: What errors call the JSON.
 
         Raises:
-            LakeError: The text is not an index, or is an index of another version.
+            LakeError: The JSON is malformed, or of another version.
         """
         return _CODEC.read(text, name)
 

@@ -1,16 +1,16 @@
-"""Renders a table's key as one text, which is the record key.
+"""Renders a table's key as one string, the record key.
 
-Different keys have different texts. No code parses a text back into the key's values.
+Different keys give different strings. No code parses such a string.
 
 Hudi's bucket index parses a record key that has a comma and a colon, and for some values its parser
-never ends. So the text of a key has no comma.
+never ends. So the string has no comma.
 
-Two keys that are equal in the source have the same text: 0.0 equals -0.0, and NaN equals NaN.
+Keys that are equal in the source give the same string: 0.0 equals -0.0, and NaN equals NaN.
 
-A bloom index searches for a key only in files whose range of keys contains the key. Hudi finds a
-file's least and greatest key by the order of UTF-8, but compares other keys with these two keys by
-the order of UTF-16. The two orders differ only for characters from U+10000. So the text of a key
-has no such character.
+A bloom index searches for a key only in files whose range of keys contains the key. Hudi compares
+keys in the order of UTF-8 to find a file's least and greatest key, but in the order of UTF-16 to
+find the files for a key. The two orders differ only for characters from U+10000. So the string has
+no such character.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _REAL = ("float", "double")
 
 
 def is_natural(column: Column) -> bool:
-    """Whether Hudi's key generators render the column's values correctly.
+    """Return whether Hudi's key generators render the column's values correctly.
 
-    Integers and UUIDs contain none of the generators' separators. Text can contain them. Text can
-    also be empty, which the generators render as ``__empty__``. Bulk insert and upsert render
-    dates, timestamps and decimals differently.
+    They do for integers and UUIDs. A string can contain the separators of the generators, and an
+    empty string becomes ``__empty__``. Dates, timestamps and decimals are rendered differently by
+    bulk insert and upsert.
     """
     return column.lake_type in _NATURAL_TYPES or column.source_type == "uuid"
 
@@ -56,16 +56,17 @@ def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
 
     Args:
         key: The columns of the table's key.
-        shared: Whether several shards share the table. The shard's name is then a part of the key.
+        shared: Whether several shards share the table. Then the record key also has the shard's
+            name, and Hudi does not render it.
     """
     columns = tuple(key)
     return FORM if columns and (shared or not all(map(is_natural, columns))) else None
 
 
 def key_text(key: Iterable[Column]) -> SparkColumn:
-    """Return a Spark column with the key text of each lake row.
+    """Return a Spark column with the record key of each row.
 
-    The text is never empty and never ``__empty__``, by which Hudi would recognize an empty key.
+    The key is never empty, and never ``__empty__``, which for Hudi means an empty key.
     """
     parts = (
         _text(F.col(quoted(column.name)).cast(column.lake_type), column.lake_type) for column in key
@@ -74,9 +75,13 @@ def key_text(key: Iterable[Column]) -> SparkColumn:
 
 
 def _text(value: SparkColumn, kind: str) -> SparkColumn:
-    """Return one value of a lake row's key as text, for the row's key text.
+    """Return one value of a key as a string.
 
-    Special characters are escaped, and NULL has a text of its own.
+    Special characters are escaped, and NULL becomes a string that no value has.
+
+    Args:
+        value: The value.
+        kind: The value's Spark SQL type.
     """
     text = F.hex(value) if kind == "binary" else value.cast("string")
     if kind in _REAL:

@@ -1,17 +1,16 @@
-"""Deletes late files: files that a writer adds to a commit after its completion or its rollback.
+"""Deletes late files: files that are added to a commit after its completion or its rollback.
 
-Two kinds of writers add late files:
+Late files have two causes:
 
-- A writer goes on although another writer has rolled back the first writer's commit. The rollback
-  deletes only the files that exist at that time. The files that the first writer adds later remain,
-  though the guard refuses the first writer's commit.
-  Hudi counts a file as committed if the file's instant is below the active timeline's first commit.
-  Archiving removes the oldest commits from the active timeline. So the late files are deleted
-  before archiving leaves only commits above their instant.
-- An executor goes on after the driver has given up the executor and has completed the commit. The
-  driver has repeated the executor's task, and the commit names the files of the repetition.
-  Hudi finds a commit's files by the instant in the names of files. So readers also see the rows of
-  a file that the completed commit does not name, and later commits merge these rows.
+- A writer goes on although another writer has rolled back its commit. The rollback deletes only the
+  files that exist by then. The files that the writer adds later remain, although the guard refuses
+  the commit. Hudi treats a file as committed if the file's instant is less than the first instant
+  of the active timeline, and archiving removes the oldest commits from the active timeline. So the
+  late files must be deleted before archiving reaches their instant.
+- An executor goes on although the driver has given it up, has repeated its task, and has completed
+  the commit. The commit names the files of the repeated task. But Hudi finds the files of a commit
+  by the instant in the file names. So readers also see the rows of a file that the commit does not
+  name, and later commits merge these rows.
 """
 
 from __future__ import annotations
@@ -45,24 +44,24 @@ MOST_CACHED_PATHS = 100_000
 def may_come_late(spark: SparkSession) -> bool:
     """Return whether an executor that the driver has given up can still write files to the lake.
 
-    Such an executor runs on another machine. In local mode, Spark repeats no task, so a completed
-    commit names each file that has the commit's instant.
+    This is so if executors run on other machines. In local mode, Spark repeats no task, so a
+    completed commit names each file with its instant.
     """
     master = str(spark.sparkContext.master)
     return not (master == "local" or master.startswith("local["))
 
 
 def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_columns: int) -> None:
-    """Delete the late files of rolled back commits.
+    """Delete the late files of commits that were rolled back.
 
-    Only commits count whose instant is above the active timeline's first completed commit. If there
-    are such commits, each partition is listed once. Otherwise nothing is listed.
+    Commits with instants before the first completed one of the active timeline are left out. If
+    other commits were rolled back, each partition is listed once.
 
     Args:
         spark: The session whose file systems are used.
         timeline: The table's commits.
-        partition_columns: Number of the table's partition columns. Each partition column is a level
-            of folders.
+        partition_columns: Number of the table's partition columns, which is the depth of its
+            folders.
 
     Raises:
         Py4JError: The files cannot be listed or deleted.
@@ -80,10 +79,9 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
 def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
     """Delete the late files of completed commits.
 
-    Such a file has the instant of a completed commit, and the commit does not name the file.
-
-    Each partition to which a completed commit of the timeline has written is listed once. In local
-    mode, nothing is listed.
+    Such a file has the instant of a completed commit that does not name the file. To find them,
+    each partition to which a completed commit of the timeline has written is listed once. In local
+    mode there are no such files, and nothing is listed.
 
     Args:
         spark: The session whose file systems are used.
@@ -118,13 +116,13 @@ def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
 def require_named(
     spark: SparkSession, timeline: Timeline, merged: Callable[[], Iterable[str]]
 ) -> None:
-    """Refuse a commit that would merge a late file of a completed commit; delete this late file.
+    """Refuse a commit that would merge a late file of a completed commit, and delete the late file.
 
     Args:
         spark: The session whose file systems are used.
         timeline: The table's commits.
         merged: Returns the paths of all files that the commit merges, relative to the table's path.
-            It is not called in local mode.
+            It is not called in local mode, which has no such files.
 
     Raises:
         LakeError: The commit merges a late file, or the statistics of a commit cannot be read.
@@ -157,7 +155,7 @@ def require_named(
 
 
 def merged_files(metadata: Any) -> list[str]:
-    """Return the files that a commit merges with new rows, relative to the table's path.
+    """Return the existing files that a commit merges with new rows, relative to the table's path.
 
     Args:
         metadata: Hudi's metadata of the commit.
@@ -173,7 +171,7 @@ def merged_files(metadata: Any) -> list[str]:
 def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]) -> None:
     """Delete the files of a refused commit if another writer has already rolled it back.
 
-    If the commit is still pending, its files stay: the rollback to come deletes them.
+    If the commit is still pending, its rollback will delete them.
 
     Args:
         spark: The session whose file systems are used.
@@ -192,7 +190,7 @@ def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]
 
 
 class _Cache:
-    """A cache of the files that completed commits name. A completed commit never changes."""
+    """A cache of the files that completed commits name, which never change."""
 
     def __init__(self) -> None:
         self._paths: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
@@ -200,7 +198,12 @@ class _Cache:
         self._size = 0
 
     def paths(self, timeline: Timeline, instant: str) -> frozenset[str]:
-        """Return the paths of the files that a commit names, from the cache or from the commit."""
+        """Return the paths of the files that a completed commit names.
+
+        Args:
+            timeline: The table's commits.
+            instant: The instant of the commit.
+        """
         key = (timeline.path, instant)
         with self._lock:
             found = self._paths.get(key)
@@ -221,6 +224,10 @@ _cache = _Cache()
 def paths_of(timeline: Timeline, instant: str) -> frozenset[str]:
     """Return the paths of the files that a completed commit names, relative to the table's path.
 
+    Args:
+        timeline: The table's commits.
+        instant: The instant of the commit.
+
     Raises:
         Py4JJavaError: The commit's metadata cannot be read.
     """
@@ -228,12 +235,15 @@ def paths_of(timeline: Timeline, instant: str) -> frozenset[str]:
 
 
 def _names(paths: Iterable[str]) -> frozenset[str]:
-    """Return the names of Hudi's files, which are unique in a table."""
+    """Return the file names of paths. A file name occurs only once in a table."""
     return frozenset(path.rpartition("/")[2] for path in paths)
 
 
 def _stats(metadata: Any) -> Mapping[str, list[Mapping[str, Any]]]:
-    """Return, by partition, Hudi's statistics of the files in a commit, by one call to Java."""
+    """Return Hudi's statistics of the files in a commit, by partition.
+
+    The statistics come as JSON, in one call to Java.
+    """
     stats: Mapping[str, list[Mapping[str, Any]]] = json.loads(metadata.toJsonString())[
         "partitionToWriteStats"
     ]
@@ -241,7 +251,6 @@ def _stats(metadata: Any) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def _file_system(spark: SparkSession, path: str) -> Any:
-    """Return Hadoop's file system of a path in the lake."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     return java_class(spark, "org.apache.hadoop.fs.Path")(path).getFileSystem(hadoop)
 
@@ -249,24 +258,37 @@ def _file_system(spark: SparkSession, path: str) -> Any:
 def _of_instants(
     spark: SparkSession, files: Any, folders: str, instants: Iterable[str]
 ) -> list[Any]:
-    """Return the paths of the data files with these instants, in folders that match a pattern."""
+    """Return the paths of the data files with one of the instants.
+
+    Args:
+        spark: The session.
+        files: Hadoop's file system.
+        folders: A pattern of Hadoop for the folders to list.
+        instants: The instants.
+    """
     pattern = f"{folders}/*_{{{','.join(instants)}}}.parquet"
     path = java_class(spark, "org.apache.hadoop.fs.Path")(pattern)
     return [one.getPath() for one in files.globStatus(path) or ()]
 
 
 def _literal(folder: str) -> str:
-    """Return the pattern that matches exactly this folder of the lake."""
+    """Return a pattern of Hadoop that matches only this folder."""
     return _SPECIAL.sub(r"\\\g<0>", folder)
 
 
 def _delete(files: Any, paths: Iterable[Any], why: str) -> None:
-    """Delete late files in a Hadoop file system, and log each file that existed."""
+    """Delete files, and log each one that existed.
+
+    Args:
+        files: Hadoop's file system.
+        paths: The paths.
+        why: When the file was written, for the log: for example ``after its commit completed``.
+    """
     for path in paths:
         if files.delete(path, False):
             _log.warning("%s was written %s: deleted", path, why)
 
 
 def _instant(file: str) -> str:
-    """Return a data file's instant from its name, ``<file id>_<write token>_<instant>.parquet``."""
+    """Return the instant in a data file's name, ``<file id>_<write token>_<instant>.parquet``."""
     return file.rpartition("_")[2].partition(".")[0]
