@@ -79,8 +79,7 @@ class Pointer(Published):
     def continues_from(self, attempt: str) -> bool:
         """Whether a reader of an attempt's generation can continue with the current generation.
 
-        A reader can if each generation that was published after the attempt's generation names, in
-        the field ``continues``, the attempt of the generation before it.
+        It can if every generation since then names the attempt of its predecessor in ``continues``.
         """
         published = {one.attempt: one for one in (self.current, *self.former)}
         at: Published | None = self.current

@@ -105,8 +105,8 @@ class Timeline:
         copied again.
 
         Raises:
-            LostHistoryError: The newest commit that is not skipped, a clustering or an overwrite
-                was completed in this way. Its files are gone, so the table lacks rows.
+            LostHistoryError: The commit to return, or a clustering or overwrite, was completed in
+                this way. Its files are gone, so the table lacks rows.
         """
         undone = self.undone()
         return self._whole(
@@ -127,10 +127,10 @@ class Timeline:
         :mod:`cdc.lake.guard`). So the commit with the greatest instant has the greatest offsets.
 
         Raises:
-            LostHistoryError: A suspended writer has completed the newest commit with offsets, a
-                clustering or an overwrite after another process had rolled it back, so the table
-                lacks rows. Or a chunk was committed after the newest commit with offsets, so the
-                table has the chunk's rows twice.
+            LostHistoryError: The commit to return, or a clustering or overwrite, was completed by a
+                suspended writer after another process had rolled it back, so the table lacks rows.
+                Or a chunk was committed after the commit to return, so the table has the chunk's
+                rows twice.
         """
         above: Committed | None = None
         for committed in self._newest_first():

@@ -1,4 +1,4 @@
-"""Values of the check whether a server's log continues from its recorded end."""
+"""Values for checking whether a server's log continues from its recorded end."""
 
 from __future__ import annotations
 

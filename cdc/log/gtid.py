@@ -1,8 +1,8 @@
 """Sets of global transaction ids (GTIDs) of MySQL and MariaDB, as values.
 
 The fence compares two such sets. So does each check whether the capture has passed a position. One
-of the two sets comes from Connect's stored offsets, from the state store or from a lake commit, so
-often no server could compare them.
+of the two sets comes from Connect's stored offsets, from the state store or from a lake commit.
+Often no server has both sets, so this module compares them.
 """
 
 from __future__ import annotations

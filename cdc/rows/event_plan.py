@@ -180,7 +180,7 @@ class _ColumnSql:
     Args:
         value: The column's value in its lake type.
         lacked: Whether the connector did not have the value.
-        unclear: Whether the change may have changed the value and the event lacks the new value.
+        unclear: Whether the change may have set a new value that the event lacks.
         garbled: Whether the text is not UTF-8.
         doubted: Whether the value in the event may differ from the source's value. Only for a key
             column.

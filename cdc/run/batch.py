@@ -132,7 +132,6 @@ class BatchWriter:
 
     @property
     def _keeps_deleted(self) -> bool:
-        """Whether the run leaves deleted rows in the lake."""
         return self._settings.delete_mode == "soft"
 
     def apply(
@@ -235,7 +234,7 @@ class BatchWriter:
             self._held.drop_all()
 
     def _read_seen(self, piece: Range, tolerated: int) -> Batch:
-        """Return the batch of a range of a run.
+        """Read a range, and return its batch.
 
         If a transaction of the range was not yet visible when the catalog was read, return only the
         part before this transaction's first event.
@@ -354,7 +353,6 @@ class BatchWriter:
     def _commit_record(
         self, batch: Batch, previous: CommitRecord, left_out: LeftOut
     ) -> CommitRecord:
-        """Return the record for a batch's commit, made from the previous commit's record."""
         piece, summary = batch.piece, batch.summary
         counts = dict(summary.counts)
         if batch.left_out:

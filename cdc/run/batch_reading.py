@@ -282,7 +282,6 @@ class BatchReader:
         return [found[place.partition, place.offset] for place in places]
 
     def _records(self, piece: Range, *, tasks: int = 1) -> DataFrame:
-        """Return the raw records of a batch's range of the topic."""
         return read_changes(
             self._context.spark,
             self._java,
@@ -318,7 +317,6 @@ class BatchReader:
         return learned > 0
 
     def _problems(self, changes: DataFrame, limit: int) -> list[RecordProblem]:
-        """Return the batch's first records that cannot be applied, each with the reason."""
         return [
             replace(found, reason=self._writers.refused.get(found.schema_id or 0, found.reason))
             if found.reason == UNKNOWN_SCHEMA

@@ -137,7 +137,7 @@ def prior_of(known: Iterable[TableCost]) -> Estimate:
 
 
 def learned(known: TableCost | None, run: Observation) -> TableCost:
-    """Return the sums over a table's runs, with one more run."""
+    """Return the sums over a table's runs, including one more run."""
     predicted = estimate(known).seconds(run.events, run.commits)
     seconds = max(run.seconds / run.cold, _CLOCK_S)
     if known is not None:

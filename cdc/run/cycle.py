@@ -175,7 +175,6 @@ def _find_work(
     look_at_idle: bool,
     spaced: bool,
 ) -> list[Work]:
-    """Return a `Work` for each table that has work."""
     if not wanted:
         return []
     now = datetime.now(timezone.utc)

@@ -51,7 +51,6 @@ def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
 
 
 def _remove_superfluous(context: RunContext, record: TableRecord, pointer: Pointer) -> None:
-    """Remove those former generations of one table that can be removed now."""
     settings, attempts = context.settings(record), [one.attempt for one in pointer.former]
     if len(attempts) > settings.retain_generations:
         if not _over(pointer, attempts, settings):

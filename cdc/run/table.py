@@ -386,7 +386,7 @@ class _TableRun:
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 
     def _keep_history(self, handoff: Handoff) -> None:
-        """Record the newest schema change that the lake has followed in the schema history.
+        """Add the newest schema change that the lake has followed to the schema history.
 
         The lake's commit is the durable record of a change. No run commits another change until
         this change is in the history.

@@ -177,6 +177,5 @@ def _of_driver(spark: SparkSession, name: str, method: str, *arguments: str) -> 
 
 
 def _registered(spark: SparkSession) -> int:
-    """Return the number of executors that the Spark session has now."""
     executors = spark.sparkContext._jsc.sc().statusStore().executorList(True)
     return int(executors.size()) - 1  # the driver is in the list

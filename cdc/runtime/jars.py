@@ -75,7 +75,7 @@ class Artifact:
 
     @property
     def coordinates(self) -> str:
-        """``organisation:name:revision`` of a jar, as package lists write it."""
+        """The jar's Maven coordinates, ``organisation:name:revision``."""
         return f"{self.organisation}:{self.name}:{self.revision}"
 
     @classmethod

@@ -292,7 +292,7 @@ def _for_archive(config: Config, options: str) -> dict[str, str]:
 
     They are the driver's class path and the driver's Java options; without an archive, the options
     are those of ``options``. The result is empty if ``spark-defaults.conf`` sets the driver's class
-    path, which this setting would replace. The jars are also in ``spark.jars``, from which
+    path, since it would replace that class path. The jars are also in ``spark.jars``, from which
     executors on a cluster get them.
 
     Args:

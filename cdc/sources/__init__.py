@@ -25,5 +25,5 @@ def open_source(name: str, config: SourceConfig) -> Source:
 
 
 def table_rules(kind: SourceKind) -> TableRules:
-    """Return the rules of a kind of source for tables that are to be replicated."""
+    """Return the rules that a kind of source has for replicated tables."""
     return PostgresTableRules() if kind == "postgres" else MysqlTableRules()

@@ -280,7 +280,7 @@ class SnapshotReader(Protocol):
         """Open a view that contains the marker, on the replica if the source has one.
 
         A primary can log a commit before queries see it. On such a primary, the method first waits
-        until older transactions have ended. With ``one_moment``, all sessions see one moment.
+        until older transactions have ended. With ``one_moment``, all sessions see the same rows.
 
         Raises:
             ReplicaError: The server or its role is unexpected, or its views lack transactions.
@@ -463,7 +463,7 @@ class SourceCapture(Protocol):
         """Return why not all changes of a source table are captured, as messages."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Return which rights on a table are missing, and the GRANTs to run; None if none is."""
+        """Return the missing rights on a table, and the GRANTs to run; None if none is missing."""
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """Return the table and its fingerprint on the source's primary, both as of one moment.
