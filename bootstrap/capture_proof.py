@@ -250,7 +250,7 @@ class Capture:
         )
 
     def _captured_position(self) -> LogPosition | None:
-        """Return the log position up to which the connector has captured; None if it is unknown.
+        """Return the log position that the connector has reached; None if it is unknown.
 
         Raises:
             CaptureError: The source has removed a part of its log that the connector has not read.

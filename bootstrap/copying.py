@@ -77,7 +77,7 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy the remaining chunks; record ``reads_upto``, after which they have no change.
+        """Copy the remaining chunks; record an upper bound of their log positions.
 
         Raises:
             AttemptSpoiledError: A change of the table spoils the copy, the primary is another
@@ -126,10 +126,10 @@ class Copying:
         """Copy remaining chunks in a new view; return whether all chunks are copied now.
 
         If the argument ``one_view`` is true, all remaining chunks are copied; otherwise, only the
-        next wave. After a view was lost, each wave gets a view of its own, which must stay open for
-        a shorter time. The copy is exact nevertheless, since the stream is applied from O on. All
-        chunks of an append table, or of a table with the setting ``one_view``, are read under one
-        view.
+        next wave. After a view was lost, each wave gets a view of its own, since a view that is
+        open for a shorter time is less likely to be lost. The copy is exact nevertheless, since the
+        stream is applied from O on. All chunks of an append table, or of a table with the setting
+        ``one_view``, are read under one view.
 
         Raises:
             AttemptSpoiledError: The table needs one view for all chunks, and the view under which

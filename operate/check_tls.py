@@ -154,7 +154,7 @@ def _state_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str
 
     Args:
         kind: The scheme of the URL without a driver, for example ``postgresql``.
-        given: The parameters of the URL.
+        given: The query parameters of the URL.
     """
     if kind == "postgresql":
         remedy = "Add sslmode=verify-full and sslrootcert=/path/of/ca.pem to the URL's parameters."

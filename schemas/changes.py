@@ -86,7 +86,7 @@ class AddColumn(Change):
 
     @property
     def what(self) -> str:
-        """The added column in words, as messages show it."""
+        """The schema change in words, for example ``column 'a' (integer) was added``."""
         return f"column {self.name!r} ({self.type}) was added"
 
     @property
@@ -110,7 +110,7 @@ class DropColumn(Change):
 
     @property
     def what(self) -> str:
-        """The dropped column in words, as messages show it."""
+        """The schema change in words, for example ``column 'a' was dropped``."""
         return f"column {self.name!r} was {'left out' if self.left_out else 'dropped'}"
 
     @property
@@ -136,7 +136,7 @@ class RenameColumn(Change):
 
     @property
     def what(self) -> str:
-        """The renamed column in words, as messages show it."""
+        """The schema change in words, for example ``column 'a' was renamed to 'b'``."""
         return f"column {self.name!r} was renamed to {self.to!r}"
 
     @property
@@ -155,7 +155,7 @@ class ChangeType(Change):
 
     @property
     def what(self) -> str:
-        """The changed type in words, as messages show it."""
+        """The schema change in words, for example ``column 'a' changed from integer to text``."""
         return f"column {self.name!r} changed from {self.old} to {self.new}"
 
 
@@ -188,7 +188,7 @@ class RewriteColumn(Change):
 
     @property
     def what(self) -> str:
-        """The rewritten column in words, as messages show it."""
+        """The schema change in words, with the name of the column."""
         return f"column {self.name!r} was altered and the table rewritten"
 
 
@@ -202,7 +202,7 @@ class ChangeParts(Change):
 
     @property
     def what(self) -> str:
-        """The changed label or field in words, as messages show it."""
+        """The schema change in words, with the label or field before and after it."""
         if self.old == self.new:
             return (
                 f"label {self.old!r} of the type of column {self.name!r} was rewritten in the"
@@ -221,7 +221,7 @@ class ChangeKey(Change):
 
     @property
     def what(self) -> str:
-        """The changed key in words, as messages show it."""
+        """The schema change in words, for example ``its key changed from (a) to (a, b)``."""
         if self.old == self.new:
             return f"its key {self.old} was recreated"
         return f"its key changed from {self.old} to {self.new}"
@@ -241,7 +241,7 @@ class ChangeLakePartitions(Change):
 
     @property
     def what(self) -> str:
-        """The changed partition columns in words, as messages show it."""
+        """The schema change in words, for example ``its partition_by changed from (a) to (b)``."""
         return f"its partition_by changed from {self.old} to {self.new}"
 
 
@@ -253,7 +253,7 @@ class AddPartition(Change):
 
     @property
     def what(self) -> str:
-        """The new partition in words, as messages show it."""
+        """The schema change in words, for example ``partition p1 is new``."""
         return f"partition {self.name} is new"
 
 
@@ -271,7 +271,7 @@ class ChangeNullability(Change):
 
     @property
     def what(self) -> str:
-        """The changed nullability in words, as messages show it."""
+        """The schema change in words, for example ``column 'a' no longer allows NULL``."""
         if self.back:
             return (
                 f"the definition of column {self.name!r} was written and is unchanged: it may have"
@@ -290,7 +290,7 @@ class ChangeDefault(Change):
 
     @property
     def what(self) -> str:
-        """The changed default in words, as messages show it."""
+        """The schema change in words, for example ``the default of column 'a' was 0, is 1``."""
         return f"the default of column {self.name!r} was {self.old}, is {self.new}"
 
 
@@ -306,7 +306,7 @@ class ChangeIdentity(Change):
 
     @property
     def what(self) -> str:
-        """The changed replica identity in words, as messages show it."""
+        """The schema change in words, for example ``its replica identity was default, is full``."""
         return f"its replica identity was {self.old}, is {self.new}"
 
 
@@ -318,7 +318,7 @@ class LoseEvents(Change):
 
     @property
     def what(self) -> str:
-        """The cause of the lost events in words, as messages show it."""
+        """The schema change in words: what happened at the source."""
         return self.fact
 
 
@@ -332,5 +332,5 @@ class NewFile(Change):
 
     @property
     def what(self) -> str:
-        """The new file in words, as messages show it."""
+        """The schema change in words, with the statements that can have caused it."""
         return "the table was rewritten (VACUUM FULL, CLUSTER, TRUNCATE or a change of type)"

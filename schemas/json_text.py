@@ -152,7 +152,7 @@ def _significant(number: str) -> str:
 
 
 def _is_double(s: str) -> str:
-    """Return Spark SQL that evaluates to true if a double can have exactly a number's value.
+    """Return Spark SQL that evaluates to true if some double equals a JSON number exactly.
 
     If the number has k digits after the point, it must be m / 2^k with m < 2^53.
 

@@ -68,7 +68,7 @@ class RegisteredSchema:
 class ConfluentRegistry:
     """A registry with the Confluent REST API (Confluent, Apicurio, Karapace, Redpanda).
 
-    The schema of an id never changes, so each schema is fetched once. Safe to share among threads.
+    Each schema is fetched once and then cached. Safe to share among threads.
 
     Args:
         endpoint: Address and login of the registry.

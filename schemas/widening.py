@@ -29,11 +29,11 @@ def family(kind: str) -> str:
 
 
 def prints_alike(old: str, new: str) -> bool:
-    """Whether PostgreSQL prints a value alike in two types, which have the same lake type.
+    """Whether PostgreSQL prints each value the same after a change of a column's type.
 
-    PostgreSQL changes some types without a rewrite of the rows, and then prints the same row
-    differently. For example, it prints the network mask ``/32`` of a ``cidr`` but not of an
-    ``inet``, and prints a negative number as a positive ``oid``.
+    Both types have the same lake type. PostgreSQL changes some types without a rewrite of the rows,
+    and then prints the same row differently. For example, it prints the network mask ``/32`` of a
+    ``cidr`` but not of an ``inet``, and prints a negative number as a positive ``oid``.
     """
     before, after = family(old), family(new)
     return before == after or {before, after} <= _TEXTS
@@ -90,7 +90,7 @@ def keeps_rows(old: str, new: str) -> bool:
 
 
 def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
-    """Whether a text column could have lost letters because its character set was changed.
+    """Whether a change of a text column's character set could have changed letters.
 
     The new character set can lack letters that rows have. The same letters can take more bytes in
     another character set, and the TEXT types limit the number of bytes. The result is also True if
@@ -129,7 +129,9 @@ def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
 
 
 def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
-    """Whether a source prints a value alike in two types, which have the same lake type.
+    """Whether a source prints each value the same after a change of a column's type.
+
+    Both types have the same lake type.
 
     Args:
         was: The column's former type, as the source prints it.

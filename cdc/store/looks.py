@@ -1,8 +1,8 @@
 """Stores the newest look of one kind for each connector, in a table of the state store.
 
 Several processes look at the same connector. A process stores its look only if no other process has
-replaced the stored look since this process read it. So no process replaces a look that it does not
-know.
+replaced the stored look since this process read it. So no process replaces a look that it has not
+read.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class StoredLooks(Generic[Document]):
         earlier: KeptLook[Document] | None,
         now: Document,
     ) -> bool:
-        """Store a look in a transaction, unless another process has stored one meanwhile.
+        """Store a look, unless another process has stored one since ``earlier`` was read.
 
         Args:
             connection: The transaction.

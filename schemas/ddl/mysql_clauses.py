@@ -17,7 +17,7 @@ class Definition:
             creates a temporary table with this SQL, so that its catalog prints the column.
         expression: The SQL expression of a generated column.
         stored: Whether the generated column is stored, and not virtual.
-        not_null: Whether the column forbids NULL since it is AUTO_INCREMENT or the primary key.
+        not_null: Whether the column forbids NULL because it is AUTO_INCREMENT or the primary key.
         primary: Whether the column becomes the primary key.
         unique: Whether the column gets a unique index.
     """

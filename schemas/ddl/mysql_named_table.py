@@ -1,7 +1,7 @@
-"""Finds the tables that DDL statements change, for statements that connectors do not report.
+"""Finds the table that a DDL statement changes, if connectors do not report the statement.
 
-The connectors are those of MySQL and MariaDB. The binlog has such a statement, but the connector
-does not write it to its topic of DDL statements.
+Debezium's connectors of MySQL and MariaDB write the DDL statements of the binlog to a topic, but
+leave out some kinds of statements.
 """
 
 from __future__ import annotations
