@@ -60,8 +60,8 @@ T = TypeVar("T")
 class _ServerQueries(Generic[S]):
     """Sends queries to one server until the server's first error.
 
-    After this error, each further query is answered with the same error, without a request. So the
-    caller waits for a server that is down once, not once per query.
+    After this error, each further query is answered with the same error, without a request. So a
+    server that is down costs one time-out, and not one per query.
 
     Args:
         opened: Opens the server's client.
@@ -258,9 +258,10 @@ class Captures:
             self._tasks[names.connector] = found
 
     def _follow_types(self, found: CaptureEvidence) -> Answer[TypeLook | None]:
-        """Return the newest look at the source's types; if a server does not answer, its error.
+        """Return the newest look at the source's types.
 
-        The result is None if the connector does not look up types by their names.
+        The result is None if the connector does not look up types by their names, and an error if a
+        server does not answer.
         """
         context, names = self._context, found.names
         for error in found.errors:
@@ -324,8 +325,7 @@ class Captures:
             used: The columns that are replicated.
 
         Raises:
-            SchemaChangeError: The connector can confuse a column's type now, or a look has found
-                since the table was copied that it could.
+            SchemaChangeError: A look has found such a column since the table was copied.
             TributaryError: A server did not answer.
         """
         look = known(self._types[self.evidence(record).names.connector])

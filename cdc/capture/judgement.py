@@ -63,7 +63,7 @@ class Finding:
 
 
 def of_capture(evidence: CaptureEvidence) -> list[Finding]:
-    """Return the findings that concern all tables of a capture. Those about the log come first."""
+    """Return the findings that concern all tables of a capture, those about the log first."""
     return [
         *_log_findings(evidence),
         *_obstacle_findings(evidence),
@@ -87,8 +87,9 @@ def of_table(
         evidence: The evidence of the table's capture.
         table: The table.
         obstacles: The result of `SourceCapture.audit_table` for the table.
-        record: The table's record. With it, the findings include a connector that now sends NULL in
-            another way than when the table was copied. None omits this comparison.
+        record: The table's record, which shows how the connector sent NULL when the table was
+            copied. If the connector now sends NULL differently, there is a finding. None omits this
+            comparison.
     """
     subject, connector = f"table {table}", evidence.connector_facts
     remedy = f"Run `tributary onboard {table}`, which adds it; correct by hand what remains."
@@ -124,7 +125,7 @@ def follows(record: TableRecord) -> bool:
 def of_stream(
     record: TableRecord, evidence: CaptureEvidence, source: SourceLog
 ) -> Iterator[Finding]:
-    """Yield a finding if a table's stream lacks changes that the lake table does not have.
+    """Yield a finding if changes are missing both in a table's stream and in its lake table.
 
     Only the evidence is used; no server is queried.
 

@@ -76,7 +76,7 @@ def check_topic(
 
     Raises:
         LostHistoryError: The topic does not exist, was recreated, has another number of partitions,
-            or lacks unread records, or compaction may have removed some. The error names the gap.
+            or may lack unread records. The error names the gap.
         CaptureError: The topic is compacted, but has not lost a record yet.
     """
     if now.id is None:

@@ -40,7 +40,8 @@ class FailedConnector:
         given_up: Whether the connector has had its last automatic restart.
         runs: Whether Connect reports the connector and its tasks as running. If so, it has lost its
             connection to the source.
-        outage: Whether the connector cannot reach the source. It is then restarted until it can.
+        outage: Whether the connector cannot reach the source. Then the number of its restarts is
+            not limited.
     """
 
     reason: str
@@ -86,7 +87,7 @@ def restart(connect: ConnectClient, name: str, *, only_failed: bool = True) -> N
     Args:
         connect: Kafka Connect.
         name: The connector's name.
-        only_failed: Whether to restart the connector and its tasks only as far as they have failed.
+        only_failed: Whether to restart only what has failed: the connector itself, or tasks of it.
 
     Raises:
         ConnectError: Connect does not answer, or refuses.
@@ -190,7 +191,7 @@ class Recovery:
 
 
 def _is_last(tried: Restarted, failed: FailedConnector) -> bool:
-    """Whether a connector has had its last restart, so that an operator must restart it."""
+    """Return whether a connector has had its last automatic restart."""
     return not failed.outage and tried.next_at is None and tried.times >= LIMIT
 
 

@@ -59,11 +59,11 @@ _NO_LOOK = TaskLook("", datetime.min.replace(tzinfo=timezone.utc), {})
 
 
 def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
-    """Return a look without end offsets that are after a record of a later task.
+    """Return a look whose end offsets exclude every record that a later task can have sent.
 
-    If a topic has a record that is newer than the look's heartbeat, a later task can have sent this
-    record. For such a topic, the result has the end offset of the previous look, so that the next
-    look searches the record again.
+    A later task can have sent a record that is newer than the look's heartbeat. For a topic with
+    such a record, the result has the end offset of the previous look, so that the next look
+    searches the record again.
 
     Args:
         look: The look.
@@ -373,7 +373,7 @@ class _Search:
         """Return the row that the transaction of the insert ``change`` inserted directly after it.
 
         The result has no key if this transaction inserted no further row into the table. The result
-        is None if neither the source nor the topic shows whether it did.
+        is None if neither the source nor the topic shows whether it inserted one.
         """
         source = self.capture.source()
         described = source.table(table)
@@ -411,7 +411,7 @@ def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
 
 
 def _remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
-    """Return the doubts of the previous look about tables that were not copied again since."""
+    """Return the doubts of the previous look about tables that were not copied again since then."""
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
     return {table: known.doubts[table] for table in tables}
 

@@ -9,7 +9,7 @@ before.
 
 Such a former type counts until the connector has started again and has read the types again. If
 Tributary restarts the connector before a copy, it knows when that has happened. After any other
-restart, the first heartbeat of the new task comes some time after the task has read the types. So a
+restart, Tributary knows only that it happened before the first heartbeat of the new task. So a
 former type that a look found before this heartbeat counts until a second new task sends a
 heartbeat.
 """
@@ -103,7 +103,7 @@ class Mistakes:
 
     @property
     def suspects(self) -> tuple[int, ...]:
-        """Object ids of the types that the connector can confuse, in tables of any schema."""
+        """Object ids of the types that the connector can confuse in at least some tables."""
         return tuple(sorted(oid for oid in self._named if self._others(oid)))
 
     def name(self, oid: int) -> str:
@@ -237,9 +237,9 @@ class TypeLooks:
         return now
 
     def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
-        """Return a look to which the types that names have lost since the previous look are added.
+        """Return a look whose former types include those that the previous look still found.
 
-        This call reads the newest heartbeat. The caller must have read the types before.
+        The caller must read the present types before this call, which reads the newest heartbeat.
 
         Args:
             names: The capture.
@@ -253,7 +253,7 @@ class TypeLooks:
         return replace(look, former=changed(before, look.types, look.former))
 
     def _judged(self, names: CaptureNames, read: NamedTypes, look: TypeLook) -> TypeLook:
-        """Return a look to which the columns that the connector can misread are added."""
+        """Return a look that also lists the columns that the connector can misread."""
         found = Mistakes(look.types, merged(look.older, look.former))
         suspects = found.suspects
         columns = read.columns_of(suspects) if suspects else ()
@@ -316,8 +316,7 @@ def require_own_types(look: TypeLook | None, record: TableRecord, used: Iterable
         used: The columns that are replicated.
 
     Raises:
-        SchemaChangeError: The connector can confuse a column's type now, or a look has found since
-            the table was copied that it could.
+        SchemaChangeError: A look has found such a column since the table was copied.
     """
     if look is None:
         return

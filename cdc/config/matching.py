@@ -40,9 +40,9 @@ class _Rule:
 class Matching:
     """Finds the settings of each table: the defaults, overridden by its tier and matching sections.
 
-    Of two matching sections, the more specific one wins; if both are equally specific, the later
-    one in the file wins. A section with ``from`` applies to the source tables that its ``from``
-    names.
+    If two matching sections have the same setting, the more specific section wins; if both are
+    equally specific, the later section in the file wins. A section with ``from`` applies to the
+    source tables that its ``from`` names.
 
     A section without wildcards in its schema and table name is found in a map, by these names. Only
     the other sections are compared with each table. Each combination of sections is merged only
@@ -64,7 +64,7 @@ class Matching:
     _found: dict[TableId, Resolved] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Index the patterns without wildcards in schema and table name by these names."""
+        """Build the map of the patterns whose schema and table name have no wildcards."""
         for place, (text, settings) in enumerate(self.sections.items()):
             self._settings.append(settings)
             for one in settings.from_ or (text,):

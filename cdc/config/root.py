@@ -162,7 +162,7 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """Return the shard that a source table is by the settings; None if it is no shard.
+        """Return the shard that the settings make of a source table; None if they make none.
 
         Raises:
             ConfigError: The settings name the source table in the ``from`` of two lake tables.
@@ -179,14 +179,15 @@ class Config(Section):
         return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
 
     def require_shard(self, table: TableId, known: Shard | None) -> None:
-        """Check that the settings still make the same shard of an onboarded table as at onboarding.
+        """Check that an onboarded table is the same shard by its settings as at onboarding.
 
         Args:
             table: The table.
             known: The table's shard at onboarding; None if it was no shard.
 
         Raises:
-            ConfigError: The settings make another shard of it, or no shard.
+            ConfigError: By its settings, the table is now another shard, or only one of the two
+                times a shard.
         """
         if (now := self.shard(table)) != known:
             raise ConfigError(
@@ -218,12 +219,12 @@ class Config(Section):
     def catalog_name(self, table: TableId, shard: Shard | None = None) -> tuple[str, str] | None:
         """Return a lake table's database and name in the Hive Metastore.
 
+        The result is None if no metastore is configured.
+
         Args:
             table: The source table.
             shard: The source table's shard, whose lake table is the shared one; None if the source
                 table is no shard.
-
-        The result is None if no metastore is configured.
         """
         if self.catalog is None:
             return None

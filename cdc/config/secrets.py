@@ -56,7 +56,7 @@ class SecretRef:
     def resolve(self) -> str:
         """Read and return the secret, without a line break at the end of its file.
 
-        From then on, errors and logs of this process show a placeholder in place of the secret.
+        From then on, this process removes the secret from its errors and logs.
 
         Raises:
             SecretError: The variable is not set, or the file cannot be read or is empty.

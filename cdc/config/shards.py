@@ -1,4 +1,4 @@
-"""Finds the source tables that feed one lake table together, and names each one's shard."""
+"""Finds the source tables that feed one lake table together, as its shards."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ TierName = Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")]
 
 
 def is_append_tier(tier: str) -> bool:
-    """Return whether the name of a capture's tier is that of a tier of append tables."""
+    """Return whether the suffix of a capture's tier shows that its tables are append tables."""
     return tier.endswith(_APPEND)
 
 
@@ -86,7 +86,7 @@ class ColumnRules(Section):
     Write the entry before the rename on the source; afterwards the entry may stay."""
 
     def is_read_by_key(self, column: str) -> bool:
-        """Return whether runs read the column as text from the source, by key."""
+        """Return whether runs read the column's values as strings from the source, by key."""
         return self.as_.get(column) == "string"
 
     def decimal(self, column: str) -> str:
@@ -95,7 +95,7 @@ class ColumnRules(Section):
         return "" if chosen == "string" else chosen
 
     def hides(self, column: str) -> str:
-        """Return ``hash`` or ``mask`` if the lake hides the column's values so; else empty."""
+        """Return ``hash`` or ``mask``, or an empty string if the lake does not hide the column."""
         return "hash" if column in self.hash else "mask" if column in self.mask else ""
 
 
@@ -329,9 +329,9 @@ def _listed(columns: Iterable[str]) -> str:
 
 
 def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:
-    """Return settings with the values that other settings override.
+    """Return settings in which the values of the overrides replace those of ``base``.
 
-    Of two overrides of one setting, the later one wins. Maps are merged key by key.
+    If two overrides have the same setting, the later one wins. Maps are merged key by key.
 
     Args:
         base: The settings to start from.
@@ -344,7 +344,7 @@ def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSet
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Return a map of settings with the values of a second map added or replaced.
+    """Return a map of settings in which the values of ``over`` replace those of ``base``.
 
     If both maps have a map under the same key, these two inner maps are merged in the same way.
     """

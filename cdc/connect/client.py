@@ -206,8 +206,8 @@ class ConnectClient:
 
         Args:
             name: The connector.
-            only_failed: Whether to restart the connector and its tasks only as far as they have
-                failed.
+            only_failed: Whether to restart only what has failed: the connector itself, or tasks of
+                it.
         """
         before = self.status(name)
         query = f"includeTasks=true&onlyFailed={str(only_failed).lower()}"
@@ -281,9 +281,9 @@ class ConnectClient:
 
         Args:
             name: The connector.
-            forget_offsets: Whether to delete the connector's stored position, too. If it is not
-                deleted, a new connector of the same name starts there, although a new slot does not
-                retain the log from there.
+            forget_offsets: Whether to delete the connector's stored position, too. Otherwise a new
+                connector of the same name starts at this position, even if its slot does not retain
+                the log from there.
             progress: Shows the wait.
         """
         if self.status(name) is None:

@@ -174,10 +174,9 @@ def remedy(trace: str, default: str) -> str:
 
 
 def is_outage(trace: str) -> bool:
-    """Whether a connector failed because it did not reach its source, or lost the connection.
+    """Return whether a connector failed because it does not reach its source.
 
-    The result is False if a known remedy other than a check of the connection applies, for example
-    for a wrong password: then waiting does not help.
+    The result is False if waiting does not help, for example after a wrong password.
     """
     if not _OUTAGE.search(trace):
         return False

@@ -1,6 +1,6 @@
 """Builds a connector's configuration, in which references take the place of secrets.
 
-Most functions only call the method of the same name of the capture's `ConnectorKind`.
+Most functions only call the method with the same name of the capture's `ConnectorKind`.
 """
 
 from __future__ import annotations

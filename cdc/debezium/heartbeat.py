@@ -33,7 +33,7 @@ _BACKLOG_S = 6 * 3600.0
 
 
 def silence_bound_s(interval_ms: int) -> float:
-    """Return the age of the newest heartbeat, in seconds, above which the connector is stuck.
+    """Return the age in seconds from which the newest heartbeat shows that the connector is stuck.
 
     Args:
         interval_ms: Interval between two heartbeats, in milliseconds.

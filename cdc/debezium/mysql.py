@@ -278,8 +278,8 @@ class Mysql:
         """Return the stored position, up to which Kafka has every change; None if none is stored.
 
         For MariaDB, the result is a set of GTIDs. For MySQL, it has GTIDs, a file and offset of the
-        binlog, or both, as Connect has stored them. It does not include a transaction that is only
-        partly in Kafka.
+        binlog, or both, as Connect has stored them. The result never includes a transaction that is
+        only partly in Kafka.
 
         For MySQL, the stored file and offset mean this:
 

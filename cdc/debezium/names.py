@@ -174,7 +174,7 @@ class CaptureNames:
 
 
 def names(source_name: str, source: SourceConfig, tier: str = "default") -> CaptureNames:
-    """Return the names of a source's and tier's capture, from the source's name templates.
+    """Return the names of the capture for a source and tier, from the source's name templates.
 
     Raises:
         ConfigError: A name is too long for PostgreSQL, which would silently truncate it.

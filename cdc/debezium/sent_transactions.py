@@ -21,7 +21,7 @@ _FIRST, _GROWTH, _LAST = 512, 8, 262_144
 def sent_since(
     kafka: KafkaAdmin, registry: SchemaRegistry, capture: CaptureNames, file: str
 ) -> list[SentTransaction]:
-    """Return the transactions since a binlog file began that wrote heartbeats and markers.
+    """Return the transactions that wrote heartbeats and markers after a binlog file began.
 
     The result can also have transactions of earlier files. At most the last 262,144 records of each
     topic are read.
@@ -55,9 +55,9 @@ def since_last_reset(sent: Iterable[SentTransaction]) -> list[SentTransaction]:
     """Return the transactions since the last reset of each server's binlog, without duplicates.
 
     After a reset of its binlog, or after it was restored to an earlier state, a server writes files
-    with the same names again. A file with a lower number than that of the transaction before shows
-    this. The transactions from before the reset say nothing about the new files, so they are left
-    out.
+    with the same names again. Then the file of a transaction has a lower number than the file of
+    the transaction before. The transactions from before the reset say nothing about the new files,
+    so they are left out.
 
     MariaDB's GTIDs identify a server by its server id. If another server takes over this id, the
     name of the server changes within a file. Then the transactions of the former server are left

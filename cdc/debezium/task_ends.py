@@ -32,7 +32,7 @@ _STEPS = 8
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """The place between two records of a topic at which a task ended.
+    """The end of a task, between two records of a topic.
 
     Args:
         last: The last record of the ended task.
@@ -161,10 +161,10 @@ class TaskEnds:
         return self._events.read(record, what, lambda event: _change(event, key))
 
     def before(self, record: KafkaRecord) -> KafkaRecord | None:
-        """Return the last record with a value before a record of the same task.
+        """Return the nearest record before ``record`` that has a value and is from the same task.
 
-        The result is None if a record of another task or the topic's beginning comes first, or if
-        none of the few records before has a value.
+        The result is None if a record of another task, or the topic's beginning, comes first. It is
+        also None if none of the few nearest records has a value.
         """
         start, before = self._start(record.topic), record
         for _ in range(_STEPS):
@@ -202,7 +202,7 @@ class TaskEnds:
         return False if last == end else None
 
     def changes_later(self, record: KafkaRecord, end: int, *, offsets: int) -> bool | None:
-        """Return whether a later record in the topic can change the same row as a record.
+        """Return whether a record after ``record`` in the topic can change the same row.
 
         Such a later record has the same key, or it has no key because it is a TRUNCATE.
 

@@ -220,7 +220,7 @@ class KafkaAdmin:
         return self._of_one(topic, self.high_watermarks_many([topic]))
 
     def ends_many(self, topics: Iterable[str]) -> dict[str, dict[int, End]]:
-        """Return the last stable offsets and leader epochs of many topics in one request."""
+        """Return the last stable offsets and leader epochs of many topics at once."""
         return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def truncated(
@@ -241,19 +241,19 @@ class KafkaAdmin:
         return records.truncated(self._client, logs, deadline=deadline)
 
     def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return the first offsets of many topics in one request; missing topics are left out."""
+        """Return first offsets of many topics at once; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.earliest(), committed=False)
 
     def stable_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return last stable offsets of many topics in one request; missing topics are left out."""
+        """Return last stable offsets of many topics at once; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def high_watermarks_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return high watermarks of many topics in one request; missing topics are left out."""
+        """Return high watermarks of many topics at once; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=False)
 
     def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
-        """Return the time of each topic's newest record, in one request for all topics.
+        """Return the time of each topic's newest record, for all topics at once.
 
         Topics without records are left out. The time is by the sender's clock, unless the topic's
         settings choose the broker's clock.

@@ -1,4 +1,4 @@
-"""Keeps the names of lake tables in a Hive Metastore at their published generations.
+"""Lets the names of lake tables in a Hive Metastore refer to the published generations.
 
 The metastore stores a table's path three times: as the table's location, as a property of its
 serde, and in the location of each partition. Each engine reads one of the three. So all three are
@@ -63,11 +63,11 @@ def reach(spark: SparkSession, metastore: str) -> int:
 def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     """Let a table's name in the metastore refer to a path, with the present columns and partitions.
 
-    If the name refers to another generation, a new entry replaces its entry. Without partitions,
-    one request replaces it. The metastore can refuse this request, for example because of a
-    column's new type. Then, and for a table with partitions, two renames replace the entry. Between
-    the two renames, for milliseconds, the name is missing. If the process dies there, the next call
-    finishes the replacement.
+    If the name refers to another generation, a new entry replaces the name's entry. For a table
+    without partitions, one request does this. The metastore can refuse the request, for example
+    because of a column's new type. Then, and for a table with partitions, two renames replace the
+    entry. Between the two renames, for milliseconds, the name is missing. If the process dies
+    there, the next call finishes the replacement.
 
     Args:
         spark: The session, whose JVM has the metastore's client.
@@ -142,7 +142,10 @@ def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
 
 
 def _drop(client: Any, entry: CatalogEntry, suffix: str) -> None:
-    """Remove the table's name with a suffix from the metastore, but not the table's data."""
+    """Remove an entry from the metastore, but not the table's data.
+
+    The entry's name is the name of ``entry`` with the suffix.
+    """
     client.dropTable(entry.database, entry.name + suffix, False, True)
 
 

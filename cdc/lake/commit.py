@@ -1,4 +1,4 @@
-"""The record of a lake commit: a JSON in the commit's metadata."""
+"""The record of a lake commit, which is stored as JSON in the commit's metadata."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class ShardAccount(Part):
         text: The shard's newest :class:`CommitRecord`, as JSON. It is parsed only when ``record``
             is accessed.
         readers_keep_s: How long the shard's readers may keep files open, in seconds.
-        instant: Instant of the commit from which the record comes; None in this commit itself.
+        instant: Instant of the shard's commit that created the record; None in the metadata of that
+            commit itself.
     """
 
     text: str
@@ -111,13 +112,14 @@ class CommitRecord(Part):
     Args:
         kind: ``chunk`` (copied rows), ``handoff`` (the end of the copy) or ``run`` (changes).
         table: The source table.
-        attempt: UUID of the attempt whose folder this lake table is.
+        attempt: UUID of the attempt to which the commit belongs.
         generation: Generation of the table, from 1.
         start_offsets: The first offset that this commit applies, by partition; O for chunks and for
             the handoff.
         offsets: The next offset to read after this commit, by partition; empty for chunks.
-        epochs: The epoch of each partition's leader when the partition had reached the offset in
-            ``offsets``. Another epoch later means a new leader, which can lack records.
+        epochs: The epoch of each partition's leader, read after the partition had reached the
+            offset in ``offsets``. If the epoch differs later, the leader is a new one, which can
+            lack records.
         topic: Name of the table's topic.
         topic_id: UUID of the table's topic. A recreated topic has another UUID.
         position: The source's log position up to which the lake has all transactions of the table,
@@ -128,11 +130,11 @@ class CommitRecord(Part):
             quarantined records that the replay applied.
         lacks: Number of records below ``offsets`` that were left out and are still not applied.
         schema_ids: Registry ids of the events' writer schemas.
-        last_event: The binlog event that an append table has reached, as a string
+        last_event: How far in the binlog the batches of an append table have come, as a string
             (`cdc.rows.log_rows.ReachedPlace`); None for other tables and for PostgreSQL.
         truncated: Offset of the newest TRUNCATE that the table has applied; None if there is none.
-            A replay that reads this offset again applies the TRUNCATE again, or instead a newer
-            TRUNCATE that was in quarantine.
+            A replay that reads this offset again applies the TRUNCATE again. If the replay also
+            reads a newer TRUNCATE that was in quarantine, it applies that one instead.
         chunk_ids: Ids of the chunks in this commit; empty for a handoff and for a run.
         handoff: The table's handoff with the schema that the lake follows; None before the end of
             the copy.
@@ -201,14 +203,14 @@ class CommitRecord(Part):
 
     @classmethod
     def from_json(cls, text: str, name: str = "a lake commit's record") -> CommitRecord:
-        """Read a commit's record, as :meth:`to_json` wrote it.
+        """Read a record from the JSON of :meth:`to_json`.
 
         Args:
             text: The JSON.
-            name: What errors call the record.
+            name: What errors call the JSON.
 
         Raises:
-            LakeError: The text is not a commit's record, or is a record of another version.
+            LakeError: The JSON is malformed, or of another version.
         """
         return _CODEC.read(text, name, field=COMMIT_KEY)
 

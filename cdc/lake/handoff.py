@@ -47,7 +47,7 @@ class LakeColumn(Part):
             hidden.
         plain: The Spark SQL type of the values before they are hidden; empty if they are not
             hidden.
-        late: Whether the column is so new that events which runs have not read yet can lack it.
+        late: Whether events that runs have not read yet can lack the column, since it is new.
         added: Whether the column was added after the copy. If so, replayed events can lack it.
         fill: Spark SQL expression for the column's value in rows and events from before the column
             was added; None for NULL.
@@ -74,7 +74,7 @@ class LakeColumn(Part):
 
     @classmethod
     def of(cls, column: Column) -> LakeColumn:
-        """Return the lake column for a source column, as after a copy."""
+        """Return the lake column that a copy creates for a source column."""
         return cls(
             column.name,
             column.source_type,
@@ -212,7 +212,7 @@ class Handoff(Part):
 
     @property
     def catalog(self) -> Catalog:
-        """The source's catalog to which the lake's columns correspond."""
+        """The source's catalog as of the newest schema that the lake follows."""
         return Catalog.read(self.fingerprint.facts)
 
     @property
@@ -222,7 +222,7 @@ class Handoff(Part):
 
     @property
     def lake_columns(self) -> LakeColumns:
-        """The properties of the lake's columns that are compared with the source's columns."""
+        """The lake's columns, for the comparison with the source's columns."""
         return LakeColumns(
             {one.name: one.lake for one in self.columns},
             dropped=frozenset(one.name for one in self.columns if one.dropped),
@@ -236,7 +236,7 @@ class Handoff(Part):
         return TableSchema(table, tuple(columns), self.key)
 
     def carried(self, schema: TableSchema) -> TableSchema:
-        """Return a source's schema with the lake's columns that the source has dropped at its end.
+        """Return a source's schema, extended by the columns that only the lake still has.
 
         Args:
             schema: The source's schema.
@@ -250,10 +250,10 @@ class Handoff(Part):
     def next_schema(
         self, changes: Sequence[Change], *, at: datetime, schema_ids: Sequence[int]
     ) -> FollowedSchema:
-        """Return the schema that follows on this handoff's schema.
+        """Return the schema that the lake follows after a change.
 
         Args:
-            changes: The changes between the two schemas.
+            changes: The changes since the present schema.
             at: The current time, in UTC.
             schema_ids: Registry ids of the writers' schemas in the last batch.
         """

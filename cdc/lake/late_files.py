@@ -54,8 +54,8 @@ def may_come_late(spark: SparkSession) -> bool:
 def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_columns: int) -> None:
     """Delete the late files of commits that were rolled back.
 
-    Commits with instants before the first completed one of the active timeline are left out. If
-    other commits were rolled back, each partition is listed once.
+    Only rolled back commits after the first completed commit of the active timeline are checked. If
+    there are any, each partition is listed once.
 
     Args:
         spark: The session whose file systems are used.
@@ -190,7 +190,7 @@ def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]
 
 
 class _Cache:
-    """A cache of the files that completed commits name, which never change."""
+    """A cache of the files that completed commits name. A completed commit never changes."""
 
     def __init__(self) -> None:
         self._paths: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
