@@ -203,7 +203,8 @@ def offboard(
         table: The table.
         delete_data: Whether to delete the lake table with all generations, its name in the catalog,
             and the table's topic. If the table is the last one, the capture's own topics are
-            deleted, too.
+            deleted, too. If the lake table has other shards, only the rows of this
+            shard are deleted.
         absent: The error if the table's source does not answer. The source is then not queried, and
             a note names what remains on the source. None if the source is to be queried.
     """

@@ -161,8 +161,8 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
 def nulls_are_kept(services: Services, table: TableId, settings: TableSettings) -> bool:
     """Return whether the connector of a table sends NULL, and not the default, for a column's NULL.
 
-    For an append table, the converter of an existing connector counts, and not the setting
-    ``connect.converter``, since an existing connector keeps its converter.
+    If ``connect.converter`` keeps NULL, an append table's existing connector is checked, too, since
+    it can still have another converter.
 
     Raises:
         ConnectError: The table is an append table, and Connect does not answer.

@@ -175,7 +175,7 @@ class Runs:
             )
 
     def waiting(self) -> list[TableRecord]:
-        """Return the tables that runs do not follow until an operator acts."""
+        """Return the records of the command's tables that are neither INCREMENTAL nor RETIRED."""
         return [record for record in self._records() if record.state not in _FOLLOWED]
 
     def refused(self) -> list[TributaryError]:

@@ -477,8 +477,8 @@ def dismantle(
         services: The services of the command.
         capture: The capture.
         delete_topics: Whether to delete the capture's own topics. The tables' topics remain.
-        on_source: Whether to remove the slot and the publication. If False, only the connector and
-            topics are removed, and the source is not queried.
+        on_source: Whether to remove the slot and the publication, too. If False, the source is not
+            queried.
 
     Returns:
         The names of the removed parts, for a message.

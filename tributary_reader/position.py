@@ -69,7 +69,7 @@ class Progress:
 
     Args:
         offsets: Next offset to read per partition.
-        topic_id: UUID of the topic.
+        topic_id: UUID of the topic; None if it is not known.
         lacks: Number of quarantined records before ``offsets``.
         start_offsets: O of the handoff.
         handoff_offsets: H of the handoff.

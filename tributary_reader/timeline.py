@@ -157,7 +157,7 @@ class Timeline:
 
     @cached_property
     def complete_from(self) -> str:
-        """The oldest instant for which all of the table's files still exist.
+        """The oldest instant for which all of the table's files certainly exist.
 
         Files that were replaced before this instant may have been deleted.
         """

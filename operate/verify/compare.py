@@ -104,7 +104,7 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
     Args:
         source: The source's rows, with the columns in lake types.
         lake: The lake's rows, with the same columns (see :func:`as_table`).
-        schema: The table.
+        schema: The table's schema in the lake.
         limit: Maximum number of differing keys to return.
     """
     key = [F.col(_quoted(name)) for name in schema.key]
@@ -152,7 +152,7 @@ def compare_bags(
     Args:
         source: The source's rows, with the columns in lake types.
         lake: The lake's rows, with the same columns (see :func:`as_table`).
-        schema: The table.
+        schema: The table's schema in the lake.
         limit: Maximum number of differing rows to return. If rows differ, both sides are read a
             second time, to return the differing rows.
     """
