@@ -74,12 +74,12 @@ def record_of(
     entries: Mapping[str, ShardAccount],
     types: Mapping[str, str],
 ) -> CommitRecord:
-    """Return the record of a commit that serves these shards' requests.
+    """Return the record for a commit that carries out these shards' requests.
 
     Args:
         wanted: The requests.
         entries: The accounts of all shards before the commit. The record repeats the accounts of
-            the shards that request nothing.
+            the shards without a request.
         types: The shared table's Spark types, by column.
     """
     shards = dict(entries)

@@ -5,8 +5,8 @@ shard's rows have its name in the shard column. Each commit's metadata repeats t
 of every shard, so the newest commit has every shard's offsets.
 
 Hudi lets one writer commit at a time. So shards that are ready together share a commit: the first
-thread commits for all threads that wait. If the joint commit fails, each shard is tried alone. Then
-no shard stops except the one whose rows cannot be written.
+thread commits for all threads that wait. If the joint commit fails, each shard's request is
+committed alone. Then only the shard whose rows cannot be written stops.
 """
 
 from __future__ import annotations

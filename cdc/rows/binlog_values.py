@@ -167,8 +167,8 @@ def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
 def is_tagged(source: str, schema: DebeziumSchema) -> str:
     """Return Spark SQL that is true for an event whose GTID has a tag (uuid:tag:3).
 
-    With keep-alive, MySQL's connector repeats transactions whose GTID has a tag, after it has lost
-    its connection. The repeated events come after the events of later transactions, so an older row
+    After a lost connection, MySQL's connector with keep-alive sends transactions whose GTID has a
+    tag again. The repeated events come after the events of later transactions, so an older row
     would replace a newer row.
 
     Args:

@@ -2,7 +2,7 @@
 
 All code that reads values calls `hidden` to hide them: the copy, the stream, the reads by key, and
 both sides of ``verify``. The function takes values in their lake types. So the same value always
-gets the same text.
+gets the same hash or mask.
 """
 
 from __future__ import annotations

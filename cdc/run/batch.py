@@ -152,8 +152,8 @@ class BatchWriter:
             previous: The record of the lake's newest commit with offsets. The fingerprint in its
                 handoff has the ``pg_snapshot`` of the query that last read the source's catalog.
             guard: Called just before the commit completes. It raises an error to refuse the commit.
-            still_open: The transactions that were still open just before the catalog was last read,
-                if the range can have their events; None if they are not known.
+            still_open: Ids of the transactions that were open at a time after the range's last
+                event and before the catalog was read; None if they are not known.
 
         Raises:
             DecodeError: A record cannot be applied, and the settings do not allow the run to leave

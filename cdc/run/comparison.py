@@ -126,7 +126,7 @@ def compare(
 
 
 def _wanted(source: TableReader, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-    """Return the replicated columns; refuse a table if the connector may confuse a column's type.
+    """Return the replicated columns; refuse a type that the connector may confuse with another.
 
     If a connector starts while another type has the same name as a column's type, the connector's
     events can lack the column's values. The catalog does not show when the connector started. So

@@ -101,7 +101,7 @@ class RunContext:
 
     @cached_property
     def predictions(self) -> Predictions:
-        """The predicted costs of tables' runs, and each table's watermark."""
+        """The predicted costs of runs, and the time up to which a lake table has all events."""
         return Predictions(self.store)
 
     @property

@@ -198,8 +198,8 @@ def require_folder(spark: SparkSession, record: TableRecord) -> None:
 
     Args:
         spark: The session whose file systems are used.
-        record: The table's record. Its state is CATCHING_UP or INCREMENTAL, or was so before it
-            FAILED.
+        record: The table's record. Its state is CATCHING_UP or INCREMENTAL, or was so before the
+            table was PAUSED or FAILED.
 
     Raises:
         MissingFolderError: The table's folder does not exist.

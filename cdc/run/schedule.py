@@ -63,7 +63,7 @@ _FORGET = 0.98
 
 @dataclass(frozen=True)
 class Entry:
-    """A table with work, and what the schedule needs to know of the table.
+    """A table with work, and what the schedule needs to know about the table.
 
     All times are in seconds on one clock, for example since 1970.
 

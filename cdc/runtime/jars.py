@@ -134,7 +134,7 @@ def spark_jars(
 
     Args:
         cache: Cache folder; by default ``cache_folder()``.
-        report: Called with each line of the fetch's output.
+        report: Called with each message of progress, for example ``fetched spark``.
         store: The object store that the lake is on (a key of ``STORES``); None for another file
             system.
 
@@ -164,7 +164,7 @@ def fetch(
         bundle: Name of the set, for progress and the folder's name.
         artifacts: All files of the set.
         cache: Cache folder; by default ``cache_folder()``.
-        report: Called with each line of the fetch's output.
+        report: Called with each message of progress, for example ``fetched spark``.
         prepare: Unpacks the verified files. It is called once with their folder.
 
     Raises:
