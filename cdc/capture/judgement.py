@@ -169,8 +169,8 @@ def why_silent(
     Args:
         names: The capture.
         health: The state of the capture's connector; None if the connector does not exist.
-        life: Whether the connector sends changes; None if the caller does not know. Then a running
-            connector counts as sending.
+        life: Whether the connector sends changes; None if the caller does not know. Then only
+            ``health`` decides.
     """
     name = f"connector {names.connector}"
     if isinstance(health, TributaryError):

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 ROW = "row"
-"""The form of types whose values the lake never has from events."""
+"""The form of row types and composite types, whose values no event brings into the lake."""
 _TRIES = 5
-"""How often a look is repeated because another process has looked meanwhile."""
+"""The most attempts to store a look while other processes also store looks."""
 _NAMES_KEPT = 20_000
 """Maximum number of names whose former types are kept. The connector has forgotten them after its
 next start, so only a database that drops tables all the time has more.

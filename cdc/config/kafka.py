@@ -46,7 +46,7 @@ class Security(Section):
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """The brokers' listener protocol."""
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    """SASL mechanism; set any other one in the raw overrides."""
+    """SASL mechanism. A mechanism that is not allowed here can be set in the raw overrides."""
     username: NonEmpty | None = None
     """SASL user."""
     password: SecretRef | None = None

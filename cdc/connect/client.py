@@ -117,8 +117,9 @@ class ConnectClient:
     ) -> bool:
         """Create the connector in Connect, or change its configuration.
 
-        A connector that runs is stopped before the change. So when it runs again, no task still has
-        the former configuration. If the connector already has the configuration, nothing is done.
+        An existing connector is stopped before the change and resumed after it, so that no task
+        still runs with the former configuration. If the connector already has the configuration,
+        nothing is done.
 
         Returns:
             Whether the connector was created, or its configuration was changed.

@@ -174,7 +174,7 @@ def remedy(trace: str, default: str) -> str:
 
 
 def is_outage(trace: str) -> bool:
-    """Return whether a connector failed because it does not reach its source.
+    """Return whether a connector failed because it has no connection to its source.
 
     The result is False if waiting does not help, for example after a wrong password.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from schemas.table import Column
 
 FORM = 3
-"""The current form of the text. A table whose rows have another form is copied again."""
+"""Version of the rules for record keys. A table whose keys have another version is copied again."""
 
 _NATURAL_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
 _ESCAPES = (("\\", "\\\\"), (",", "\\."), ("|", "\\|"))
