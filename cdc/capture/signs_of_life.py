@@ -57,10 +57,10 @@ def signs(
 def lost_connection(kafka: KafkaAdmin, config: Config, names: CaptureNames) -> bool:
     """Return whether a running connector has silently lost its connection to the source.
 
-    A connected connector writes to the capture's `look_topic` all the time: while it reads a
-    backlog or a large transaction, and also while the source has no changes, for the server's
-    keep-alive messages. So a connector with no recent record in this topic and in the topic of
-    heartbeats has lost its connection.
+    A connected connector writes to the capture's `look_topic` all the time, even while it reads a
+    backlog or a large transaction. While the source has no changes, the server's keep-alive
+    messages cause such records. So a connector with no recent record in this topic and in the topic
+    of heartbeats has lost its connection.
 
     Args:
         kafka: The cluster.

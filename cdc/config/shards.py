@@ -52,7 +52,7 @@ def shard_of(table: TableId, name: str, section: TableSettings, lake_url: str) -
         table: The source table.
         name: The lake table's name.
         section: The lake table's section. Its ``name`` sets the path of the lake table. The
-            ``name`` of a section that matches the source table does not.
+            ``name`` in a section that matches the source table is ignored.
         lake_url: URL of the lake.
     """
     return Shard(

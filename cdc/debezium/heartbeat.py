@@ -149,7 +149,7 @@ def wait_for_heartbeat(
 def wait_while_sending(
     kafka: KafkaAdmin, topics: Collection[str], wait: Callable[[], None]
 ) -> None:
-    """Wait for a heartbeat, again and again while the connector sends changes.
+    """Wait for a heartbeat, and repeat the wait as long as the connector sends changes.
 
     A connector that sends a large transaction or a backlog sends its heartbeats only after these
     changes.

@@ -212,7 +212,7 @@ class TaskEnds:
             offsets: The number of offsets to search at most.
 
         Returns:
-            The answer; None if ``end`` is after the searched offsets.
+            The answer; None if no searched record can, but more offsets follow before ``end``.
         """
         key, last = self._key(record), min(record.offset + 1 + offsets, end)
         for one in self._read(record.topic, record.offset + 1, last):
