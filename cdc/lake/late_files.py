@@ -15,17 +15,14 @@ Late files have two causes:
 
 from __future__ import annotations
 
-import json
 import logging
-import re
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
 from cdc.errors import LakeError
+from cdc.lake.data_files import file_system, files_of, instant_of, literal, paths_of, stats_of
 from cdc.lake.storage_errors import storage_error
 from cdc.lake.timeline import Timeline
 from cdc.runtime.spark import java_class, java_reason
@@ -34,11 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
-_SPECIAL = re.compile(r"[\\\[\]{}*?]")
-"""Special characters in patterns of Hadoop's file systems."""
-
-MOST_CACHED_PATHS = 100_000
-"""Maximum number of paths in the cache of what commits have written."""
 
 
 def may_come_late(spark: SparkSession) -> bool:
@@ -70,9 +62,9 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
     first = min(completed, default="")
     undone = sorted(one for one in timeline.undone() - completed if one > first)
     if undone:
-        files = _file_system(spark, timeline.path)
-        folders = _literal(timeline.path) + "/*" * partition_columns
-        found = _of_instants(spark, files, folders, undone)
+        files = file_system(spark, timeline.path)
+        folders = literal(timeline.path) + "/*" * partition_columns
+        found = files_of(spark, files, folders, undone)
         _delete(files, found, "after its commit was rolled back")
 
 
@@ -101,12 +93,12 @@ def delete_unnamed(spark: SparkSession, timeline: Timeline) -> None:
             named[instant] = _names(paths)
             for partition in {path.rpartition("/")[0] for path in paths}:
                 wrote.setdefault(partition, []).append(instant)
-        files = _file_system(spark, timeline.path)
+        files = file_system(spark, timeline.path)
         for partition, its_instants in wrote.items():
             folder = f"{timeline.path}/{partition}" if partition else timeline.path
-            for path in _of_instants(spark, files, _literal(folder), its_instants):
+            for path in files_of(spark, files, literal(folder), its_instants):
                 file = str(path.getName())
-                if file not in named[_instant(file)]:
+                if file not in named[instant_of(file)]:
                     _delete(files, [path], "after its commit completed")
     except Py4JJavaError as error:
         what = f"late files of the lake table at {timeline.path} cannot be looked for"
@@ -131,7 +123,7 @@ def require_named(
         return
     completed = timeline.completed_instants()
     try:
-        files = {one: _instant(one) for one in merged()}
+        files = {one: instant_of(one) for one in merged()}
         named = {one: _names(paths_of(timeline, one)) for one in completed & {*files.values()}}
         late = [
             file
@@ -142,7 +134,7 @@ def require_named(
             return
         path = java_class(spark, "org.apache.hadoop.fs.Path")
         paths = [path(f"{timeline.path}/{one}") for one in late]
-        _delete(_file_system(spark, timeline.path), paths, "after its commit completed")
+        _delete(file_system(spark, timeline.path), paths, "after its commit completed")
     except Py4JJavaError as error:
         what = f"the files that a commit to the lake table at {timeline.path} merges are not known"
         raise storage_error(what, java_reason(error), path=timeline.path) from error
@@ -162,7 +154,7 @@ def merged_files(metadata: Any) -> list[str]:
     """
     return [
         f"{partition}/{before}".lstrip("/")
-        for partition, stats in _stats(metadata).items()
+        for partition, stats in stats_of(metadata).items()
         for stat in stats
         if (before := stat.get("prevBaseFile"))
     ]
@@ -184,96 +176,14 @@ def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]
     known = {*timeline.pending_instants(), *timeline.completed_instants()}
     written = [str(one.getPath()) for one in stats]
     path = java_class(spark, "org.apache.hadoop.fs.Path")
-    late = [path(timeline.path, one) for one in written if _instant(one) not in known]
+    late = [path(timeline.path, one) for one in written if instant_of(one) not in known]
     if late:
-        _delete(_file_system(spark, timeline.path), late, "after its commit was rolled back")
-
-
-class _Cache:
-    """A cache of the files that completed commits name. A completed commit never changes."""
-
-    def __init__(self) -> None:
-        self._paths: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
-        self._lock = threading.Lock()
-        self._size = 0
-
-    def paths(self, timeline: Timeline, instant: str) -> frozenset[str]:
-        """Return the paths of the files that a completed commit names.
-
-        Args:
-            timeline: The table's commits.
-            instant: The instant of the commit.
-        """
-        key = (timeline.path, instant)
-        with self._lock:
-            found = self._paths.get(key)
-        if found is None:
-            stats = _stats(timeline.metadata_of(instant)).values()
-            found = frozenset(str(one["path"]) for listed in stats for one in listed)
-            with self._lock:
-                self._size += len(found) if key not in self._paths else 0
-                self._paths[key] = found
-                while self._size > MOST_CACHED_PATHS and len(self._paths) > 1:
-                    self._size -= len(self._paths.popitem(last=False)[1])
-        return found
-
-
-_cache = _Cache()
-
-
-def paths_of(timeline: Timeline, instant: str) -> frozenset[str]:
-    """Return the paths of the files that a completed commit names, relative to the table's path.
-
-    Args:
-        timeline: The table's commits.
-        instant: The instant of the commit.
-
-    Raises:
-        Py4JJavaError: The commit's metadata cannot be read.
-    """
-    return _cache.paths(timeline, instant)
+        _delete(file_system(spark, timeline.path), late, "after its commit was rolled back")
 
 
 def _names(paths: Iterable[str]) -> frozenset[str]:
     """Return the file names of paths. A file name occurs only once in a table."""
     return frozenset(path.rpartition("/")[2] for path in paths)
-
-
-def _stats(metadata: Any) -> Mapping[str, list[Mapping[str, Any]]]:
-    """Return Hudi's statistics of the files in a commit, by partition.
-
-    The statistics come as JSON, in one call to Java.
-    """
-    stats: Mapping[str, list[Mapping[str, Any]]] = json.loads(metadata.toJsonString())[
-        "partitionToWriteStats"
-    ]
-    return stats
-
-
-def _file_system(spark: SparkSession, path: str) -> Any:
-    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
-    return java_class(spark, "org.apache.hadoop.fs.Path")(path).getFileSystem(hadoop)
-
-
-def _of_instants(
-    spark: SparkSession, files: Any, folders: str, instants: Iterable[str]
-) -> list[Any]:
-    """Return the paths of the data files with one of the instants.
-
-    Args:
-        spark: The session.
-        files: Hadoop's file system.
-        folders: A pattern of Hadoop for the folders to list.
-        instants: The instants.
-    """
-    pattern = f"{folders}/*_{{{','.join(instants)}}}.parquet"
-    path = java_class(spark, "org.apache.hadoop.fs.Path")(pattern)
-    return [one.getPath() for one in files.globStatus(path) or ()]
-
-
-def _literal(folder: str) -> str:
-    """Return a pattern of Hadoop that matches only this folder."""
-    return _SPECIAL.sub(r"\\\g<0>", folder)
 
 
 def _delete(files: Any, paths: Iterable[Any], why: str) -> None:
@@ -287,8 +197,3 @@ def _delete(files: Any, paths: Iterable[Any], why: str) -> None:
     for path in paths:
         if files.delete(path, False):
             _log.warning("%s was written %s: deleted", path, why)
-
-
-def _instant(file: str) -> str:
-    """Return the instant in a data file's name, ``<file id>_<write token>_<instant>.parquet``."""
-    return file.rpartition("_")[2].partition(".")[0]

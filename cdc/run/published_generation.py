@@ -19,12 +19,15 @@ from cdc.errors import (
     onboard_again,
 )
 from cdc.lake.publish import folder_exists, has_commit, read_pointer
+from cdc.lake.restored_files import any_difference, newest_difference
 from cdc.store.table_state import State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc.lake.pointer import Pointer
+    from cdc.lake.timeline import Committed, Timeline
+    from cdc.run.context import RunContext
     from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
     from schemas.table import Shard, TableId
@@ -48,6 +51,7 @@ class Served:
 
     def __init__(self) -> None:
         self._agreed: dict[TableId, tuple[int, str]] = {}
+        self._whole: dict[str, str] = {}  # by path, the instant of the newest commit known as whole
         self._nothing_to_remove: dict[TableId, Pointer] = {}
         self._lock = threading.Lock()  # workers note pointers while the main thread removes
         self.with_former: dict[TableId, Pointer] = {}
@@ -85,6 +89,15 @@ class Served:
     def note_agreement(self, record: TableRecord) -> None:
         """Note for later runs that the record agrees with the lake's newest commit."""
         self._agreed[record.table] = _version(record)
+
+    def note_commit(self, path: str, instant: str) -> None:
+        """Note that this process has just written or checked the files of a lake table's commit."""
+        with self._lock:
+            self._whole[path] = instant
+
+    def knows_commit(self, path: str, instant: str) -> bool:
+        """Whether this process has written or checked the files of the newest commit."""
+        return self._whole.get(path) == instant
 
     def differing_from_lake(
         self, spark: Callable[[], SparkSession], records: Sequence[TableRecord]
@@ -188,6 +201,46 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
         table=record.table,
         path=base,
     )
+
+
+def require_files(
+    context: RunContext, record: TableRecord, timeline: Timeline, newest: Committed
+) -> None:
+    """Refuse a run of a table whose data files in the lake differ from its commits.
+
+    A process checks only the files of the newest commit, and only if another process has written
+    it. If the lake lacks the commit that the state store knows as the newest, all files are
+    checked. Then the function notes that the record agrees with the lake.
+
+    Args:
+        context: The runs' context.
+        record: The table's record.
+        timeline: The table's commits.
+        newest: The newest commit with offsets.
+
+    Raises:
+        LakeError: The files and the commits differ, or cannot be read. The next run checks them
+            again, so that the table continues once a restore has finished.
+    """
+    served, known = context.served, record.last_commit
+    found = None
+    if known is not None and known.instant > newest.instant:
+        found = any_difference(context.spark, timeline)
+    elif not served.knows_commit(timeline.path, newest.instant):
+        found = newest_difference(context.spark, timeline)
+    if found is not None:
+        again = onboard_again(record.shard.of) if record.shard else copy_again(record.table)
+        raise LakeError(
+            f"the files of table {record.table} in the lake are not of one moment: {found}, in"
+            f" {timeline.path}",
+            remedy="Was the lake copied while it was written, or is it a replica that still lacks"
+            " files? Finish the restore, or restore all files as of one moment; the next try then"
+            f" continues. If the files are gone for good, {again}.",
+            table=record.table,
+            path=timeline.path,
+        )
+    served.note_commit(timeline.path, newest.instant)
+    served.note_agreement(record)
 
 
 def require_folder(spark: SparkSession, record: TableRecord) -> None:

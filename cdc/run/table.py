@@ -41,7 +41,7 @@ from cdc.run.comparison import Comparison, SettingsDigests, compare
 from cdc.run.context import RunResult, Turn
 from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import LakeShape, follow, seen_at
-from cdc.run.published_generation import check_serving, no_offsets, require_folder
+from cdc.run.published_generation import check_serving, no_offsets, require_files, require_folder
 from cdc.run.quarantining import require_listed
 from cdc.run.source_lookup import VISIBLE_S
 from cdc.run.stopping import RUN_STATES, counts_as_loss, stopped, unexpected
@@ -228,7 +228,7 @@ class _TableRun:
                 self._record, f"the newest commit is of attempt {latest.record.attempt}"
             )
         require_listed(self._context.store, latest.record)
-        self._context.served.note_agreement(self._record)
+        require_files(self._context, self._record, timeline, latest)
         warnings = (*clock_warnings(self._table, latest), *behind_warnings(self._record, latest))
         self.result = replace(self.result, warnings=warnings)
         at = dict(latest.record.offsets)

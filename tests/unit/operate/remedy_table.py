@@ -21,6 +21,10 @@ _MOUNT = (
     " good,"
 )
 EXECUTED: dict[str, tuple[str, ...]] = {
+    "tests/spark/test_lake_restored.py::"
+    "test_a_run_checks_the_files_of_a_commit_that_another_process_wrote": (
+        "Was the lake copied while it was written",
+    ),
     "tests/unit/operate/test_followed.py::"
     "test_a_tier_without_tables_and_a_table_of_another_tier_are_refused": (
         "Leave out --tier, or name ",

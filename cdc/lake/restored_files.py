@@ -1,0 +1,108 @@
+"""Compares the data files in the lake with the files that the table's commits name.
+
+They differ if a lake was copied while it was written, or is a replica that has not received all
+files. Hudi does not notice either difference:
+
+- If a commit's file is missing, Hudi takes the file group's former version for the newest. Readers
+  then see old rows, and the next commit merges them.
+- If a file's commit is missing, Hudi ignores the file at first. But Hudi treats a file as committed
+  if the file's instant is less than the first instant of the active timeline. So once archiving has
+  passed that instant, readers see the file's rows beside the same rows of later commits.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+
+from cdc.lake.data_files import all_files, file_system, files_of, instant_of, literal, paths_of
+from cdc.lake.storage_errors import storage_error
+from cdc.runtime.spark import java_reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc.lake.timeline import Timeline
+
+
+def newest_difference(spark: SparkSession, timeline: Timeline) -> str | None:
+    """Return which file of the newest commit or clustering is missing, as a sentence's end.
+
+    Each partition that the commit has written is listed once.
+
+    Args:
+        spark: The session whose file systems are used.
+        timeline: The table's commits.
+
+    Returns:
+        The difference; None if all files of the newest commit are in the lake.
+
+    Raises:
+        LakeError: The commit's metadata cannot be read, or a folder cannot be listed.
+    """
+    newest = timeline.newest_instant()
+    if newest is None:
+        return None
+    try:
+        named = paths_of(timeline, newest)
+        files, found = file_system(spark, timeline.path), set[str]()
+        for partition in {path.rpartition("/")[0] for path in named}:
+            folder = f"{timeline.path}/{partition}" if partition else timeline.path
+            listed = files_of(spark, files, literal(folder), [newest])
+            found |= {f"{partition}/{one.getName()}".lstrip("/") for one in listed}
+    except Py4JJavaError as error:
+        raise _unread(timeline, error) from error
+    return _missing(newest, min(named - found)) if named - found else None
+
+
+def any_difference(spark: SparkSession, timeline: Timeline) -> str | None:
+    """Return how the files of a lake table differ from its commits, as a sentence's end.
+
+    All folders of the table are listed, and the metadata of each commit of the active timeline is
+    read. So the function is only for a table whose timeline is known to be incomplete.
+
+    Args:
+        spark: The session whose file systems are used.
+        timeline: The table's commits.
+
+    Returns:
+        The difference. None if the newest version of each file group that a commit names is in the
+        lake, and no file is newer than the first commit and of an unknown instant.
+
+    Raises:
+        LakeError: The metadata of a commit cannot be read, or a folder cannot be listed.
+    """
+    completed = timeline.completed_instants()
+    known = {*completed, *timeline.pending_instants(), *timeline.undone()}
+    try:
+        there = set(all_files(spark, timeline.path))
+        newest: dict[tuple[str, str], tuple[str, str]] = {}
+        for instant in sorted(completed):
+            metadata = json.loads(timeline.metadata_of(instant).toJsonString())
+            for partition, groups in (metadata.get("partitionToReplaceFileIds") or {}).items():
+                for group in groups:
+                    newest.pop((partition, group), None)
+            for partition, stats in metadata["partitionToWriteStats"].items():
+                for stat in stats:
+                    newest[partition, str(stat["fileId"])] = instant, str(stat["path"])
+    except Py4JJavaError as error:
+        raise _unread(timeline, error) from error
+    for instant, path in sorted(newest.values()):
+        if path not in there:
+            return _missing(instant, path)
+    first = min(completed, default="")
+    unknown = [one for one in sorted(there) if first < (at := instant_of(one)) and at not in known]
+    if unknown:
+        return f"{unknown[0]} is of commit {instant_of(unknown[0])}, which the lake does not have"
+    return None
+
+
+def _missing(instant: str, path: str) -> str:
+    return f"commit {instant} names {path}, which is not there"
+
+
+def _unread(timeline: Timeline, error: Py4JJavaError) -> Exception:
+    what = f"the files of the lake table at {timeline.path} cannot be compared with its commits"
+    return storage_error(what, java_reason(error), path=timeline.path)
