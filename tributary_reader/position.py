@@ -97,7 +97,8 @@ class Progress:
         if not handoff:
             return None
         columns = [
-            [one[name] for name in ("name", "source", "lake", "hide")] for one in handoff["columns"]
+            [one[name] for name in ("name", "source", "lake", "hide", "read_by_key")]
+            for one in handoff["columns"]
         ]
         facts = [
             sorted(columns),

@@ -151,7 +151,7 @@ class TableSettings(Section):
     parallel chunks open; each session reads its part of the table once, and cannot repeat the
     read."""
     partition_by: tuple[NonEmpty, ...] = ()
-    """Columns by which the lake table is partitioned."""
+    """Columns by which the lake table is partitioned: texts, booleans, integers or dates."""
     columns: ColumnRules = Field(default_factory=defaults)
     """The columns to replicate, and the form of their values."""
     timestamps_without_zone: Literal["timestamp_ntz", "timestamp"] = "timestamp_ntz"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
+_PARTITION_TYPES = re.compile(r"string|boolean|tinyint|smallint|int|bigint|date|decimal\(\d+,0\)")
+"""Lake types of partition columns. Hudi names a partition by Java's text of the value. That text
+depends on the JVM's time zone for a timestamp, differs between equal floats, differs each time for
+bytes, and depends on the scale of a decimal.
+"""
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Name of the partition of rows whose partition column is NULL. Hudi also writes rows with an empty
 text to this partition."""
@@ -35,7 +41,8 @@ class LakeLayout:
         soft_delete: Whether deleted rows stay in the lake, with the column `DELETED` set.
 
     Raises:
-        SchemaError: The table lacks a partition column. Or a column name is reserved, is invalid,
+        SchemaError: The table lacks a partition column, or the column's type cannot be used for
+            partitions. Or a column name is reserved, is invalid,
             or differs from another column name only in case.
     """
 
@@ -60,7 +67,16 @@ class LakeLayout:
                 )
             seen[folded] = column.name
         for name in self.partition_by:
-            self.schema.column(name)
+            lake_type = self.schema.column(name).lake_type
+            if not _PARTITION_TYPES.fullmatch(lake_type):
+                raise SchemaError(
+                    f"table {self.schema.table} cannot be partitioned by column {name!r}, which has"
+                    f" the type {lake_type} in the lake: Hudi names the folders of such values in"
+                    " more than one way, so a run would not find the rows of a copy",
+                    remedy="In partition_by, name columns with texts, booleans, integers or dates.",
+                    table=self.schema.table,
+                    field="partition_by",
+                )
 
     @property
     def is_log(self) -> bool:

@@ -31,6 +31,7 @@ from cdc.rows.columns import (
     TRANSACTION,
     UNAVAILABLE,
     UNCLEAR,
+    scratch,
 )
 from cdc.rows.event_plan import MARK_SQL, EventPlan, EventRules, event_plan
 from cdc.rows.key_updates import FORMER, key_type, split
@@ -54,6 +55,9 @@ TAGGED = "its GTID has a tag, and the connector sends such transactions again"
 SCHEMA_ID_SQL = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
 """Spark SQL of the schema id in a record's ``value``."""
 
+_SCHEMA, _FRAME, _OP = scratch("schema"), scratch("frame"), scratch("operation")
+_WHOLE, _HAS_ROW, _TAGGED = scratch("whole"), scratch("has_row"), scratch("tagged")
+_GARBLED, _DOUBTED, _KEYLESS = scratch("garbled"), scratch("doubted"), scratch("keyless")
 _ROW_OPS, _ROWLESS_OPS = ("c", "r", "u"), ("d", "t")
 
 
@@ -112,7 +116,7 @@ def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFr
         F.col("offset").alias(OFFSET),
         value,
         F.expr(SCHEMA_ID_SQL).alias(SCHEMA_ID),
-        F.expr("hex(substring(value, 2, 4))").alias("_schema"),
+        F.expr("hex(substring(value, 2, 4))").alias(_SCHEMA),
     )
     readable = F.expr(
         f"length(value) >= {WIRE_HEADER_BYTES} AND hex(substring(value, 1, 1)) = '00'"
@@ -125,15 +129,15 @@ def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFr
         PARTITION,
         OFFSET,
         SCHEMA_ID,
-        "_schema",
+        _SCHEMA,
         F.when(value.isNull(), TOMBSTONE)
         .when(F.length(value) < WIRE_HEADER_BYTES, f"shorter than {WIRE_HEADER_BYTES} bytes")
         .when(~readable, "does not start with a zero byte")
         .when(F.col(SCHEMA_ID).isNull(), "its schema id is larger than any registry's")
-        .alias("_frame"),
+        .alias(_FRAME),
         *(
             F.when(
-                readable & (F.col("_schema") == _hex(schema_id)),
+                readable & (F.col(_SCHEMA) == _hex(schema_id)),
                 from_avro(
                     body,
                     schema.marked_writer_json,
@@ -165,13 +169,15 @@ def _in_lake_columns(
     """Return the decoded records in normal form, with ``FORMER``, the key before a key update."""
     # A separate column records whether a value was sent, so that no value is computed twice.
     checked = {
-        column: f"_given_{place}"
+        column: scratch(f"given_{place}")
         for place, column in enumerate(table.columns)
         if any(column.name in plan.given for plan in plans.values())
     }
     flat = _flat(events, plans, table, checked)
     judged = flat.select("*", F.expr(_problem(plans, table, checked)).alias(PROBLEM))
-    operation = f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame WHEN {PROBLEM} IS NULL THEN _op END"
+    operation = (
+        f"CASE WHEN {_FRAME} = '{TOMBSTONE}' THEN {_FRAME} WHEN {PROBLEM} IS NULL THEN {_OP} END"
+    )
     return judged.select(
         F.expr(operation).alias(OP),
         SOURCE_TS,
@@ -208,7 +214,7 @@ def _flat(
     """
 
     def pick(expressions: Mapping[int, str], kind: str) -> str:
-        cases = " ".join(f"WHEN _schema = '{_hex(n)}' THEN {e}" for n, e in expressions.items())
+        cases = " ".join(f"WHEN {_SCHEMA} = '{_hex(n)}' THEN {e}" for n, e in expressions.items())
         return f"CAST(CASE {cases} END AS {kind})" if cases else f"CAST(NULL AS {kind})"
 
     def of(take: str, kind: str) -> str:
@@ -218,22 +224,22 @@ def _flat(
         PARTITION,
         OFFSET,
         SCHEMA_ID,
-        "_schema",
-        "_frame",
-        f"{of('operation', 'STRING')} AS _op",
-        f"{of('whole', 'BOOLEAN')} AS _whole",
-        f"{of('has_row', 'BOOLEAN')} AS _has_row",
+        _SCHEMA,
+        _FRAME,
+        f"{of('operation', 'STRING')} AS {_OP}",
+        f"{of('whole', 'BOOLEAN')} AS {_WHOLE}",
+        f"{of('has_row', 'BOOLEAN')} AS {_HAS_ROW}",
         f"{of('source_ts', 'TIMESTAMP')} AS {SOURCE_TS}",
         f"{of('position', 'STRING')} AS {POSITION}",
         f"{of('transaction', 'BIGINT')} AS {TRANSACTION}",
         f"{of('order', 'BIGINT')} AS {ORDER}",
-        f"{of('tagged', 'BOOLEAN')} AS _tagged",
+        f"{of('tagged', 'BOOLEAN')} AS {_TAGGED}",
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
         f"{of('unclear', 'ARRAY<STRING>')} AS {UNCLEAR}",
-        f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
-        f"{of('doubted', 'ARRAY<STRING>')} AS _doubted",
+        f"{of('garbled', 'ARRAY<STRING>')} AS {_GARBLED}",
+        f"{of('doubted', 'ARRAY<STRING>')} AS {_DOUBTED}",
         f"{of('former', key_type(table))} AS {FORMER}",
-        f"{of('keyless', 'BOOLEAN')} AS _keyless",
+        f"{of('keyless', 'BOOLEAN')} AS {_KEYLESS}",
         *(
             pick(
                 {n: plan.given.get(column.name, "NULL") for n, plan in plans.items()},
@@ -261,26 +267,26 @@ def _problem(
     from_binlog = any(plan.from_binlog for plan in plans.values())
     append = "" if table.key else not_appendable(UNAVAILABLE, from_binlog=from_binlog)
     return f"""CASE
-        WHEN _frame = '{TOMBSTONE}' THEN NULL
-        WHEN _frame IS NOT NULL THEN _frame
-        WHEN NOT coalesce(_schema IN ({known}), FALSE) THEN '{UNKNOWN_SCHEMA}'
-        WHEN _op IS NULL THEN 'the body does not match its schema'
-        WHEN NOT _whole THEN 'the body is longer than its schema says'
-        WHEN _op NOT IN ({rows}, {rowless}) THEN concat('unknown operation ', left(_op, 20))
+        WHEN {_FRAME} = '{TOMBSTONE}' THEN NULL
+        WHEN {_FRAME} IS NOT NULL THEN {_FRAME}
+        WHEN NOT coalesce({_SCHEMA} IN ({known}), FALSE) THEN '{UNKNOWN_SCHEMA}'
+        WHEN {_OP} IS NULL THEN 'the body does not match its schema'
+        WHEN NOT {_WHOLE} THEN 'the body is longer than its schema says'
+        WHEN {_OP} NOT IN ({rows}, {rowless}) THEN concat('unknown operation ', left({_OP}, 20))
         WHEN {SOURCE_TS} IS NULL THEN 'its source block has no time'
         WHEN {POSITION} IS NULL THEN 'its source block has no position'
         WHEN {TRANSACTION} IS NULL THEN 'its source block has no transaction'
-        WHEN _tagged THEN '{TAGGED}'
-        WHEN _op IN ({rows}) AND NOT _has_row THEN 'the row after the change is missing'
-        WHEN _op IN ({rowless}) AND _has_row THEN 'there is a row after a delete or TRUNCATE'
-        WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])
-        WHEN _doubted IS NOT NULL THEN concat('a value that may replace another one (a zero'
+        WHEN {_TAGGED} THEN '{TAGGED}'
+        WHEN {_OP} IN ({rows}) AND NOT {_HAS_ROW} THEN 'the row after the change is missing'
+        WHEN {_OP} IN ({rowless}) AND {_HAS_ROW} THEN 'there is a row after a delete or TRUNCATE'
+        WHEN {_GARBLED} IS NOT NULL THEN concat('text that is not UTF-8 in column ', {_GARBLED}[0])
+        WHEN {_DOUBTED} IS NOT NULL THEN concat('a value that may replace another one (a zero'
           ' date, a character that the connector does not know, or an interval of 0 for an infinite'
-          ' one) in key column ', _doubted[0])
-        WHEN _keyless THEN 'the row before the change lacks the key: the replica identity was an'
+          ' one) in key column ', {_DOUBTED}[0])
+        WHEN {_KEYLESS} THEN 'the row before the change lacks the key: the replica identity was an'
           ' index without the key'
         {lost}
-        WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
+        WHEN {_OP} <> 't' AND ({without_key}) THEN 'the key is missing'
         {append}
         END"""
 

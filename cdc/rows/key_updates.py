@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc.rows.columns import OP, PROBLEM, UNAVAILABLE, UNCLEAR
+from cdc.rows.columns import OP, PROBLEM, UNAVAILABLE, UNCLEAR, scratch
 from cdc.rows.semantic_types import quoted
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from schemas.table import TableSchema
 
-FORMER, _GONE = "_former", "_gone"
+FORMER, _GONE = scratch("former"), scratch("gone")
 
 
 def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]) -> str:

@@ -10,12 +10,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
-from cdc.rows.columns import DELETED
+from cdc.rows.columns import DELETED, scratch
 from cdc.runtime.local_frame import local_frame
 from operate.verify.settle import Key, RowDigest
 from schemas.table import TableSchema
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 _SEEDS = (20_011, 90_001)
 """Seeds of two independent 64-bit hashes, which together are a digest of 128 bits."""
+
+_DIGEST = (scratch("digest_0"), scratch("digest_1"))
+_SOURCE, _LAKE, _SURPLUS = scratch("source"), scratch("lake"), scratch("surplus")
+_SAME, _DIFFERS, _ROW = scratch("same"), scratch("differs"), scratch("compared_row")
 
 
 @dataclass(frozen=True)
@@ -109,30 +115,30 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
     """
     key = [F.col(_quoted(name)) for name in schema.key]
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
-    ours = source.select(*key, *_row_digest(schema), one.alias("_s"), none.alias("_l"))
-    theirs = lake.select(*key, *_row_digest(schema), none.alias("_s"), one.alias("_l"))
+    ours = source.select(*key, *_row_digest(schema), one.alias(_SOURCE), none.alias(_LAKE))
+    theirs = lake.select(*key, *_row_digest(schema), none.alias(_SOURCE), one.alias(_LAKE))
     grouped = (
         ours.unionAll(theirs)
         .groupBy(*key)
         .agg(
-            F.sum("_s").alias("_s"),
-            F.sum("_l").alias("_l"),
-            ((F.min("_d0") == F.max("_d0")) & (F.min("_d1") == F.max("_d1"))).alias("_same"),
+            F.sum(_SOURCE).alias(_SOURCE),
+            F.sum(_LAKE).alias(_LAKE),
+            reduce(and_, (F.min(part) == F.max(part) for part in _DIGEST)).alias(_SAME),
         )
-        .withColumn("_differs", (F.col("_s") != 1) | (F.col("_l") != 1) | ~F.col("_same"))
+        .withColumn(_DIFFERS, (F.col(_SOURCE) != 1) | (F.col(_LAKE) != 1) | ~F.col(_SAME))
     )
     # The result is kept on disk, since it is read twice and is smaller than the shuffle's files.
-    kept = grouped.select(*key, "_s", "_l", "_differs").persist(StorageLevel.DISK_ONLY)
+    kept = grouped.select(*key, _SOURCE, _LAKE, _DIFFERS).persist(StorageLevel.DISK_ONLY)
     try:
         totals = kept.agg(
             F.count(F.lit(1)).alias("keys"),
-            F.coalesce(F.sum("_s"), none).alias("source"),
-            F.coalesce(F.sum("_l"), none).alias("lake"),
-            F.count(F.when(F.col("_differs"), one)).alias("differing"),
+            F.coalesce(F.sum(_SOURCE), none).alias("source"),
+            F.coalesce(F.sum(_LAKE), none).alias("lake"),
+            F.count(F.when(F.col(_DIFFERS), one)).alias("differing"),
         ).first()
         if totals is None:
             raise AssertionError("an aggregate without groups has one row")
-        suspects = kept.where("_differs").select(*key).limit(limit).collect()
+        suspects = kept.where(_DIFFERS).select(*key).limit(limit).collect()
     finally:
         kept.unpersist()
     return ComparedRows(
@@ -157,23 +163,23 @@ def compare_bags(
             second time, to return the differing rows.
     """
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
-    ours = source.select(*_row_digest(schema), one.alias("_s"), none.alias("_l"))
-    theirs = lake.select(*_row_digest(schema), none.alias("_s"), one.alias("_l"))
-    grouped = ours.unionAll(theirs).groupBy("_d0", "_d1").agg(F.sum("_s"), F.sum("_l"))
-    kept = grouped.toDF("_d0", "_d1", "_s", "_l").persist(StorageLevel.DISK_ONLY)
-    surplus = F.col("_s") - F.col("_l")
+    ours = source.select(*_row_digest(schema), one.alias(_SOURCE), none.alias(_LAKE))
+    theirs = lake.select(*_row_digest(schema), none.alias(_SOURCE), one.alias(_LAKE))
+    grouped = ours.unionAll(theirs).groupBy(*_DIGEST).agg(F.sum(_SOURCE), F.sum(_LAKE))
+    kept = grouped.toDF(*_DIGEST, _SOURCE, _LAKE).persist(StorageLevel.DISK_ONLY)
+    surplus = F.col(_SOURCE) - F.col(_LAKE)
     try:
         totals = kept.agg(
             F.count(F.lit(1)).alias("rows"),
-            F.coalesce(F.sum("_s"), none).alias("source"),
-            F.coalesce(F.sum("_l"), none).alias("lake"),
+            F.coalesce(F.sum(_SOURCE), none).alias("source"),
+            F.coalesce(F.sum(_LAKE), none).alias("lake"),
             F.coalesce(F.sum(F.abs(surplus)), none).alias("differing"),
         ).first()
         if totals is None:
             raise AssertionError("an aggregate without groups has one row")
         shown: list[tuple[int, dict[str, object]]] = []
         if totals["differing"]:
-            wanted = kept.where(surplus != 0).limit(limit).select("_d0", "_d1", surplus.alias("_n"))
+            wanted = kept.where(surplus != 0).limit(limit).select(*_DIGEST, surplus.alias(_SURPLUS))
             shown = _shown(source.unionByName(lake), wanted, schema)
     finally:
         kept.unpersist()
@@ -195,13 +201,13 @@ def _shown(
     """
     columns = [F.col(_quoted(column.name)) for column in schema.columns]
     found = (
-        rows.select(F.struct(*columns).alias("_row"), *_row_digest(schema))
-        .join(F.broadcast(wanted), on=["_d0", "_d1"])
-        .groupBy("_d0", "_d1")
-        .agg(F.first("_n").alias("_n"), F.first("_row").alias("_row"))
+        rows.select(F.struct(*columns).alias(_ROW), *_row_digest(schema))
+        .join(F.broadcast(wanted), on=[*_DIGEST])
+        .groupBy(*_DIGEST)
+        .agg(F.first(_SURPLUS).alias(_SURPLUS), F.first(_ROW).alias(_ROW))
         .collect()
     )
-    return [(row["_n"], row["_row"].asDict()) for row in found]
+    return [(row[_SURPLUS], row[_ROW].asDict()) for row in found]
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
@@ -230,10 +236,11 @@ def with_keys(
 
 
 def _row_digest(schema: TableSchema) -> list[SparkColumn]:
-    """Return the expressions of ``_d0`` and ``_d1``, which together are a compared row's digest."""
+    """Return the expressions of ``_DIGEST``, which together are a compared row's digest."""
     facts = [fact for column in schema.columns for fact in _facts(column.name, column.lake_type)]
     return [
-        F.xxhash64(F.lit(seed), *facts).alias(f"_d{number}") for number, seed in enumerate(_SEEDS)
+        F.xxhash64(F.lit(seed), *facts).alias(name)
+        for name, seed in zip(_DIGEST, _SEEDS, strict=True)
     ]
 
 

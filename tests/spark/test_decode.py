@@ -336,3 +336,13 @@ def test_a_column_is_found_under_a_name_of_before(spark: SparkSession) -> None:
     ]
     without = rows(spark, topic, schema)
     assert without[0]["content"] is None
+
+
+def test_columns_may_have_the_names_that_decoding_had_for_its_own(spark: SparkSession) -> None:
+    names = ("_op", "_schema", "_frame", "_whole", "_has_row", "_garbled", "_former", "_gone")
+    topic = Topic()
+    topic.register(7, {"id": "int", **dict.fromkeys(names, STRING)})
+    topic.insert(id=1, **{name: f"value of {name}" for name in names})
+    (row,) = rows(spark, topic, table(id="int", **dict.fromkeys(names, "string")))
+    assert row[PROBLEM] is None
+    assert {name: row[name] for name in names} == {name: f"value of {name}" for name in names}

@@ -108,3 +108,20 @@ def test_digests_of_chosen_keys_name_the_column(spark: SparkSession) -> None:
     ((_, left),), ((_, right),) = chosen, digests(theirs, SCHEMA)
     names = list(TYPES)
     assert [n for n, a, b in zip(names, left, right, strict=True) if a != b] == ["price"]
+
+
+def test_key_columns_may_have_the_names_that_the_comparison_had_for_its_own(
+    spark: SparkSession,
+) -> None:
+    names = ("_s", "_l", "_d0", "_d1", "_same", "_differs")
+    columns = tuple(Column(name, "bigint", "bigint") for name in (*names, "v"))
+    schema = TableSchema(SCHEMA.table, columns, names)
+    keys = [tuple(range(n, n + len(names))) for n in range(3)]
+    ours, theirs = (
+        source_rows(
+            spark, [dict(zip((*names, "v"), (*key, v), strict=True)) for key in keys], schema
+        )
+        for v in (1, 2)
+    )
+    assert compare(ours, ours, schema, limit=10).differing == 0
+    assert sorted(compare(ours, theirs, schema, limit=10).suspects) == keys

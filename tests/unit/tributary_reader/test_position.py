@@ -54,6 +54,10 @@ def test_the_progress_of_a_commit_is_what_its_record_says() -> None:
         ({"columns": (*HANDOFF.columns, LakeColumn("w", "int", "int"))}, False),
         ({"columns": (HANDOFF.columns[0], LakeColumn("v", "varchar(9)", "string"))}, False),
         ({"columns": (HANDOFF.columns[0], LakeColumn("v", "text", "string", hide="mask"))}, False),
+        (
+            {"columns": (HANDOFF.columns[0], LakeColumn("v", "text", "string", read_by_key=True))},
+            False,
+        ),
         ({"key": ("id", "v")}, False),
         ({"key_text": 2}, False),
         ({"partition_by": ("v",)}, False),

@@ -202,3 +202,16 @@ def test_a_table_that_lost_its_key_does_not_become_a_log() -> None:
 def test_a_partition_column_must_exist() -> None:
     with pytest.raises(SchemaError, match="nowhere"):
         layout(partition_by=("nowhere",))
+
+
+@pytest.mark.parametrize(
+    "lake_type",
+    ["timestamp", "timestamp_ntz", "binary", "float", "double", "decimal(10,2)", "array<int>"],
+)
+def test_a_type_whose_text_is_not_one_for_each_value_makes_no_partitions(lake_type: str) -> None:
+    with pytest.raises(
+        SchemaError, match=f"cannot be partitioned by column 'at'.* {lake_type[:6]}"
+    ):
+        layout("id,at", partition_by=("at",), at=lake_type)
+    for fine in ("string", "boolean", "smallint", "int", "bigint", "date", "decimal(10,0)"):
+        assert layout("id,at", partition_by=("at",), at=fine).partition_by == ("at",)
