@@ -26,7 +26,6 @@ from bootstrap.standstill import require_same_server, require_same_settings, uns
 from bootstrap.steps import LakeFacts, Step, next_step
 from cdc.capture.recovery import Recovery
 from cdc.capture.remembered_losses import RememberedLossError, check_losses, times
-from cdc.debezium import names
 from cdc.errors import (
     FencedError,
     LeaseHeldError,
@@ -146,7 +145,7 @@ class _Bootstrap:
         self._capture = Capture(
             table=self._table,
             topic=record.topic,
-            names=names(self._table.source, config.source(self._table.source), record.tier),
+            names=context.capture(record),
             source=self._source,
             connect=connect,
             kafka=context.kafka,

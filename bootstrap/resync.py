@@ -94,6 +94,7 @@ def _begin_next_generation(context: RunContext, record: TableRecord) -> TableRec
         shard=record.shard,
         tier=record.tier,
         topic=record.topic,
+        capture=record.capture,
         updated_at=datetime.now(timezone.utc),
         generation=record.generation + 1,
         beside=True,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from cdc.capture.judgement import of_capture, of_stream, of_table
+from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.capture.remembered_losses import of_remembered_losses
 from cdc.debezium import connector_class
 from cdc.errors import LakeError
@@ -142,6 +143,7 @@ def _planned_table(
             "it is on the plan, but the source does not have it",
             f"Run `tributary offboard {table}` if the table is gone for good.",
         )
+    require_as_onboarded(services.config, record)
     source = services.source(table.source)
     described, names = source.table(table), services.capture(table)
     capture = source.capture(names)

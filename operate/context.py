@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cdc.capture import signs_of_life
 from cdc.capture.gathering import ServerOpeners, gather
 from cdc.capture.log_looks import LogLooks
+from cdc.capture.onboarded_names import capture_of
 from cdc.config import Config, load
 from cdc.connect import ConnectClient
 from cdc.debezium import CaptureNames, Definitions, names
@@ -132,9 +133,8 @@ class Services:
         return names(table.source, self.config.source(table.source), tier)
 
     def capture_of(self, record: TableRecord) -> CaptureNames:
-        """Return the names of a table's capture, by the source and tier in the table's record."""
-        table = record.table
-        return names(table.source, self.config.source(table.source), record.tier)
+        """Return the names of a table's capture, as they were when the table was onboarded."""
+        return capture_of(self.config, record)
 
     def evidence(self, capture: CaptureNames) -> CaptureEvidence:
         """Return the facts that show whether a capture works. Topics are not read."""

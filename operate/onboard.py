@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cdc.capture.onboarded_names import capture_record
 from cdc.errors import SourceError
 from cdc.runtime.failpoints import crash
 from cdc.store.table_state import State, TableRecord, transition
@@ -165,6 +166,7 @@ def register(services: Services, table: TableId) -> Outcome:
                 base_path=unused_path(services, table),
                 tier=names.tier,
                 topic=names.topic(table),
+                capture=capture_record(names),
                 updated_at=now,
                 shard=services.config.shard(table),
             )
@@ -175,6 +177,7 @@ def register(services: Services, table: TableId) -> Outcome:
             base_path=unused_path(services, table),
             tier=names.tier,
             topic=names.topic(table),
+            capture=capture_record(names),
             shard=services.config.shard(table),
         )
         record = services.store.put(again)

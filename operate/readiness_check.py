@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.config.tables import configured_tier
 from cdc.config.templates import overlapping
 from cdc.debezium import keeps_nulls
@@ -14,6 +15,7 @@ from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
 from cdc.store.table_state import State
 from operate import tier_capture
+from operate.capture_names import refuse_edited_names, refuse_shared_topics
 from operate.readiness import DEFAULT_MESSAGE_BYTES, judge, too_large
 from operate.shards import is_beside, refuse_shard_column
 from operate.table_outcome import Outcome, for_each
@@ -88,7 +90,8 @@ def examine_all(
             found.refused[outcome.table] = outcome.error
     for group in tier_capture.groups(services, found.replicable):
         found.refuse(_uncapturable(services, group))
-        found.refuse(tier_capture.refuse_shared_topics(services, group))
+        found.refuse(refuse_edited_names(services, group))
+        found.refuse(refuse_shared_topics(services, group))
     return found
 
 
@@ -139,6 +142,7 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
         services.config.settings_on_plan(table, record.tier)
         _refuse_other_tier(record, settings.tier)
         services.config.require_shard(table, record.shard)
+        require_as_onboarded(services.config, record)
     unused_path(services, table)
     source = services.source(table.source)
     found = source.table(table)

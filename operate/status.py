@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.judgement import of_capture, of_stream
+from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.capture.remembered_losses import of_remembered_losses
 from cdc.debezium import latest_heartbeat
 from cdc.run import plan
@@ -348,6 +349,7 @@ def _table(
     notes += _generation_notes(record, build)
     target = lateness = 0
     if record.table.source in services.config.sources:
+        notes += _edit_notes(services, record)
         with _noted(notes):
             settings = services.config.table_settings(record.table)
             target, lateness = settings.freshness_target_s, settings.allowed_lateness_s
@@ -395,6 +397,21 @@ def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | No
     The result is the time of the last commit if events wait in the topic, otherwise None.
     """
     return record.last_commit.committed_at if record.last_commit is not None and behind else None
+
+
+def _edit_notes(services: Services, record: TableRecord) -> list[str]:
+    """Return the note that the settings give a table another capture or folder, if they do so.
+
+    If a run has already stopped the table for this reason, the table's error says the same.
+    """
+    if record.state is State.RETIRED:
+        return []
+    try:
+        require_as_onboarded(services.config, record)
+    except TributaryError as error:
+        known = record.error is not None and record.error.message == error.message
+        return [] if known else [f"{error.message}. {error.remedy}"]
+    return []
 
 
 def _left_out(services: Services, record: TableRecord) -> list[str]:

@@ -32,7 +32,6 @@ from cdc.debezium import (
     known_tables,
     settings_changed_while_running,
     stored_position,
-    topic_collisions,
     wait_for_heartbeat,
     wait_while_sending,
 )
@@ -40,6 +39,11 @@ from cdc.errors import CaptureError
 from cdc.runtime.failpoints import crash
 from cdc.runtime.waiting import wait_while
 from cdc.store.table_state import State
+from operate.capture_names import (
+    refuse_edited_names,
+    refuse_other_writers,
+    refuse_shared_names,
+)
 from operate.lost_capture import (
     after_gtid_change,
     cut_off,
@@ -97,35 +101,6 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
     return [Group(captures[place], tuple(members)) for place, members in found.items()]
 
 
-def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
-    """Check that no two of the captures share a connector, a publication or a topic prefix.
-
-    If two tiers shared a publication, each tier would get the tables of both, and the removal of
-    one tier would drop the publication of the other.
-
-    Raises:
-        CaptureError: Two captures share a name. The error names both tiers and this name.
-    """
-    seen: dict[tuple[str, str, str], CaptureNames] = {}
-    for capture in captures:
-        for field in ("connector", "publication", "topic_prefix"):
-            name = getattr(capture, field)
-            if name is None:
-                continue
-            # A publication's name is unique in its database only. In names of metrics, Kafka takes
-            # "." and "_" for the same character.
-            place = capture.source if field == "publication" else ""
-            other = seen.setdefault((field, place, name.replace(".", "_")), capture)
-            if other is not capture:
-                raise CaptureError(
-                    f"tiers {other.source}/{other.tier} and {capture.source}/{capture.tier} would"
-                    f" share the {field.replace('_', ' ')} {name}",
-                    remedy="Put {source} and {tier} into slot, publication and topic_prefix of"
-                    " the sources.",
-                    field=field,
-                )
-
-
 @contextmanager
 def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]:
     """Hold a capture's lease while a command changes the capture.
@@ -139,44 +114,24 @@ def hold_for_change(services: Services, capture: CaptureNames) -> Iterator[None]
         yield
 
 
-def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Return an error for each new table of a group whose topic is also another table's topic."""
-    known = {
-        record.table
-        for record in services.store.tables()
-        if record.table.source == group.capture.source
-        and record.tier == group.capture.tier
-        and record.state is not State.RETIRED
-    }
-    collisions = topic_collisions(group.capture.topic_prefix, known | set(group.tables))
-    refused: dict[TableId, CaptureError] = {}
-    for topic, members in collisions.items():
-        for table in members:
-            if table in group.tables and table not in known:
-                others = ", ".join(str(other) for other in members if other != table)
-                refused[table] = CaptureError(
-                    f"table {table} and {others} would both write to topic {topic}",
-                    remedy="Give one of them another tier (tables: <name>: tier: ...), or rename"
-                    " it on the source.",
-                    table=table,
-                    topic=topic,
-                )
-    return refused
-
-
 def prepare(services: Services, group: Group) -> None:
     """Create or repair a capture for a command, so that every later change is captured.
 
     Each step can be repeated. After an interruption, the same command continues.
 
     Raises:
-        CaptureError: The configured settings of the connector would lose changes; the capture has
-            lost changes, and published tables depend on it; or no heartbeat arrives in Kafka.
+        ConfigError: Tables of the capture were onboarded with other names than the configured ones.
+        CaptureError: The configured settings of the connector would lose changes; another connector
+            writes to the capture's topics; the capture has lost changes, and published tables
+            depend on it; or no heartbeat arrives in Kafka.
         KafkaError: A topic cannot be created, or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses a statement.
     """
     capture, source = group.capture, services.source(group.capture.source)
+    for error in refuse_edited_names(services, group).values():
+        raise error
+    refuse_other_writers(services.connect.configs(), capture)
     on_source = source.capture(capture)
     wanted = wanted_connector(services, capture, group.tables)
     # Check the settings before anything is created: a connector with these settings would be

@@ -213,6 +213,10 @@ class Config(Section):
         """
         if (shard := self.shard(table)) is not None:
             return copy_path(shard)
+        return self.own_path(table)
+
+    def own_path(self, table: TableId) -> str:
+        """Return the configured folder of a source table that is no shard."""
         template = self.table_settings(table).name or self.lake.name
         return f"{self.lake.url}/{fill(template, table)}"
 

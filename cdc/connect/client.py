@@ -84,6 +84,14 @@ class ConnectClient:
         """Return the names of all of Connect's connectors, sorted."""
         return sorted(str(name) for name in self._rest.ask("GET", "connectors").json())
 
+    def configs(self) -> dict[str, dict[str, str]]:
+        """Return each connector's configuration by its name, with references to secrets."""
+        found = self._rest.ask("GET", "connectors?expand=info").json()
+        return {
+            str(name): {str(key): str(value) for key, value in one["info"]["config"].items()}
+            for name, one in found.items()
+        }
+
     def connector(self, name: str) -> dict[str, str] | None:
         """Return a connector's configuration, with references in place of secrets.
 

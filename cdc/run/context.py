@@ -11,7 +11,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.log_looks import LogLooks
-from cdc.debezium import Definitions, names
+from cdc.capture.onboarded_names import capture_of, require_as_onboarded
+from cdc.debezium import Definitions
 from cdc.errors import ConfigError, ConnectError, StateError, onboard_again
 from cdc.lake.shards import TURN_S, ShardTable, SharedTable, timeline_of
 from cdc.lake.write import FollowedTable, LakeTable
@@ -126,11 +127,23 @@ class RunContext:
         """Return a table's settings for a run, by the tier that the table's record names.
 
         Raises:
-            ConfigError: The settings no longer fit the tier or the shard in the table's record, or
-                the table's source is not configured.
+            ConfigError: The settings no longer fit the tier, the shard, the capture or the folder
+                in the table's record, or the table's source is not configured.
         """
         self.config.source(record.table.source)
         self.config.require_shard(record.table, record.shard)
+        return self.settings_of_idle(record)
+
+    def settings_of_idle(self, record: TableRecord) -> TableSettings:
+        """Return a table's settings as `settings` does, with fewer checks.
+
+        The table's source can be missing in the configuration, and its shard is not compared.
+
+        Raises:
+            ConfigError: The settings no longer fit the tier, the capture or the folder in the
+                table's record.
+        """
+        require_as_onboarded(self.config, record)
         return self.config.settings_on_plan(record.table, record.tier)
 
     def newest_settings(self, record: TableRecord) -> tuple[TableSettings, SettingsDigests]:
@@ -224,9 +237,8 @@ class RunContext:
             return self._shared[path]
 
     def capture(self, record: TableRecord) -> CaptureNames:
-        """Return the names of the capture that sends a table's changes."""
-        source = record.table.source
-        return names(source, self.config.source(source), record.tier)
+        """Return the names of the capture that sends a table's changes, as at its onboarding."""
+        return capture_of(self.config, record)
 
 
 @dataclass(frozen=True)

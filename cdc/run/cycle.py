@@ -320,7 +320,7 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
     """Whether a table's settings are invalid, or differ from those that made the lake's rows."""
     known = record.attempt.settings_digest if record.attempt is not None else None
     try:
-        settings = context.config.settings_on_plan(record.table, record.tier)
+        settings = context.settings_of_idle(record)
         return known not in (None, settings_digest(settings, context.config.lake))
     except SecretError as error:
         _log.warning("the settings of idle table %s were not checked: %s", record.table, error)

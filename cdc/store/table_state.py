@@ -117,6 +117,23 @@ class LakeSize(Part):
     measured_at: datetime
 
 
+@dataclass(frozen=True)
+class CaptureRecord(Part):
+    """The names of a table's capture when the table was onboarded.
+
+    Args:
+        topic_prefix: Prefix of the capture's topics.
+        connector: The connector.
+        publication: The publication; None if the kind of source has no publications.
+        slot: The replication slot; None if the kind of source has no slots.
+    """
+
+    topic_prefix: str
+    connector: str
+    publication: str | None
+    slot: str | None
+
+
 _UNPUBLISHED = frozenset({State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP})
 
 
@@ -148,6 +165,8 @@ class TableRecord(Part):
         beside: Whether this is a second record of the table, for the next generation that a resync
             builds. The resync later replaces the table's first record by this second one.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
+        capture: The names of the table's capture at onboarding. If None, the configured names count
+            as these.
         named: The table's entry in the Hive Metastore, as written after the last commit: metastore,
             name and path in one string. None if no metastore is configured, or if the next run must
             write the entry or check it.
@@ -174,6 +193,7 @@ class TableRecord(Part):
     last_commit: CommitSummary | None = None
     beside: bool = False
     size: LakeSize | None = None
+    capture: CaptureRecord | None = None
     named: str | None = None
     version: int = field(default=0, compare=False, metadata=NOT_STORED)
     format: Literal[1] = 1

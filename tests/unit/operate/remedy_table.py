@@ -16,6 +16,7 @@ ANEW = f"{_REMEDIES}what_does_not_fit_the_plan_begins_anew_as_it_says"
 CAPTURE = f"{_REMEDIES}a_capture_that_was_taken_apart_is_restored_as_it_says"
 MOUNTED = f"{_REMEDIES}tables_of_a_lake_that_is_not_mounted_fail_and_continue_after_the_mount"
 _TESTS = "tests/integration/test_"
+_EDITED = f"{_TESTS}edited_names.py::test_"
 _MOUNT = (
     "Mount the lake, or restore the folder; the next try then continues. If the folder is gone for"
     " good,"
@@ -92,6 +93,15 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Set on_truncate to apply or ignore",
     ),
     ANEW: ("Set mode: ",),
+    f"{_EDITED}other_names_are_refused_until_the_tables_are_onboarded_anew": (
+        "Set {} back; or run `tributary offboard`",
+    ),
+    f"{_EDITED}another_folder_of_the_lake_is_refused_until_the_table_is_onboarded_anew": (
+        "Set lake.url, lake.name and name of the table back",
+    ),
+    f"{_EDITED}a_connector_that_a_killed_command_left_is_named_before_there_are_two": (
+        "If connector {} is left from an earlier name",
+    ),
     CAPTURE: ("Run `tributary onboard` for one of its tables, which creates it",),
     f"{_TESTS}mysql_known_definition.py::test_a_table_stops_whose_definition_the_connector_has"
     "_otherwise": ("Run ALTER TABLE {} MODIFY",),

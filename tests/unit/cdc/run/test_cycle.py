@@ -122,9 +122,12 @@ def look(
         position=MariadbGtidSet.parse,
         capture=lambda _: SimpleNamespace(fingerprints=fingerprints),
     )
-    settings = SimpleNamespace(settings_on_plan=lambda *_: None, lake=None)
     context = SimpleNamespace(
-        sources={"shop": source}, capture=lambda _: None, unchecked=["of before"], config=settings
+        sources={"shop": source},
+        capture=lambda _: None,
+        unchecked=["of before"],
+        config=SimpleNamespace(lake=None),
+        settings_of_idle=lambda _: None,
     )
     captures = SimpleNamespace(evidence=evidence, statements=statements, losses=lambda _: {})
     found = cycle._changed_unseen(cast("Any", context), cast("Any", captures), records)
@@ -167,9 +170,10 @@ def test_a_table_that_waits_keeps_its_name_while_its_settings_are_others(
     monkeypatch.setattr(cycle, "_look_at_captures", lambda *_: None)
     monkeypatch.setattr(cycle, "remove_former", lambda *_: None)
     monkeypatch.setattr(cycle, "name_idle", lambda _, idle: named.extend(idle))
-    settings = SimpleNamespace(settings_on_plan=lambda *_: None, lake=None, pool_shares={})
+    settings = SimpleNamespace(lake=None, pool_shares={})
     settings.spark = SimpleNamespace(parallel_tables=1)
     context = SimpleNamespace(config=settings, published_settings=PublishedSettings())
+    context.settings_of_idle = lambda _: None
     context.store = SimpleNamespace(now=lambda: NOW)
     cycle.run_tables(cast("Any", context), records, look_at_idle=True)
     assert named == [record]

@@ -92,16 +92,15 @@ def test_a_change_that_another_process_copies_over_is_dropped(
 
 @pytest.mark.parametrize("mounted", [True, False])
 def test_a_table_without_its_folder_is_not_lost(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted: bool
+    command: Command, monkeypatch: pytest.MonkeyPatch, mounted: bool
 ) -> None:
     """The local disk is looked at by Python's means, and not by Hadoop's."""
     module = "cdc.run.published_generation"
     monkeypatch.setattr(f"{module}.read_pointer", lambda _, base: read_local(Path(base)))
     monkeypatch.setattr(f"{module}.folder_exists", lambda _, base: Path(base).exists())
-    folder = tmp_path / "lake" / "orders"
     store = command.services.store
-    known = command.put(State.INCREMENTAL, handoff_offsets={0: 1})
-    first = store.put(replace(known, base_path=str(folder)))
+    first = command.put(State.INCREMENTAL, handoff_offsets={0: 1})
+    folder = Path(first.base_path)
     if mounted:
         folder.mkdir(parents=True)
     else:

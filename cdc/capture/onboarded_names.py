@@ -1,0 +1,108 @@
+"""Uses each table's capture and folder as they were at onboarding, and refuses other settings.
+
+The names of captures and the folders of tables come from templates in the configuration. If a
+template is edited, the connector continues to write to the former topics, and readers continue to
+read the former folder. So each table's record keeps the names and the folder of its onboarding.
+Commands work with these, and runs and copies refuse a table whose settings now give others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc.config.tables import configured_tier
+from cdc.debezium import CaptureNames, names
+from cdc.errors import ConfigError, onboard_again
+from cdc.store.table_state import CaptureRecord
+
+if TYPE_CHECKING:
+    from cdc.config import Config
+    from cdc.store.table_state import TableRecord
+
+
+def capture_record(capture: CaptureNames) -> CaptureRecord:
+    """Return a capture's names in the form that a table's record keeps."""
+    return CaptureRecord(
+        topic_prefix=capture.topic_prefix,
+        connector=capture.connector,
+        publication=capture.publication,
+        slot=capture.slot,
+    )
+
+
+def capture_of(config: Config, record: TableRecord) -> CaptureNames:
+    """Return the names of a table's capture as they were when the table was onboarded.
+
+    If the record does not have these names, the result has the configured names.
+
+    Raises:
+        ConfigError: The table's source is not configured.
+    """
+    source, known = config.source(record.table.source), record.capture
+    if known is None:
+        return names(record.table.source, source, record.tier)
+    return CaptureNames(
+        source=record.table.source,
+        tier=record.tier,
+        publication=known.publication,
+        slot=known.slot,
+        connector=known.connector,
+        topic_prefix=known.topic_prefix,
+        kind=source.kind,
+    )
+
+
+def require_as_onboarded(config: Config, record: TableRecord) -> None:
+    """Refuse settings that give a table another capture or folder than at its onboarding.
+
+    `Config.require_shard` does the same for the folder of a shard.
+
+    Raises:
+        ConfigError: The settings give another name or another folder. The error names the setting
+            with its former and its present value.
+    """
+    if record.table.source in config.sources:
+        require_same_names(
+            record, names(record.table.source, config.source(record.table.source), record.tier)
+        )
+    if record.shard is None and (now := config.own_path(record.table)) != record.base_path:
+        raise ConfigError(
+            f"table {record.table} was onboarded to {record.base_path}, but lake.url and its name"
+            f" now give {now}",
+            remedy="Set lake.url, lake.name and name of the table back, also after a move of the"
+            f" lake's files, which name their former place; or {onboard_again(record.table)}.",
+            table=record.table,
+            field="lake.url" if not record.base_path.startswith(f"{config.lake.url}/") else "name",
+        )
+
+
+def require_same_names(record: TableRecord, now: CaptureNames) -> None:
+    """Refuse names of a capture that differ from those with which a table was onboarded.
+
+    Args:
+        record: The table, or another table of the same source and tier.
+        now: The configured names of the capture.
+
+    Raises:
+        ConfigError: A name differs. The error names the setting with its former and present value.
+    """
+    if record.capture is None or record.capture == capture_record(now):
+        return
+    # A PostgreSQL source's connector has the name of its slot.
+    settings = ("topic_prefix", "publication", "slot" if now.slot else "connector")
+    edited = {
+        f"sources.{now.source}.{name}": (getattr(record.capture, name), getattr(now, name))
+        for name in settings
+        if getattr(record.capture, name) != getattr(now, name)
+    }
+    found = "; ".join(
+        f"{name} gave {was} then, and gives {is_} now" for name, (was, is_) in edited.items()
+    )
+    raise ConfigError(
+        f"table {record.table} was onboarded with other names of its capture: {found}",
+        remedy=f"Set {' and '.join(edited)} back; or run `tributary offboard` for all tables of"
+        f" source {now.source} in tier {configured_tier(now.tier)}, which removes the capture with"
+        " the former names, then `tributary onboard` for them.",
+        table=record.table,
+        field=next(iter(edited)),
+    )

@@ -1,0 +1,119 @@
+"""Refuses names of captures and topics that would lose or mix the changes of tables.
+
+Two captures must not share a name, two tables must not share a topic, and a capture keeps the names
+with which its tables were onboarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cdc.capture.onboarded_names import require_same_names
+from cdc.debezium import topic_collisions
+from cdc.errors import CaptureError, ConfigError
+from cdc.store.table_state import State
+from operate.lost_capture import not_retired
+
+if TYPE_CHECKING:
+    from cdc.debezium import CaptureNames
+    from operate.context import Services
+    from operate.tier_capture import Group
+    from schemas.table import TableId
+
+
+def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
+    """Check that no two of the captures share a connector, a publication or a topic prefix.
+
+    If two tiers shared a publication, each tier would get the tables of both, and the removal of
+    one tier would drop the publication of the other.
+
+    Raises:
+        CaptureError: Two captures share a name. The error names both tiers and this name.
+    """
+    seen: dict[tuple[str, str, str], CaptureNames] = {}
+    for capture in captures:
+        for field in ("connector", "publication", "topic_prefix"):
+            name = getattr(capture, field)
+            if name is None:
+                continue
+            # A publication's name is unique in its database only. In names of metrics, Kafka takes
+            # "." and "_" for the same character.
+            place = capture.source if field == "publication" else ""
+            other = seen.setdefault((field, place, name.replace(".", "_")), capture)
+            if other is not capture:
+                raise CaptureError(
+                    f"tiers {other.source}/{other.tier} and {capture.source}/{capture.tier} would"
+                    f" share the {field.replace('_', ' ')} {name}",
+                    remedy="Put {source} and {tier} into slot, publication and topic_prefix of"
+                    " the sources.",
+                    field=field,
+                )
+
+
+def refuse_edited_names(services: Services, group: Group) -> dict[TableId, ConfigError]:
+    """Return an error for each table of a group whose configured names are not the capture's.
+
+    The tables of the capture on the plan show the capture's names. With another name, the command
+    would create a second capture, and nothing would watch or remove the first one.
+    """
+    for record in not_retired(services, group.capture):
+        try:
+            require_same_names(record, group.capture)
+        except ConfigError as error:
+            return dict.fromkeys(group.tables, error)
+    return {}
+
+
+def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: CaptureNames) -> None:
+    """Check that no other connector writes to the topics of a capture that has no connector yet.
+
+    Such a connector is a remainder of an earlier onboarding, or another installation's. It would
+    write each change to the topics a second time, also behind newer changes.
+
+    Args:
+        configs: The configuration of each connector, by its name.
+        capture: The capture.
+
+    Raises:
+        CaptureError: Another connector has the capture's topic prefix.
+    """
+    if capture.connector in configs:
+        return
+    for name, settings in sorted(configs.items()):
+        if settings.get("topic.prefix") == capture.topic_prefix:
+            raise CaptureError(
+                f"connector {name} already writes to topics with the prefix"
+                f" {capture.topic_prefix}, so connector {capture.connector} would write each change"
+                " a second time",
+                remedy=f"If connector {name} is left from an earlier name of this capture, delete"
+                " it in Kafka Connect, and drop its slot and publication on the source. Otherwise"
+                f" set another topic_prefix for source {capture.source}.",
+                connector=name,
+                field=f"sources.{capture.source}.topic_prefix",
+            )
+
+
+def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
+    """Return an error for each new table of a group whose topic is also another table's topic."""
+    known = {
+        record.table
+        for record in services.store.tables()
+        if record.table.source == group.capture.source
+        and record.tier == group.capture.tier
+        and record.state is not State.RETIRED
+    }
+    collisions = topic_collisions(group.capture.topic_prefix, known | set(group.tables))
+    refused: dict[TableId, CaptureError] = {}
+    for topic, members in collisions.items():
+        for table in members:
+            if table in group.tables and table not in known:
+                others = ", ".join(str(other) for other in members if other != table)
+                refused[table] = CaptureError(
+                    f"table {table} and {others} would both write to topic {topic}",
+                    remedy="Give one of them another tier (tables: <name>: tier: ...), or rename"
+                    " it on the source.",
+                    table=table,
+                    topic=topic,
+                )
+    return refused

@@ -1,0 +1,109 @@
+"""Names that captures must not share, and names that they keep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cdc.config import parse
+from cdc.debezium import CaptureNames
+from cdc.errors import CaptureError, ConfigError
+from cdc.runtime.progress import NullProgress
+from cdc.store.table_state import State, transition
+from operate import tier_capture
+from operate.capture_names import refuse_edited_names, refuse_other_writers, refuse_shared_names
+from operate.context import Services
+from operate.onboard import register
+from operate.status import _edit_notes
+from schemas.table import TableId
+from tests.records import NOW
+from tests.unit.cdc.configuration import minimal
+
+ONE = CaptureNames("shop", "default", "p1", "s1", "c1", "shop_default", "postgres")
+OTHER = CaptureNames("shop", "slow", "p2", "s2", "c2", "shop_slow", "postgres")
+
+
+def test_captures_with_names_of_their_own_are_accepted() -> None:
+    refuse_shared_names([ONE, OTHER])
+
+
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("connector", "c1"),
+        ("publication", "p1"),
+        ("topic_prefix", "shop_default"),
+        ("topic_prefix", "shop.default"),
+    ],
+)
+def test_two_tiers_with_one_name_are_refused(field: str, name: str) -> None:
+    with pytest.raises(CaptureError, match="shop/default and shop/slow would share") as refused:
+        refuse_shared_names([ONE, replace(OTHER, **{field: name})])
+
+    assert name in str(refused.value)
+    assert "publication" in str(refused.value.remedy)
+
+
+def test_publications_of_two_databases_may_have_one_name() -> None:
+    refuse_shared_names([ONE, replace(OTHER, source="mail", publication="p1")])
+
+
+def test_sources_without_publications_share_none() -> None:
+    first = replace(ONE, publication=None, slot=None, kind="mysql")
+    refuse_shared_names([first, replace(OTHER, publication=None, slot=None, kind="mysql")])
+
+
+def services(folder: Path, **of_source: str) -> Services:
+    """The services of a process that has read a configuration, with keys of its source changed."""
+    document: dict[str, Any] = minimal()
+    document["sources"]["shop"] |= of_source
+    return Services(parse(yaml.safe_dump(document), base=folder), NullProgress())
+
+
+KNOWN, NEW = TableId("shop", "public", "known"), TableId("shop", "public", "new")
+
+
+@pytest.mark.parametrize("setting", ["topic_prefix", "slot", "publication"])
+def test_a_capture_keeps_the_names_with_which_its_tables_were_onboarded(
+    tmp_path: Path, setting: str
+) -> None:
+    """A second capture would be made, and nothing would watch or remove the first one."""
+    before = services(tmp_path)
+    register(before, KNOWN)
+    (group,) = tier_capture.groups(before, [NEW])
+    assert refuse_edited_names(before, group) == {}
+
+    after = services(tmp_path, **{setting: "v2_{tier}"})
+    (group,) = tier_capture.groups(after, [NEW])
+    refused = refuse_edited_names(after, group)
+    assert list(refused) == [NEW]
+    assert f"sources.shop.{setting} gave" in refused[NEW].message
+    with pytest.raises(ConfigError, match=r"shop:public\.known was onboarded with other names"):
+        tier_capture.prepare(after, group)
+
+    (note,) = _edit_notes(after, after.store.tables()[0])
+    assert note.startswith(refused[NEW].message)
+    assert f"Set sources.shop.{setting} back" in note
+
+    record = after.store.tables()[0]
+    assert after.capture_of(record) == before.capture(KNOWN), "this one is to be removed"
+    after.store.put(transition(record, State.RETIRED, at=NOW))
+    assert refuse_edited_names(after, group) == {}
+    assert _edit_notes(after, after.store.tables()[0]) == []
+    register(after, KNOWN)
+    assert after.capture_of(after.store.tables()[0]) == group.capture
+    before.close()
+    after.close()
+
+
+def test_no_second_connector_is_made_for_the_same_topics() -> None:
+    """The first one is left of a command that was killed before it had put a table on the plan."""
+    mine, other = {"topic.prefix": "shop_default"}, {"topic.prefix": "shop_slow"}
+    refuse_other_writers({"c1": mine, "c9": mine}, ONE)
+    refuse_other_writers({"c9": other, "sink": {}}, ONE)
+    with pytest.raises(CaptureError, match="connector c9 already writes to topics with the prefix"):
+        refuse_other_writers({"c9": mine}, ONE)
