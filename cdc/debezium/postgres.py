@@ -48,6 +48,10 @@ _SETTINGS: Mapping[str, str] = {
     "include.unknown.datatypes": "false",
     # The connector finds the type of a column by its name. A temporary table would be such a type.
     "schema.exclude.list": "pg_temp_.*",
+    # Anyone can write messages to the log (pg_logical_emit_message), as other connectors do for
+    # their heartbeats. The server sends them whatever the publication is. Without this setting, the
+    # connector would write them to a topic that nothing has created.
+    "message.prefix.exclude.list": "(?s).*",
     "time.precision.mode": "microseconds",
     "interval.handling.mode": "string",
     "hstore.handling.mode": "json",
@@ -65,6 +69,7 @@ _RULES = AuditRules(
         "offset.mismatch.strategy": "lost changes would be skipped without an error",
         "unavailable.value.placeholder": "unchanged large values would look like real ones",
         "slot.drop.on.stop": "changes during a stop would be lost",
+        "message.prefix.exclude.list": "messages of other programs would be written to a topic",
         "schema.exclude.list": "a temporary table could be taken for the type of a column",
         "driver.options": "the server would print values in a form that the connector misreads",
         "provide.transaction.metadata": "only the handoff of an append table needs it",
@@ -76,7 +81,7 @@ _RULES = AuditRules(
             "the publication is the only filter",
         ),
         (r"message\.key\.columns", "keys come from the table's replica identity"),
-        (r"message\.prefix\..*", "the publication is the only filter"),
+        (r"message\.prefix\.include\.list", "the publication is the only filter"),
         (r"snapshot\.(?!mode$).*", "the connector must take no snapshot"),
         (
             r"flush\.lsn\.source|slot\.seek\.to\.known\.offset\.on\.start",

@@ -90,11 +90,18 @@ def test_nothing_is_captured_but_the_publication(shared: Captured) -> None:
         "INSERT INTO ours VALUES (0)",
     )
     topic = shared.add("ours")
-    shared.database.execute("INSERT INTO other VALUES (1)", "INSERT INTO ours VALUES (1)")
+    shared.database.execute(
+        "INSERT INTO other VALUES (1)",
+        "SELECT pg_logical_emit_message(false, 'beat', 'now')",
+        "SELECT pg_logical_emit_message(true, E'of\\ntwo lines', repeat('x', 2000000))",
+        "SELECT pg_logical_emit_message(true, '', 'without a prefix')",
+        "INSERT INTO ours VALUES (1)",
+    )
     (event,) = shared.events(topic, 1)
     assert event.after == {"id": 1}, "rows from before the publication were sent: a snapshot ran"
     unpublished = shared.names.topic(shared.table("other"))
-    assert shared.kafka.topics([unpublished]) == {}
+    messages = f"{shared.names.topic_prefix}.message"
+    assert shared.kafka.topics([unpublished, messages]) == {}
 
 
 def test_every_operation_arrives_in_the_order_of_the_log(shared: Captured) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import sql
 
 from cdc.errors import ReplicaError
-from cdc.sources.postgres import key_order, letter_case, version
+from cdc.sources.postgres import key_order, letter_case, other_publications, version
 from cdc.sources.postgres.connection import Connections, Session
 from cdc.sources.postgres.primary import identity
 from cdc.sources.postgres.replica import check_standby, describe_lag, replica_position
@@ -59,6 +59,7 @@ def run(connections: Connections) -> list[Check]:
             found += _primary_checks(session, connections)
             if stops := letter_case.obstacle(session):
                 found.append(Check("names of columns", "error", *stops))
+            found += other_publications.check(session, connections.credential("admin").user)
             if old := key_order.outdated_collations(session):
                 found.append(
                     Check(
@@ -97,8 +98,10 @@ def _login_check(connections: Connections, role: Role, on_replica: bool) -> Chec
     where = connections.where(on_replica=on_replica)
     with connections.open(role, on_replica=on_replica) as session:
         row = session.execute("SHOW server_version").fetchone()
-        number = session.info.server_version
+        number, pooled = session.info.server_version, session.is_pooled
     detail = f"{connections.credential(role).user} on {where}, PostgreSQL {row[0] if row else ''}"
+    if pooled:
+        detail += ", through a pooler"
     # A replica decodes nothing, so it can be older.
     stops = None if on_replica else version.obstacle(number)
     if stops is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from psycopg import sql
 
 from cdc.config import Credential, Endpoint, PostgresSourceConfig
 from cdc.errors import PermanentError, SnapshotLostError, SourceError
+from cdc.sources.postgres.own_session import OwnSession
 from cdc.sources.servers import (
     APPLICATION,
     CONNECT_TIMEOUT_S,
@@ -77,7 +78,26 @@ def connection_parameters(endpoint: Endpoint, credential: Credential) -> dict[st
 
 
 class Connections(Servers[PostgresSourceConfig, Endpoint]):
-    """Opens sessions on one source's PostgreSQL servers; safe to use from any thread."""
+    """Opens sessions on one source's PostgreSQL servers; safe to use from any thread.
+
+    Args:
+        source: Key of the source, for messages.
+        config: The source's endpoints and logins.
+    """
+
+    def __init__(self, source: str, config: PostgresSourceConfig) -> None:
+        super().__init__(source, config)
+        self._pooled: dict[bool, bool] = {}
+
+    def is_pooled(self, *, on_replica: bool) -> bool:
+        """Whether the newest session on a server went through a pooler.
+
+        If there was none yet, the method opens one.
+        """
+        if on_replica not in self._pooled:
+            with self.open("snapshot", on_replica=on_replica):
+                pass
+        return self._pooled[on_replica]
 
     def where(self, *, on_replica: bool) -> str:
         """Return the PostgreSQL server and the database as messages name them."""
@@ -92,8 +112,10 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         on_replica: bool = False,
         statement_timeout_s: float = 60.0,
         lock_timeout_s: float = 10.0,
-    ) -> Iterator[Session]:
+    ) -> Iterator[OwnSession]:
         """Open a PostgreSQL session in autocommit mode, which closes at the block's end.
+
+        Nothing of it stays in a session of the server that a pooler gives to another client.
 
         Args:
             role: The role whose login is used.
@@ -107,6 +129,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         session = self._connect(role, on_replica=on_replica)
         try:
             _apply_settings(session, statement_timeout_s, lock_timeout_s)
+            self._pooled[on_replica] = session.is_pooled
             yield session
         except psycopg.Error as error:
             raise self.explain(error, role, on_replica=on_replica) from error
@@ -128,12 +151,16 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         finally:
             session.close()
 
-    def _connect(self, role: Role, *, on_replica: bool, **more: str) -> Session:
+    def _connect(self, role: Role, *, on_replica: bool, **more: str) -> OwnSession:
         credential = self.credential(role)
         endpoint = self.endpoint(on_replica=on_replica)
         parameters = {**connection_parameters(endpoint, credential), **more}
         try:
-            session = connected(lambda: psycopg.connect(**parameters, autocommit=True), _is_passing)
+            # A pooler would leave prepared statements in a session that another client gets next.
+            session = connected(
+                lambda: OwnSession.connect(**parameters, autocommit=True, prepare_threshold=None),
+                _is_passing,
+            )
         except psycopg.Error as error:
             away = error.sqlstate is None and any(sign in str(error) for sign in _AWAY)
             raise self.login_error(
@@ -229,10 +256,15 @@ def read_by(session: Session, **settings: str) -> None:
         session: A session with an open transaction.
         settings: Values of further settings, by the setting's name.
     """
-    _set(session, _READ_BY | settings, local=True)
+    wanted = _READ_BY | settings
+    session.execute(
+        "SELECT set_config(name, value, true)"
+        " FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)",
+        (list(wanted), list(wanted.values())),
+    )
 
 
-def _apply_settings(session: Session, statement_timeout_s: float, lock_timeout_s: float) -> None:
+def _apply_settings(session: OwnSession, statement_timeout_s: float, lock_timeout_s: float) -> None:
     """Make a PostgreSQL session independent of defaults of server, database and role."""
     limits = {
         "statement_timeout": str(round(statement_timeout_s * 1000)),
@@ -241,16 +273,7 @@ def _apply_settings(session: Session, statement_timeout_s: float, lock_timeout_s
     }
     if session.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
         limits["transaction_timeout"] = "0"
-    _set(session, limits | _READ_BY, local=False)
-
-
-def _set(session: Session, settings: Mapping[str, str], *, local: bool) -> None:
-    """Change settings of a PostgreSQL session; if ``local``, only for the open transaction."""
-    session.execute(
-        "SELECT set_config(name, value, %s)"
-        " FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)",
-        (local, list(settings), list(settings.values())),
-    )
+    session.apply(limits | _READ_BY)
 
 
 _AWAY = (

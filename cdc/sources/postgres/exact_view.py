@@ -295,19 +295,22 @@ def _taken(connections: Connections, session: Session) -> Exported:
 def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
     """Make PostgreSQL resume replay by itself if this process dies while replay is paused.
 
-    The countdown is one query string with two statements: a wait of `PAUSE_LIMIT_S`, and the call
-    that resumes replay. A session of the server executes this string. The end of the block cancels
+    The countdown is one query string: its settings, a wait of `PAUSE_LIMIT_S`, and the call that
+    resumes replay. A session of the server executes this string. The end of the block cancels
     the countdown, and the death of this process does not.
 
     Yields:
         A function that begins the countdown.
     """
     with connections.open("snapshot", on_replica=True, statement_timeout_s=0) as session:
-        session.execute("SET client_connection_check_interval = 0")
         raw = session.pgconn
 
         def begin() -> None:
-            later = f"SELECT pg_sleep({PAUSE_LIMIT_S}); SELECT pg_wal_replay_resume()"
+            # The server executes the string in one transaction, for which the settings are.
+            later = (
+                "SET LOCAL statement_timeout = 0; SET LOCAL client_connection_check_interval = 0;"
+                f" SELECT pg_sleep({PAUSE_LIMIT_S}); SELECT pg_wal_replay_resume()"
+            )
             raw.send_query(later.encode())
             if wait_while(raw.flush, timeout_s=_STATE_S, poll_s=_POLL_S):
                 raise ReplicaError(

@@ -19,7 +19,7 @@ from cdc.sources.source_facts import SourceTable
 from schemas.table import TableId
 
 PLUGIN = "pgoutput"
-_DETAILED = 150000
+DETAILED = 150000
 """The first version with column lists, row filters and whole schemas in publications."""
 CHANGES = ("insert", "update", "delete", "truncate")
 LOGGED = ("insert", "truncate")
@@ -49,6 +49,8 @@ CREATE TABLE IF NOT EXISTS tributary.heartbeat_log (
     source text NOT NULL, system_identifier text, timeline int,
     beat_at timestamptz NOT NULL DEFAULT clock_timestamp())
 """
+OWN_TABLES = (_MARKER, _HEARTBEAT, _HEARTBEAT_LOG)
+"""The statements that create the tables of schema ``tributary`` that do not exist."""
 _PUBLISHED = """
 SELECT schemaname::text, tablename::text FROM pg_catalog.pg_publication_tables
 WHERE pubname = %s AND schemaname <> 'tributary' ORDER BY 1, 2
@@ -72,8 +74,10 @@ _SLOT = """
 SELECT active, wal_status, confirmed_flush_lsn::text, restart_lsn::text,
        pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), restart_lsn)::int8,
        safe_wal_size, plugin::text, database::text, pg_catalog.current_database()::text,
-       pg_catalog.pg_current_wal_insert_lsn()::text
-FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
+       pg_catalog.pg_current_wal_insert_lsn()::text,
+       -- a column since version 17
+       pg_catalog.to_jsonb(slots) ->> 'invalidation_reason'
+FROM pg_catalog.pg_replication_slots slots WHERE slot_name = %s
 """
 
 _READER = "SELECT active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = %s"
@@ -125,7 +129,7 @@ def _preparation(
     statements: list[sql.SQL | sql.Composed] = []
     if session.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
         statements.append(sql.SQL("CREATE SCHEMA IF NOT EXISTS tributary"))
-    statements += [sql.SQL(_MARKER), sql.SQL(_HEARTBEAT), sql.SQL(_HEARTBEAT_LOG)]
+    statements += [sql.SQL(table) for table in OWN_TABLES]
     statements += own_grants(credentials)
     if not exists(session, publication):
         statements.append(
@@ -273,7 +277,7 @@ def audit(session: Session, publication: str, *, append: bool) -> list[str]:
         findings.append(f"publication {publication} lacks publish_via_partition_root = true")
     if everything:
         findings.append(f"publication {publication} is FOR ALL TABLES")
-    if session.info.server_version >= _DETAILED:
+    if session.info.server_version >= DETAILED:
         findings += [
             f"publication {publication} publishes all tables of schema {schema}"
             for (schema,) in session.execute(_SCHEMAS, (publication,))
@@ -307,7 +311,7 @@ def audit_table(session: Session, publication: str, table: SourceTable) -> list[
             f"table {table.table} is a partition of {table.partition_root} now, so its changes"
             " may be published as that table's"
         )
-    detailed = session.info.server_version >= _DETAILED
+    detailed = session.info.server_version >= DETAILED
     columns = "attnames::text[], rowfilter" if detailed else "NULL::text[], NULL::text"
     member = session.execute(
         sql.SQL(
@@ -391,6 +395,7 @@ def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> Slot
         safe_wal_size=safe,
         end=Lsn.parse(row[9]),
         current=current,
+        invalidation_reason=row[10],
     )
 
 

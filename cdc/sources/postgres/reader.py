@@ -61,7 +61,8 @@ def snapshot_query(
     read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of the table or
     partition, followed by the row's ``ctid``. Under one view, this value is different for each row.
     """
-    endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
+    on_replica = view is None or view.on_replica
+    endpoint = connections.endpoint(on_replica=on_replica)
     rule = rules(table, schema)
     outputs = [
         sql.SQL("{} AS {}").format(
@@ -88,6 +89,8 @@ def snapshot_query(
     # the key columns are there for the predicates only: their JDBC types do not matter
     width = len(schema.key) or 1
     properties = jdbc_properties(connections, endpoint)
+    if connections.is_pooled(on_replica=on_replica):
+        properties["prepareThreshold"] = "0"
     properties |= {
         "fetchsize": str(fetch_size),
         "sessionInitStatement": session_init(view),
@@ -269,7 +272,8 @@ def jdbc_properties(connections: Connections, endpoint: Endpoint) -> dict[str, s
         "connectTimeout": str(CONNECT_TIMEOUT_S),
         "socketTimeout": str(SOCKET_TIMEOUT_S),
         # Values in binary from the first row on; a query that runs once would get text, which
-        # takes almost twice the CPU to read.
+        # takes almost twice the CPU to read. The server keeps the statements of such a session by
+        # name. Through a pooler they would stay for the next client, so there the value is 0.
         "prepareThreshold": "-1",
     }
     properties |= {name: str(path) for name, path in certificates.items() if path is not None}

@@ -9,6 +9,9 @@ from typing import Any
 from cdc.log.position import LogPosition, Lsn
 from cdc.sources.source_facts import Stored
 
+_SETTINGS = {"idle_timeout": "idle_replication_slot_timeout", "wal_level_insufficient": "wal_level"}
+"""By the reason for which a server invalidates a slot, the setting that led to it."""
+
 
 @dataclass(frozen=True)
 class SlotHealth:
@@ -26,6 +29,8 @@ class SlotHealth:
         end: End of the server's log when this health was read.
         current: Reads the current end of the log. `problem` needs it: after this health was read,
             the log can have grown, and Connect can have stored a position after ``end``.
+        invalidation_reason: Why the server has invalidated the slot, such as ``wal_removed``; None
+            if it has not, and always before PostgreSQL 17.
     """
 
     name: str
@@ -37,6 +42,7 @@ class SlotHealth:
     safe_wal_size: int | None
     end: Lsn
     current: Callable[[], Lsn] = field(repr=False, compare=False)
+    invalidation_reason: str | None = None
 
     @property
     def title(self) -> str:
@@ -62,7 +68,11 @@ class SlotHealth:
         If no connector reads the slot, and the slot's position is after Connect's stored position,
         the slot was recreated, or something other than the connector has moved it.
         """
-        if self.wal_status == "lost":
+        reason = self.invalidation_reason
+        if reason not in (None, "wal_removed"):
+            setting = _SETTINGS.get(str(reason))
+            return f"was invalidated ({reason})" + (f"; see {setting}" if setting else "")
+        if reason or self.wal_status == "lost":
             return "has wal_status lost; see max_slot_wal_keep_size"
         for known in (stored, recorded):
             if isinstance(known, Lsn) and known > self.end and known > (now := self.current()):

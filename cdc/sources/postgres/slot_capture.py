@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from cdc.debezium import CaptureNames
+from cdc.errors import CaptureError
 from cdc.log.continuity import Continuity, LogMark, Sent
 from cdc.log.position import Lsn
-from cdc.sources.postgres import fingerprint, logins, primary, publication
+from cdc.sources.postgres import fingerprint, logins, other_publications, primary, publication
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.servers import Role
@@ -130,9 +131,18 @@ class PostgresCapture:
         partition under the root table's name. A publication of append tables publishes insert and
         truncate, and nothing else. From the start, each publication contains two tables of schema
         ``tributary``: the table of markers and the table of heartbeats.
+
+        Raises:
+            CaptureError: The tables do not exist yet, and could stop subscribers of others.
         """
         users, name = self._connections.config.credentials, self._publication
         with self._connections.open("admin") as session:
+            if stops := other_publications.obstacle(session, users.admin.user):
+                raise CaptureError(
+                    f"source {self._connections.source} cannot be captured: {stops[0]}",
+                    remedy=stops[1],
+                    source=self._connections.source,
+                )
             publication.prepare(session, name, users, append=self._names.append)
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:

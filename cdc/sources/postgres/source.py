@@ -21,6 +21,7 @@ from cdc.sources.postgres import (
     key_order,
     letter_case,
     lookup,
+    other_publications,
     planned_table,
     primary,
     reader,
@@ -93,12 +94,16 @@ class PostgresSource:
         return checks.run(self._connections)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why a PostgreSQL connector would stop or miss changes, and the remedy.
+        """Return why a capture of PostgreSQL would lack changes or stop others, and the remedy.
 
-        The result is None if the connector would do neither.
+        The result is None if it would do neither.
         """
         with self._connections.open("admin") as session:
-            return version.obstacle(session.info.server_version) or letter_case.obstacle(session)
+            return (
+                version.obstacle(session.info.server_version)
+                or letter_case.obstacle(session)
+                or other_publications.obstacle(session, self._config.credentials.admin.user)
+            )
 
     def capture(self, names: CaptureNames) -> PostgresCapture:
         """Return the PostgreSQL capture with these names, whether or not it exists."""

@@ -1,4 +1,4 @@
-"""The versions of PostgreSQL whose log has every change of a table that joins a publication."""
+"""The versions of PostgreSQL from whose log every change of a published table can be read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ _WHOLE_SINCE = {14: 18, 15: 13, 16: 9, 17: 5}
 In an earlier minor version, the server could look up a table in a publication as of a transaction
 from before the table joined. It then cached this result, and left out the table's changes in all
 later transactions. Major versions that are not listed here do not have this defect.
+
+These versions have another defect, which the next ones repaired: to read the log, the server
+copies notices of changes of the catalog from each transaction to all that overlap with it, and
+copies the copies, too. In the end, the memory does not suffice, and the log cannot be read.
 """
 
 
@@ -24,11 +28,21 @@ def obstacle(version: int) -> tuple[str, str] | None:
     major, minor = divmod(version, 10_000)
     if major < OLDEST:
         return f"version {major} is too old", f"Upgrade the server to {OLDEST} or later."
-    whole = _WHOLE_SINCE.get(major, 0)
-    if minor >= whole:
+    whole = _WHOLE_SINCE.get(major)
+    if whole is None or minor > whole:
         return None
+    if minor == whole:
+        problem = (
+            f"version {major}.{minor} can run out of memory while a connector reads its log"
+            " (`invalid memory alloc request size`), after a table joins the publication or"
+            " another change of the catalog"
+        )
+    else:
+        problem = (
+            f"version {major}.{minor} can leave changes of a table out of the log after a"
+            " transaction that was open while the table joined the publication"
+        )
     return (
-        f"version {major}.{minor} can leave changes of a table out of the log after a transaction"
-        f" that was open while the table joined the publication, which {major}.{whole} repaired",
-        f"Upgrade the server to {major}.{whole} or later.",
+        f"{problem}, which {major}.{whole + 1} repaired",
+        f"Upgrade the server to {major}.{whole + 1} or later.",
     )

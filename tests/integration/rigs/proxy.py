@@ -48,6 +48,10 @@ class Proxy:
         """Pass on what was held back, and all that comes."""
         self._flows.set()
 
+    def passed(self, data: bytes) -> bytes:
+        """What is passed on of what either side sent."""
+        return data
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # the listener was closed
             while True:
@@ -67,4 +71,13 @@ class Proxy:
                 self._flows.wait()
                 if not data:
                     break
-                other.sendall(data)
+                other.sendall(self.passed(data))
+
+
+class Pooler(Proxy):
+    """Tells a client of PostgreSQL another process id than the server's, as a pooler does."""
+
+    def passed(self, data: bytes) -> bytes:
+        """The server's message at a login has another process id."""
+        before, is_login, after = data.partition(b"K\0\0\0\x0c")
+        return before + is_login + (b"\x7f\0\0\x01" + after[4:] if is_login else after)

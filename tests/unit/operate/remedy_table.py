@@ -51,6 +51,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}postgres_source_reader.py::test_a_text_key_older_than_its_library_is_not_cut": (
         "Rebuild the indexes of such columns with REINDEX",
     ),
+    f"{_TESTS}postgres_neighbours.py::"
+    "test_the_first_onboarding_stops_no_subscriber_of_all_tables": (
+        "Run on each subscriber, and then on the primary",
+    ),
     f"{_TESTS}cluster.py::test_a_cluster_without_room_is_named_before_a_table_is_touched": (
         "Check that the cluster has cores",
     ),

@@ -122,6 +122,27 @@ def test_a_slot_that_can_lose_its_log_is_a_warning(status: str, warned: bool) ->
     assert (slot(status).danger is not None) is warned
 
 
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (None, "max_slot_wal_keep_size"),
+        ("wal_removed", "max_slot_wal_keep_size"),
+        ("idle_timeout", "idle_replication_slot_timeout"),
+        ("wal_level_insufficient", "see wal_level"),
+        ("another", "was invalidated (another)"),
+    ],
+)
+def test_a_lost_slot_is_told_with_the_setting_that_led_to_it(reason: str | None, told: str) -> None:
+    problem = replace(slot("lost"), invalidation_reason=reason).problem()
+    assert problem is not None
+    assert told in problem
+    assert ("max_slot_wal_keep_size" in problem) is (reason in (None, "wal_removed"))
+
+
+def test_an_invalidated_slot_is_lost_whatever_its_wal_status_is() -> None:
+    assert replace(slot("reserved"), invalidation_reason="idle_timeout").problem() is not None
+
+
 @pytest.mark.parametrize("health", [NoSlot("s"), slot("lost")])
 def test_a_lost_slot_stops(health: LogHealth) -> None:
     with pytest.raises(LostHistoryError, match="replication slot s"):

@@ -1,0 +1,108 @@
+"""What others on a PostgreSQL server keep: their sessions of a pooler, their subscribers."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from sqlalchemy.engine import make_url
+
+from cdc.config import TableSettings
+from cdc.errors import CaptureError
+from cdc.sources.postgres.connection import Connections
+from cdc.sources.postgres.source import PostgresSource
+from cdc.sources.source_facts import KeyRange
+from operate.discover import discover
+from operate.dryrun import onboarding_steps
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.proxy import Pooler
+from tests.integration.rigs.shop import Shop
+from tests.integration.rigs.shop import cold as cold
+from tests.integration.rigs.sources import capture_of, source_config, table_id
+
+
+def test_nothing_stays_in_a_session_that_a_pooler_gives_to_another_client(
+    database: Database,
+) -> None:
+    changed = (
+        "SELECT name, setting FROM pg_settings WHERE source = 'session'"
+        " AND name NOT IN ('transaction_isolation', 'transaction_read_only')"
+    )
+    direct = source_config(database, replica=None)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+
+    def threshold(source: PostgresSource) -> str:
+        """After how many executions Spark's driver gives a statement a name at the server."""
+        table = source.table(table_id(database, "t"))
+        schema = source.schema(table, TableSettings())
+        query = source.snapshot_query(table, schema, [KeyRange(None, None)], view=None)
+        return query.properties["prepareThreshold"]
+
+    with Pooler(database.dsn()) as pooler:
+        port = make_url(pooler.url).port
+        primary = {**direct.primary.model_dump(), "host": "127.0.0.1", "port": port}
+        pooled = source_config(database, primary=primary, replica=None)
+        with Connections(database.name, pooled).open("admin") as session:
+
+            def left() -> list[tuple[str, str]]:
+                """What the next client of the server's session would find."""
+                return psycopg.Connection.execute(session, changed).fetchall()
+
+            assert left() == []
+            assert session.is_pooled
+            assert session.execute("SHOW lock_timeout").fetchone() == ("10s",)
+            for number in range(8):
+                assert session.execute("SELECT %s::int", (number,)).fetchone() == (number,)
+            assert session.execute("SELECT name FROM pg_prepared_statements").fetchall() == []
+            with session.transaction():
+                session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                assert session.execute("SHOW row_security").fetchone() == ("off",)
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                session.execute("SELECT 1 / 0")
+            session.autocommit = False
+            assert session.execute("SHOW statement_timeout").fetchone() == ("1min",)
+            session.rollback()
+            session.autocommit = True
+            assert left() == []
+        source = PostgresSource(database.name, pooled)
+        assert threshold(source) == "0"
+        lines = source.checks()
+        (admin,) = (line for line in lines if line.name == "login admin")
+        assert "through a pooler" in admin.detail
+    with Connections(database.name, direct).open("admin") as session:
+        assert not session.is_pooled
+        assert ("lock_timeout", "10000") in session.execute(changed).fetchall()
+    assert threshold(PostgresSource(database.name, direct)) == "-1"
+
+
+def test_the_first_onboarding_stops_no_subscriber_of_all_tables(cold: Shop) -> None:
+    cold.create("orders", 1)
+    table, name = cold.table("orders"), cold.database.name
+    source = cold.services.source(name)
+    cold.database.stack.psql("CREATE PUBLICATION everything FOR ALL TABLES", database=name)
+    line = {check.name: check for check in source.checks()}["publications of others"]
+    assert (line.status, source.capture_obstacle()) == ("note", None)
+    cold.database.stack.psql(
+        f"SELECT pg_create_logical_replication_slot('theirs_{name}', 'pgoutput')", database=name
+    )
+
+    (outcome,) = cold.onboard("orders", with_bootstrap=False)
+    refusal = outcome.error
+    assert refusal is not None
+    assert "publication everything would publish the tables that Tributary" in str(refusal)
+    assert f"slot theirs_{name} can send them" in str(refusal)
+    planned = onboarding_steps(cold.services, [table], with_bootstrap=False)
+    assert [str(one.error) for one in planned.refused] == [str(refusal)]
+    (entry,) = discover(cold.services)
+    assert "publication everything" in entry.problem
+    with pytest.raises(CaptureError, match="cannot be captured"):
+        capture_of(source).prepare()
+    assert cold.scalar("SELECT to_regnamespace('tributary')") is None
+    line = {check.name: check for check in source.checks()}["publications of others"]
+    assert (line.status, line.remedy) == ("error", refusal.remedy)
+
+    statements, _, _ = refusal.remedy.partition(" Then run the command again")
+    cold.database.execute(statements.partition(": ")[2])
+    assert source.capture_obstacle() is None
+    assert "publications of others" not in {check.name for check in source.checks()}
+    capture_of(source).prepare()
+    source.write_marker()
