@@ -10,9 +10,12 @@ the next task skips too much:
 - On PostgreSQL, COPY inserted several rows by one record of the WAL, and the earlier task has sent
   only the first of these rows. The next task skips all of them.
 
-In an append table of PostgreSQL, the next task can also skip too little, since the stored number
-for a transaction's first record includes the transaction's begin. Then the next task sends the last
-row of the earlier task again.
+In an append table of PostgreSQL, the next task can also skip too little:
+
+- The stored number for a transaction's first record includes the transaction's begin. Then the next
+  task sends the last row of the earlier task again.
+- A task without a stored position, as in another Connect cluster, starts at the position that the
+  slot has confirmed. Then it sends every row again that the earlier task has sent since.
 
 Each event names its task, so a topic shows where a task ended. A look is one search of the topics
 for ends of tasks. It searches the offsets since the previous look. It compares the events around an
@@ -183,7 +186,8 @@ class TaskLooks:
         starts = self._kafka.start_offsets_many(one.topic for one in capture.following)
         with self._kafka.reader() as reader:
             ends = TaskEnds(reader, self._events, {topic: of[0] for topic, of in starts.items()})
-            reached = None if self._exactly_once or beat is None else ends.change(beat)
+            needed = not self._exactly_once or capture.takes_rows_twice
+            reached = ends.change(beat) if needed and beat is not None else None
             search = _Search(capture, ends, *looks, self._exactly_once, reached)
             try:
                 search.search(lively)
@@ -208,15 +212,16 @@ class _Found:
         known = self.losses.get(str(table))
         self.losses[str(table)] = what if known is None else f"{known}; {what}"
 
-    def doubt(self, table: TableId, offset: int, what: str) -> None:
-        """Add the end of a task at which a table may have lost rows.
+    def doubt(self, table: TableId, offset: int, what: str, fear: str = "missing") -> None:
+        """Add the end of a task at which a table may have lost or doubled rows.
 
         Args:
             table: The table.
             offset: The offset of the ended task's last record.
             what: What is uncertain, for the beginning of the doubt's message.
+            fear: What rows of the table can be, for the rest of the message.
         """
-        advice = f"rows of table {table} can be missing; run `tributary verify {table}`"
+        advice = f"rows of table {table} can be {fear}; run `tributary verify {table}`"
         self.doubts[str(table)] = Doubt(offset, f"{what}: {advice}")
 
     def log(self) -> None:
@@ -240,6 +245,15 @@ class _Capture:
     following: tuple[TableRecord, ...]
     source: Callable[[], Source]
 
+    @property
+    def takes_rows_twice(self) -> bool:
+        """Whether a row that the connector sends again is a further row of an append table.
+
+        On MySQL and MariaDB, such a start of the connector is a loss by itself
+        (`cdc.debezium.fresh_starts`).
+        """
+        return self.names.append and self.names.kind == "postgres"
+
 
 @dataclass(frozen=True)
 class _Search:
@@ -251,8 +265,9 @@ class _Search:
         known: The previous look.
         now: The new look.
         exactly_once: Whether the connector writes to Kafka in transactions.
-        beat: The newest heartbeat, which shows how far a connector without Kafka transactions has
-            come in the log; None if the connector writes in transactions.
+        beat: The newest heartbeat, which shows how far a connector that can send events again has
+            come in the log; None if the connector writes in Kafka transactions, and a repeated
+            event would change nothing.
         found: Collects the losses and the doubts.
     """
 
@@ -292,11 +307,14 @@ class _Search:
             end: The offset after the last one to search.
         """
         table = record.table
+        copied = first_offset(record) or 0
         for ended in self.ends.between(record.topic, first, end, self.now.task):
-            if ended.last.offset < (first_offset(record) or 0):
+            if ended.last.offset < copied and not self.capture.takes_rows_twice:
                 continue  # the copy has the whole transaction
             try:
-                lost = self._lost(table, ended, end)
+                lost = self._repeated(table, ended)
+                if lost is None and ended.last.offset >= copied:
+                    lost = self._lost(table, ended, end)
             except UnreachableError:
                 raise  # the next look searches the same offsets again
             except (DecodeError, SourceError) as error:
@@ -305,6 +323,30 @@ class _Search:
                 continue
             if lost is not None:
                 self.found.lose(table, lost)
+
+    def _repeated(self, table: TableId, ended: TaskEnd) -> str | None:
+        """Return a message about rows that an append table of PostgreSQL got twice; None if none.
+
+        Raises:
+            _EarlyError: The next task has perhaps not reached the end of the ended task yet.
+        """
+        last = self.ends.before(ended.last) if ended.last.value is None else ended.last
+        if not self.capture.takes_rows_twice or last is None or last.value is None:
+            return None
+        change, more = self.ends.change(last), ended.following
+        if more is None or more.value is None:
+            self._is_sent_again(change, None)
+            return None
+        after = self.ends.change(more)
+        again = self.ends.sends_again(last, change, after, offsets=_BEHIND)
+        if again is False:
+            return None
+        where = f"connector {self.capture.names.connector} restarted after {_place(ended)}"
+        if again is None:
+            what = f"{where} without its stored position"
+            self.found.doubt(table, ended.last.offset, what, "doubled")
+            return None
+        return f"{where}, and sent rows again, from offset {more.offset}"
 
     def _lost(self, table: TableId, ended: TaskEnd, end: int) -> str | None:
         """Return a message if rows were lost or sent twice at the end of a task, else None."""
@@ -348,8 +390,8 @@ class _Search:
     def _is_sent_again(self, change: SentChange, after: SentChange | None) -> bool:
         """Return whether the next task sends the last change of the ended task again.
 
-        Only a connector without Kafka transactions does this: the position at which its next task
-        begins can be older than the ended task's last events.
+        A connector without Kafka transactions does this: the position at which its next task begins
+        can be older than the ended task's last events. So does a connector that lost its position.
 
         Args:
             change: The last change of the ended task.

@@ -55,7 +55,8 @@ class SentChange:
         key: The values of the key columns, by their names in Avro; empty if the record has no key.
         after: The row after the change, as in the event.
         order: The sort key of the change in the order in which the connector sends changes; None if
-            the event has no such key.
+            the event has no such key. On PostgreSQL, its first number is 0 in the first transaction
+            of a task that started without a stored position.
         number: The change's number in its transaction, from 1; None if the connector does not
             number changes.
     """
@@ -238,6 +239,35 @@ class TaskEnds:
         events = [self.change(one) for one in earlier if one.value is not None]
         return 1 + sum(one.position == change.position for one in events) == change.number
 
+    def sends_again(
+        self, last: KafkaRecord, change: SentChange, after: SentChange, *, offsets: int
+    ) -> bool | None:
+        """Return whether PostgreSQL's connector has sent an event again that the topic already has.
+
+        Such an event is the next task's first one, if the next task started at an earlier position
+        than that of the ended task's last event.
+
+        Args:
+            last: The ended task's last record with a value.
+            change: The change in ``last``.
+            after: The next task's first change in the topic.
+            offsets: Number of offsets to read.
+
+        Returns:
+            The answer; None if the topic has more records that can be of the same transaction than
+            were read.
+        """
+        if (known := repeats(change, after)) is not None:
+            return known
+        start = self._start(last.topic)
+        first = max(start, last.offset + 1 - offsets)
+        events = self._read(last.topic, first, last.offset + 1)
+        earlier = [self.change(one) for one in events if one.value is not None]
+        if any((one.transaction, one.position) == _place(after) for one in earlier):
+            return True
+        complete = first == start or any(_ends_before(one, after) for one in earlier)
+        return False if complete else None
+
     def _within(self, low: KafkaRecord, high: KafkaRecord) -> Iterator[TaskEnd]:
         """Yield the ends of tasks between two records.
 
@@ -273,6 +303,46 @@ class TaskEnds:
     def _key(self, record: KafkaRecord) -> Mapping[str, Any]:
         """Return the values of the key columns in a record's key, by their names in Avro."""
         return self._events.read(replace(record, value=record.key), "an event's key", dict)
+
+
+def repeats(change: SentChange, after: SentChange) -> bool | None:
+    """Return whether ``after`` is not behind ``change`` in the order of PostgreSQL's log.
+
+    Rows of one page of COPY have one position. Their numbers in the transaction differ, and a task
+    that continues from a stored position also continues to count.
+
+    Args:
+        change: The last change of the ended task.
+        after: The next task's first change in the topic.
+
+    Returns:
+        The answer; None if only earlier events show it. Then the next task started without a stored
+        position, and ``after`` is of its first transaction, which names no commit before it.
+    """
+    if change.order is None or after.order is None:
+        return False
+    if after.transaction == change.transaction:
+        if after.order[1] != change.order[1] or change.number is None or after.number is None:
+            return after.order[1] < change.order[1]
+        return after.number <= change.number
+    if after.order[0] == 0:
+        return False if _ends_before(change, after) else None
+    return after.order < change.order
+
+
+def _ends_before(change: SentChange, after: SentChange) -> bool:
+    """Return whether all transactions before that of ``change`` ended before ``after`` was written.
+
+    If so, none of them is the transaction of ``after``.
+    """
+    if change.order is None or after.order is None:
+        return False
+    return 0 < change.order[0] < after.order[1]
+
+
+def _place(change: SentChange) -> tuple[int | None, str]:
+    """Return what identifies the log record of a change in a PostgreSQL log."""
+    return change.transaction, change.position
 
 
 def _change(event: Any, key: Mapping[str, Any]) -> SentChange:

@@ -88,3 +88,23 @@ def test_a_row_that_is_sent_again_to_an_append_table_is_found(
         tasks.wait_failed()
         tasks.go_on()
         tasks.assert_lost("sent that row again")
+
+
+@pytest.mark.breadth
+def test_rows_of_an_append_table_that_come_again_without_a_stored_position_are_found(
+    database: Database, spark: SparkSession, tmp_path: Path
+) -> None:
+    database.let_pause()
+    shop = Shop(database, spark, tmp_path, tables={"public.t": {"mode": "append"}})
+    shop.create("t", 10)
+    with closing(shop.services):
+        tasks = Tasks(shop)
+        tasks.begin()
+        tasks.fail_within(
+            "INSERT INTO t VALUES (101, 0, 'first'), (102, 0, 'second'),"
+            f" (103, 0, repeat('x', {LARGE}))"
+        )
+        tasks.run()
+        tasks.forget()
+        tasks.go_on()
+        tasks.assert_lost("and sent rows again, from offset")

@@ -81,6 +81,15 @@ class Tasks:
         self.shop.settle("t")
         wait_until(lambda: self.task != former, "a heartbeat of the next task")
 
+    def forget(self) -> None:
+        """Delete the connector's stored position, as another Connect cluster has none."""
+        path = f"/connectors/{self.connector}"
+        with connect_rest(self.shop.database.stack) as rest:
+            rest.put(f"{path}/stop").raise_for_status()
+            deleted = lambda: rest.delete(f"{path}/offsets").is_success  # noqa: E731
+            wait_until(deleted, "the stored position is gone", 60)
+            rest.put(f"{path}/resume").raise_for_status()
+
     def _wait(self, *, failed: bool) -> None:
         connect = self.shop.services.connect
 

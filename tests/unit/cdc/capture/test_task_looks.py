@@ -14,6 +14,7 @@ from cdc.capture.task_looks import TaskLooks, begins_group, is_doubled, is_worth
 from cdc.debezium import CaptureNames
 from cdc.debezium.task_ends import SentChange
 from cdc.errors import SourceError
+from cdc.kafka import KafkaRecord
 from cdc.sources.source_facts import NextInserted
 from cdc.store.attempt import Attempt
 from cdc.store.loss_counts import Losses
@@ -23,7 +24,7 @@ from cdc.store.task_looks import Doubt, KeptLooks, TaskLook
 from schemas.table import TableId
 from tests.records import table_record
 from tests.unit.cdc.store.test_table_state import READY
-from tests.unit.cdc.task_topics import Registry, Topics, event, in_binlog
+from tests.unit.cdc.task_topics import Registry, Topics, event, headers, in_binlog
 
 NAMES = CaptureNames("shop", "default", "p", "s", "c", "shop", "postgres")
 AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
@@ -309,6 +310,105 @@ def test_equal_rows_of_an_append_table_are_doubled_only_in_the_first_record(
     beat(topics, "b", at=30, names=names)
     looks_at(tmp_path, topics).follow(names, [record()], asked)
     assert losses(tmp_path) == ({str(record().table): 1} if doubled else {})
+
+
+@pytest.mark.parametrize(
+    ("following", "lost"),
+    [
+        # The transaction 7 comes again from its first row, from another page or from the same one.
+        (event(5, 7, "c", 1, number=1, lsn=50, sequence='[null,"50"]'), True),
+        (event(5, 7, "c", 1, number=1, lsn=61, sequence='[null,"61"]'), True),
+        # So does an earlier transaction: as the task's first one, or behind one of other tables.
+        (event(5, 6, "c", 1, number=1, lsn=20, sequence='[null,"20"]'), True),
+        (event(5, 6, "c", 1, number=1, lsn=20, sequence='["10","20"]'), True),
+        # The next rows of the transaction, and later transactions.
+        (event(5, 7, "c", 1, number=4, lsn=61, sequence='["40","61"]'), False),
+        (event(5, 7, "c", 1, number=4, lsn=70, sequence='["40","70"]'), False),
+        (event(5, 8, "c", 1, number=1, lsn=90, sequence='["80","90"]'), False),
+        (event(5, 8, "c", 1, number=1, lsn=90, sequence='[null,"90"]'), False),
+        # This one began before the transactions that the topic has, and ended after them.
+        (event(5, 9, "c", 1, number=1, lsn=15, sequence='[null,"15"]'), False),
+    ],
+)
+@pytest.mark.parametrize("tier", ["default", "default_append"])
+def test_rows_that_come_again_after_a_lost_position_double_those_of_an_append_table(
+    tmp_path: Path, tier: str, following: KafkaRecord, lost: bool
+) -> None:
+    """The task that ended has sent a transaction, and of the next one two pages of COPY."""
+    names, topics = replace(NAMES, tier=tier), Topics()
+    beat(topics, "a", at=10, names=names)
+    looks_at(tmp_path, topics).follow(names, [record()], asked)
+    facts: dict[str, Any] = {"topic": "orders", "at": 20}
+    rows = [(6, 20, "10", 1), (7, 50, "40", 1), (7, 61, "40", 2), (7, 61, "40", 3)]
+    for offset, (transaction, lsn, commit, number) in enumerate(rows):
+        logged = {"lsn": lsn, "sequence": f'["{commit}","{lsn}"]', "number": number}
+        topics.add(event(offset, transaction, "c", number, task="a", **logged, **facts))
+    came_at = AT + timedelta(seconds=25)
+    topics.add(replace(following, topic="orders", headers=headers("b"), timestamp=came_at))
+    beat(topics, "b", at=30, names=names)
+    looks_at(tmp_path, topics).follow(names, [record()], asked)
+    found = Losses(Store(f"sqlite:///{tmp_path / 'state.db'}")).seen(str(record().table))
+    assert [one.what for one in found.values()] == (
+        ["connector c restarted after offset 3 of topic orders, and sent rows again, from offset 5"]
+        if lost and tier != "default"
+        else []
+    )
+
+
+def test_rows_that_come_again_behind_the_start_of_a_copy_are_found(tmp_path: Path) -> None:
+    names, topics = replace(NAMES, tier="default_append"), Topics()
+    beat(topics, "a", at=10, names=names)
+    copied = replace(record(), attempt=Attempt(READY.id, AT, "p", start_offsets={0: 2}))
+    looks_at(tmp_path, topics).follow(names, [copied], asked)
+    facts: dict[str, Any] = {"topic": "orders", "at": 20}
+    topics.add(event(0, 7, "c", 1, task="a", number=1, **place(40, 50), **facts))
+    topics.add(event(2, 7, "c", 1, task="b", number=1, **place(0, 50), **facts))
+    beat(topics, "b", at=30, names=names)
+    looks_at(tmp_path, topics).follow(names, [copied], asked)
+    assert losses(tmp_path) == {str(record().table): 1}
+
+
+def test_an_append_table_waits_for_the_task_that_can_still_send_its_rows_again(
+    tmp_path: Path,
+) -> None:
+    """The first heartbeat without a stored position is an old one, which comes again, too."""
+    names, topics = replace(NAMES, tier="default_append"), Topics()
+    beat(topics, "a", at=10, names=names)
+    looks_at(tmp_path, topics).follow(names, [record()], asked)
+    facts: dict[str, Any] = {"topic": "orders", "at": 20}
+    topics.add(event(0, 7, "c", 1, task="a", number=1, **place(40, 50), **facts))
+
+    def heartbeat(commit: int, lsn: int) -> TaskLook | None:
+        offset = topics.end(names.heartbeat_topic)
+        beats: dict[str, Any] = {"topic": names.heartbeat_topic, "task": "b", "at": 30}
+        topics.add(event(offset, lsn, "c", 1, **beats, **place(commit, lsn)))
+        return looks_at(tmp_path, topics).follow(names, [record()], asked)
+
+    look = heartbeat(0, 30)
+    assert look is not None
+    assert look.task == "a", "the end is judged later"
+    topics.add(event(2, 7, "c", 1, task="b", number=1, **place(0, 50), **facts))
+    heartbeat(60, 90)
+    assert losses(tmp_path) == {str(record().table): 1}
+
+
+def test_rows_that_perhaps_come_again_are_in_doubt(tmp_path: Path) -> None:
+    names, topics = replace(NAMES, tier="default_append"), Topics()
+    beat(topics, "a", at=10, names=names)
+    looks_at(tmp_path, topics).follow(names, [record()], asked)
+    facts: dict[str, Any] = {"topic": "orders", "at": 20}
+    topics.add(event(0, 7, "c", 1, task="a", **place(40, 50), **facts))
+    for n in range(5_001):
+        topics.add(event(1 + n, 8, "c", n, task="a", **place(60, 70), **facts))
+    topics.add(event(6_000, 9, "c", 1, task="b", **place(0, 30), **facts))
+    beat(topics, "b", at=30, names=names)
+    found = looks_at(tmp_path, topics).follow(names, [record()], asked)
+    assert found is not None
+    assert str(found.doubt(record())) == (
+        "connector c restarted after offset 5001 of topic orders without its stored position: rows"
+        " of table shop:public.orders can be doubled; run `tributary verify shop:public.orders`"
+    )
+    assert losses(tmp_path) == {}
 
 
 def test_two_processes_that_look_at_once_count_a_loss_once(tmp_path: Path) -> None:
