@@ -37,6 +37,7 @@ from cdc.errors import (
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.lake.timeline import Timeline
 from cdc.run.comparison import settings_digests
+from cdc.run.published_generation import require_folder
 from cdc.runtime.failpoints import crash
 from cdc.store.attempt import Attempt, CopiedServer
 from cdc.store.loss_counts import Losses
@@ -213,10 +214,12 @@ class _Bootstrap:
             self._begin_again()
 
     def _lake_facts(self) -> LakeFacts:
-        attempt = self._record.attempt
+        record, attempt = self._record, self._record.attempt
         if attempt is None:
             return LakeFacts()
         timeline = self._context.timeline(attempt)
+        if not timeline.exists and State.CATCHING_UP in (record.state, record.resume_to):
+            require_folder(self._context.spark, record)
         handoff, latest = timeline.handoff(), timeline.latest_offsets()
         return LakeFacts(
             chunks=timeline.chunks(str(attempt.id)),

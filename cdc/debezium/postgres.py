@@ -154,7 +154,7 @@ class Postgres:
         kafka: KafkaConfig,
         tables: Collection[TableId],
     ) -> dict[str, str]:
-        """Return no settings: PostgreSQL's connector needs no others."""
+        """Return no settings: the common settings are enough for PostgreSQL's connector."""
         return {}
 
     def include_settings(self, tables: Collection[TableId]) -> dict[str, str]:

@@ -149,8 +149,8 @@ class BatchWriter:
 
         Args:
             piece: The range to read.
-            previous: The record of the lake's newest commit with offsets. The fingerprint in its
-                handoff has the ``pg_snapshot`` of the query that last read the source's catalog.
+            previous: The record of the lake's newest commit with offsets. Its handoff document is
+                renewed at each look at the source's catalog, and names the look's ``pg_snapshot``.
             guard: Called just before the commit completes. It raises an error to refuse the commit.
             still_open: Ids of the transactions that were open at a time after the range's last
                 event and before the catalog was read; None if they are not known.

@@ -172,7 +172,7 @@ class RowLookup(Protocol):
         """Key of the source in ``tributary.yaml``."""
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return a new column's value in the existing source rows, as text, with its type rule.
+        """Return the value that a new column has in existing rows, as a string and its type rule.
 
         Args:
             table: The table.

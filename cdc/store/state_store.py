@@ -403,7 +403,7 @@ class Store:
 
 
 def _lost_a_race(error: Exception) -> bool:
-    """Whether an error means that another process has created the same table at the same time."""
+    """Whether an error means that another process has just created the state store's SQL tables."""
     signs = ("already exists", "concurrent DDL", "pg_type_typname_nsp_index")
     return isinstance(error, SQLAlchemyError) and any(text in str(error) for text in signs)
 
