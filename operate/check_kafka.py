@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture.gathering import cleanup_policy
 from cdc.capture.judgement import of_topic
 from cdc.errors import SourceError, onboard_again
 from cdc.kafka import expiries, kept_for
+from cdc.run.overdue import held_back
 from cdc.sources.source_facts import Check
+from operate.open_transactions import ended, unreadable
 from operate.readiness import DEFAULT_MESSAGE_BYTES, too_large
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ def cluster(services: Services) -> list[Check]:
 
 
 def topic(services: Services, record: TableRecord) -> list[Check]:
-    """Return the lines of ``check`` about the settings and the size of a table's topic."""
+    """Return the lines of ``check`` about a table's topic: settings, size, open transactions."""
     name = f"topic {record.topic}"
     info = services.kafka.topic(record.topic)
     actual = services.kafka.topic_config(record.topic)
@@ -68,6 +71,14 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
                 f"To start again, {onboard_again(record.table, without_data=True)}.",
             )
         ]
+    target = services.config.settings_on_plan(record.table, record.tier).freshness_target_s
+    since = services.kafka.since(
+        {record.topic: datetime.now(timezone.utc) - timedelta(seconds=target)}
+    )
+    for held in held_back(record.topic, since.get(record.topic, {})):
+        why = "a Kafka transaction is open for longer than the table's freshness target"
+        detail = f"{why}, so nobody can read {unreadable(held)}"
+        return [Check(name, "error", detail, f"If it hangs, {ended(record.table, held)}.")]
     short = expiries(actual, services.config.kafka.topic.retention_ms)
     weak = [(one.what, one.remedy(name)) for one in short]
     _, brokers = services.kafka.ping()

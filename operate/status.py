@@ -89,7 +89,8 @@ class TableStatus:
     Args:
         record: The table's record in the state store.
         events_behind: Number of offsets between the last commit and the end of the topic. It is the
-            maximum number of waiting events. None without a commit, or if Kafka did not answer.
+            maximum number of waiting events, with those of open Kafka transactions. None without a
+            commit, or if Kafka did not answer.
         watermark: Event time up to which the table is complete; None if this time is not known. If
             the lake has all events of the topic and Connect writes in Kafka transactions, the
             newest heartbeat can make this time later than the last commit's watermark.
@@ -268,6 +269,9 @@ def _end_offsets(
 ) -> tuple[dict[str, dict[int, int]], str | None]:
     """Return the end offsets of tables' topics, by topic and partition, or why they are unknown.
 
+    Records of open Kafka transactions count. They can have been captured before the newest
+    heartbeat, and nobody can read them yet.
+
     Returns:
         The end offsets and None; or an empty mapping and the message of the error.
     """
@@ -275,7 +279,7 @@ def _end_offsets(
     if not topics:
         return {}, None
     try:
-        return services.kafka.stable_offsets_many(topics), None
+        return services.kafka.high_watermarks_many(topics), None
     except TributaryError as error:
         return {}, error.message
 

@@ -13,6 +13,7 @@ from cdc.config.tables import configured_tier
 from cdc.run import overdue
 from cdc.run.schedule import REST, Rules
 from cdc.store.table_state import State
+from operate.open_transactions import ended, unreadable
 from operate.render import seconds
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cdc.config import Config
     from cdc.kafka import KafkaAdmin
     from cdc.run.cost import Estimate
+    from cdc.run.overdue import Held
     from cdc.run.predictions import Predictions
     from cdc.store.table_state import TableRecord
 
@@ -31,9 +33,10 @@ _RUN_OFTEN = (
     " `tributary status TABLE` shows the last runs of a table"
 )
 
-Cause = Literal["table", "workers", "share", "backlog", "runs"]
+Cause = Literal["transaction", "table", "workers", "share", "backlog", "runs"]
 """Why a target is missed or cannot be kept.
 
+``transaction``: an open Kafka transaction, which hides records from all consumers.
 ``table``: the table's own cost. ``workers``: too few workers for all tables. ``share``: the tier's
 part of the workers. ``backlog``: old changes that wait. ``runs``: no run has committed in time.
 """
@@ -121,11 +124,13 @@ class Late:
         changes: Number of these changes.
         seconds: Predicted duration of a run that applies these changes, in seconds.
         unchanged_s: Seconds since the table's last commit.
+        held: The open Kafka transactions that hide old changes.
     """
 
     changes: int
     seconds: float
     unchanged_s: float
+    held: tuple[Held, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -183,8 +188,9 @@ def shortfalls(
 ) -> list[Shortfall]:
     """Return the targets that are missed or cannot be kept, grouped by their cause.
 
-    If several causes apply to a table, the table is listed under the first of these: the cost of
-    its own runs; the load of its lane; no commit for longer than the target; a backlog of changes.
+    If several causes apply to a table, the table is listed under the first of these: an open Kafka
+    transaction; the cost of its own runs; the load of its lane; no commit for longer than the
+    target; a backlog of changes.
 
     Args:
         needs: The need of each table.
@@ -192,12 +198,13 @@ def shortfalls(
         limits: The greatest loads at which targets can be kept.
         late: The tables that are late now.
     """
-    left = dict(late or {})
-    found: list[Shortfall] = []
+    left = {table: one for table, one in (late or {}).items() if not one.held}
+    found = [_held(table, one) for table, one in (late or {}).items() if one.held]
+    held = {table for one in found for table in one.tables}
     lanes: dict[str, list[Need]] = {}
     for need in needs:
         lanes.setdefault(rules.lane(need.tier), []).append(need)
-        if need.load > limits.table:
+        if need.load > limits.table and need.table not in held:
             missed = left.pop(need.table, None) is not None
             found.append(Shortfall("table", missed, (need.table,), *_own_cost(need, limits)))
     alone = {table for one in found for table in one.tables}
@@ -214,6 +221,19 @@ def shortfalls(
             left.pop(table, None)
     targets = {need.table: need.target_s for need in needs}
     return found + _other_causes(targets, left)
+
+
+def _held(table: TableId, late: Late) -> Shortfall:
+    """Return the shortfall of a table some of whose changes an open Kafka transaction hides."""
+    reason = (
+        "changes that are older than the target are behind an open Kafka transaction, so nobody can"
+        f" read {listed([*map(unreadable, late.held)])}"
+    )
+    remedies = (
+        "wait, if a worker of Connect hangs only for a moment",
+        f"if it hangs, {ended(table, late.held[0])}",
+    )
+    return Shortfall("transaction", True, (table,), reason, remedies)
 
 
 def short_lanes(loads: Mapping[str, float], rules: Rules, full: float) -> dict[str, float]:
@@ -381,10 +401,11 @@ def shortfalls_now(
         if fresh_at(record) + target < now.timestamp():
             suspects[record.table] = (record, now - timedelta(seconds=target))
     late: dict[TableId, Late] = {}
-    for table, changes in overdue(kafka, suspects).items():
-        commit = suspects[table][0].last_commit
+    for table, lacking in overdue(kafka, suspects).items():
+        commit, changes = suspects[table][0].last_commit, lacking.changes
         quiet = math.inf if commit is None else (now - commit.committed_at).total_seconds()
-        late[table] = Late(changes, predictions.estimate(table).seconds(changes), quiet)
+        work = predictions.estimate(table).seconds(changes)
+        late[table] = Late(changes, work, quiet, lacking.held)
     rules = Rules(config.spark.parallel_tables, config.pool_shares)
     return shortfalls(needs, rules, POSSIBLE, late)
 

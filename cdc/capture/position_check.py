@@ -45,6 +45,8 @@ class TopicFacts:
         policy: The topic's ``cleanup.policy``; ``delete`` if the policy was not read.
         lagging: Whether ``min.compaction.lag.ms`` is so long that compaction never removes a
             record.
+        high: Offset after the last record, committed or not, by partition, read before ``stable``;
+            None if it was not read.
     """
 
     id: str | None
@@ -53,6 +55,16 @@ class TopicFacts:
     epochs: Mapping[int, int] = field(default_factory=dict)
     policy: str = "delete"
     lagging: bool = False
+    high: Mapping[int, int] | None = None
+
+    def is_covered(self, offsets: Mapping[int, int]) -> bool:
+        """Whether the topic had no record at or after the given offsets when it was read.
+
+        A record of an open Kafka transaction counts. It can have been captured long ago, since a
+        hanging transaction stays open until someone ends it.
+        """
+        ends = self.high
+        return ends is not None and all(offsets.get(one, 0) >= end for one, end in ends.items())
 
     @property
     def compacted(self) -> bool:

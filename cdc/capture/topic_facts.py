@@ -39,7 +39,9 @@ def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFa
         look = looks.get(name)
         if isinstance(look, KafkaError):
             return look
-        return _GONE if look is None else _facts(look.info.id, look.earliest, look.ends)
+        if look is None:
+            return _GONE
+        return replace(_facts(look.info.id, look.earliest, look.ends), high=look.high)
 
     return {name: seen(name) for name in names}
 

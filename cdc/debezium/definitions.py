@@ -19,6 +19,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium.event_reader import EventReader
+from cdc.errors import KafkaError
+from cdc.runtime.waiting import wait_while
 from schemas.ddl.mysql_named_table import NamedTable, swapped_table, unreported_table
 from schemas.table import TableId
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaAdmin
     from schemas.registry import SchemaRegistry
 
+_OPEN_S = 10.0
+"""Bound of the wait for open Kafka transactions, in seconds."""
+_POLL_S = 0.1
 _PART = 1000
 """Number of offsets in one read of the topic."""
 _ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
@@ -181,7 +186,8 @@ class Definitions:
         """Return all DDL statements that a connector has reported so far.
 
         Raises:
-            KafkaError: The topic does not exist, or cannot be read in time.
+            KafkaError: The topic does not exist, or cannot be read in time, for example because a
+                Kafka transaction stays open.
             RegistryError: The registry does not know a record's schema.
             DecodeError: A record does not report a DDL statement.
         """
@@ -189,7 +195,7 @@ class Definitions:
         with self._lock:
             topic_id, known = self._kafka.topic_id(topic), self._read.get(capture)
             first = self._kafka.start_offsets(topic)[0]
-            end = self._kafka.stable_offsets(topic)[0]
+            end = _readable_end(self._kafka, topic)
             # A topic can end before what was read, for example after the loss of a broker.
             if known is None or known.topic_id != topic_id or known.end > end:
                 known = ReportedStatements(topic_id, first, first)
@@ -242,6 +248,36 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
             found.append(change.offset)
         before = change.snapshot
     return found
+
+
+def _readable_end(kafka: KafkaAdmin, topic: str) -> int:
+    """Return the end of a topic of DDL statements, once no open Kafka transaction hides a record.
+
+    The connector's stored position can be after a statement that nobody can read yet: Kafka ends a
+    transaction first in one topic and then in another, and a hanging transaction ends in none.
+
+    Raises:
+        KafkaError: A Kafka transaction stays open.
+    """
+    upto, end = kafka.high_watermarks(topic)[0], 0
+
+    def held() -> bool:
+        nonlocal end
+        end = kafka.stable_offsets(topic)[0]
+        return end < upto
+
+    if wait_while(held, timeout_s=_OPEN_S, poll_s=_POLL_S):
+        raise KafkaError(
+            f"statements in topic {topic} from offset {end} on cannot be read, since a Kafka"
+            " transaction stays open",
+            remedy="Look for a hanging transaction with `kafka-transactions.sh find-hanging --topic"
+            f" {topic} --partition 0`, if it does not end by itself. If you abort it, copy the"
+            " tables of this connector again: statements on them can be lost.",
+            topic=topic,
+            partition=0,
+            offset=end,
+        )
+    return end
 
 
 def _read(

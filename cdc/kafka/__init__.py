@@ -13,6 +13,7 @@ from cdc.kafka.records import KafkaRecord
 from cdc.kafka.topic_values import (
     End,
     ReachedOffset,
+    Since,
     TopicInfo,
     TopicLook,
     leader_epochs,
@@ -26,6 +27,7 @@ __all__ = [
     "KafkaRecord",
     "ReachedOffset",
     "RecordReader",
+    "Since",
     "TopicInfo",
     "TopicLook",
     "expiries",

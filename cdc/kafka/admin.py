@@ -17,7 +17,14 @@ from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
 from cdc.kafka.reader import RecordReader
 from cdc.kafka.records import KafkaRecord
 from cdc.kafka.topic_looks import described, places
-from cdc.kafka.topic_values import NEVER_COMPACTED, End, ReachedOffset, TopicInfo, TopicLook
+from cdc.kafka.topic_values import (
+    NEVER_COMPACTED,
+    End,
+    ReachedOffset,
+    Since,
+    TopicInfo,
+    TopicLook,
+)
 from cdc.runtime.waiting import wait_while
 
 if TYPE_CHECKING:
@@ -111,7 +118,7 @@ class KafkaAdmin:
         return {name: described(name, topic) for name, topic in found.items()}
 
     def looks(self, names: Iterable[str]) -> dict[str, TopicLook | KafkaError]:
-        """Return the descriptions, first offsets and end offsets of many topics, in three requests.
+        """Return the descriptions, first offsets and end offsets of many topics, in four requests.
 
         Topics that do not exist are left out. If a topic cannot be read, the result has an error in
         place of its description and offsets. If only some topics lack a leader, the call waits a
@@ -268,12 +275,11 @@ class KafkaAdmin:
                 found[place.topic] = max(sent, found.get(place.topic, sent))
         return found
 
-    def offsets_at(self, times: Mapping[str, datetime]) -> dict[str, dict[int, int]]:
+    def since(self, times: Mapping[str, datetime]) -> dict[str, dict[int, Since]]:
         """Return the offset of the first record at or after a time, by topic and partition.
 
-        If all committed records of a partition are older, the result has the partition's last
-        stable offset. Topics that are missing or cannot be read are left out. The time of a record
-        is by the same clock as in `newest_times`.
+        Records of open transactions count. Topics that are missing or cannot be read are left out.
+        The time of a record is by the same clock as in `newest_times`.
 
         Args:
             times: The time for each topic, in UTC.
@@ -281,7 +287,7 @@ class KafkaAdmin:
         Raises:
             KafkaError: The cluster does not answer.
         """
-        return topic_looks.offsets_at(self._client, self._admin, times)
+        return topic_looks.since(self._client, self._admin, times)
 
     def latest_record(self, topic: str, *, timeout_s: float = 30.0) -> KafkaRecord | None:
         """Return the newest committed record of a topic; None if it has no record.

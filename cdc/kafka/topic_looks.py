@@ -11,7 +11,7 @@ from confluent_kafka import admin as ck_admin
 
 from cdc.errors import KafkaError
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient
-from cdc.kafka.topic_values import End, TopicInfo, TopicLook
+from cdc.kafka.topic_values import End, Since, TopicInfo, TopicLook
 from cdc.runtime.waiting import wait_while
 
 _POLL_S = 0.1
@@ -64,15 +64,15 @@ def looks(
         failed.update((place.topic, error) for place, error in refused.items())
         return {name: dict(sorted(ends.items())) for name, ends in seen.items()}
 
-    stable = ck.IsolationLevel.READ_COMMITTED
-    ends = listed(infos, ck_admin.OffsetSpec.latest(), stable)
+    latest, uncommitted = ck_admin.OffsetSpec.latest(), ck.IsolationLevel.READ_UNCOMMITTED
+    high = listed(infos, latest, uncommitted)
     there = {name: info for name, info in infos.items() if name not in failed}
-    earliest = listed(there, ck_admin.OffsetSpec.earliest(), ck.IsolationLevel.READ_UNCOMMITTED)
+    ends = listed(there, latest, ck.IsolationLevel.READ_COMMITTED)
+    there = {name: info for name, info in there.items() if name not in failed}
+    earliest = listed(there, ck_admin.OffsetSpec.earliest(), uncommitted)
     found = {
-        name: TopicLook(
-            info, {place: end.offset for place, end in earliest[name].items()}, ends[name]
-        )
-        for name, info in infos.items()
+        name: TopicLook(info, _offsets(earliest[name]), ends[name], _offsets(high[name]))
+        for name, info in there.items()
         if name not in failed
     }
     if len(failed) > 1 and not found:
@@ -80,25 +80,32 @@ def looks(
     return {**found, **failed}
 
 
-def offsets_at(
+def _offsets(ends: Mapping[int, End]) -> dict[int, int]:
+    return {partition: end.offset for partition, end in ends.items()}
+
+
+def since(
     client: KafkaClient, admin: ck_admin.AdminClient, times: Mapping[str, datetime]
-) -> dict[str, dict[int, int]]:
-    """Return what `KafkaAdmin.offsets_at` returns.
+) -> dict[str, dict[int, Since]]:
+    """Return what `KafkaAdmin.since` returns.
 
     Args:
         client: The cluster.
         admin: The admin client of the same cluster.
         times: The time for each topic, in UTC.
     """
-    stable = ck.IsolationLevel.READ_COMMITTED
+    latest, uncommitted = ck_admin.OffsetSpec.latest(), ck.IsolationLevel.READ_UNCOMMITTED
 
-    def listed(asked: Mapping[ck.TopicPartition, ck_admin.OffsetSpec]) -> dict[Any, int]:
+    def listed(
+        asked: Mapping[ck.TopicPartition, ck_admin.OffsetSpec],
+        level: ck.IsolationLevel = uncommitted,
+    ) -> dict[Any, int]:
         if not asked:
             return {}
         found, _ = client.call_each(
             "list offsets",
             lambda: admin.list_offsets(
-                dict(asked), isolation_level=stable, request_timeout=client.timeout_s
+                dict(asked), isolation_level=level, request_timeout=client.timeout_s
             ),
             ignored=UNKNOWN_TOPIC,
         )
@@ -113,10 +120,13 @@ def offsets_at(
         for partition in range(info.partitions)
     }
     # The ends are read first: a record that arrives between the two requests is no old one.
-    ends = listed(dict.fromkeys(wanted, ck_admin.OffsetSpec.latest()))
-    seen: dict[str, dict[int, int]] = {}
-    for place, offset in listed({place: wanted[place] for place in ends}).items():
-        seen.setdefault(place.topic, {})[place.partition] = ends[place] if offset < 0 else offset
+    ends = listed(dict.fromkeys(wanted, latest))
+    first = listed({place: wanted[place] for place in ends})
+    stable = listed(dict.fromkeys(first, latest), ck.IsolationLevel.READ_COMMITTED)
+    seen: dict[str, dict[int, Since]] = {}
+    for place, end in stable.items():
+        offset = ends[place] if first[place] < 0 else first[place]
+        seen.setdefault(place.topic, {})[place.partition] = Since(offset, end)
     return seen
 
 

@@ -57,11 +57,28 @@ class TopicLook:
         info: The description.
         earliest: The first offset that the topic still has, by partition.
         ends: The last stable offset and the leader's epoch, by partition.
+        high: The offset after the last record, committed or not, by partition. It was read before
+            ``ends``. So if it is after the last stable offset, a Kafka transaction was open.
     """
 
     info: TopicInfo
     earliest: Mapping[int, int]
     ends: Mapping[int, End]
+    high: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Since:
+    """Where the records of a Kafka partition that were sent since a time begin.
+
+    Args:
+        offset: Offset of the first record sent at or after the time, committed or not. Without such
+            a record, it is the offset after the last record.
+        stable: The last stable offset, read later.
+    """
+
+    offset: int
+    stable: int
 
 
 @dataclass(frozen=True)

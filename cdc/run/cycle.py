@@ -72,7 +72,7 @@ def run_tables(
 ) -> list[RunResult]:
     """Run all tables that have work, several at a time.
 
-    A table without new offsets costs one entry in each of four calls to Kafka, and a check of its
+    A table without new offsets costs one entry in each of five calls to Kafka, and a check of its
     slot and its catalog. The check is needed because neither a lost slot nor a rewrite of the table
     sends an event. The failure of one table does not stop the others. `cdc.capture.watch` reports a
     connector that stops.
@@ -190,7 +190,7 @@ def _find_work(
         and not (spaced and _waits(settings[record.table], record, topics[record.topic], now))
     }
     for record in wanted:
-        if record.table not in behind:
+        if record.table not in behind and plan.is_whole(record, topics[record.topic]):
             context.predictions.note_whole(record.table, now.timestamp())
     found: set[TableId] = set()
     if look_at_idle:
@@ -377,8 +377,7 @@ def _run_and_name(context: RunContext, work: Work, worker: int) -> RunResult:
     result = run_table(context, record, captures=work.captures, topic=work.topic, turn=work.turn)
     if not result.commits:
         return result
-    stable = {} if isinstance(work.topic, KafkaError) else work.topic.stable
-    if all(result.offsets.get(partition, 0) >= end for partition, end in stable.items()):
+    if not isinstance(work.topic, KafkaError) and work.topic.is_covered(result.offsets):
         context.predictions.note_whole(record.table, work.seen_at)
     try:
         # Columns and partitions can be new: update the metastore.

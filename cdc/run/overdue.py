@@ -2,26 +2,69 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from cdc.kafka import KafkaAdmin
+    from cdc.kafka import KafkaAdmin, Since
     from cdc.store.table_state import TableRecord
     from schemas.table import TableId
 
 
+@dataclass(frozen=True)
+class Held:
+    """An open Kafka transaction that hides records from all consumers.
+
+    Args:
+        topic: The topic.
+        partition: The partition's number.
+        offset: The transaction's first offset. No later record can be read.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The records before a given time that a lake table lacks.
+
+    Args:
+        changes: Number of their offsets.
+        held: The open transactions that hide such records.
+    """
+
+    changes: int
+    held: tuple[Held, ...] = ()
+
+
+def held_back(topic: str, ends: Mapping[int, Since]) -> tuple[Held, ...]:
+    """Return the open transactions that hide records of a Kafka topic from before a time.
+
+    Args:
+        topic: The topic.
+        ends: By partition, where the records since that time begin.
+    """
+    return tuple(
+        Held(topic, partition, end.stable)
+        for partition, end in ends.items()
+        if end.stable < end.offset
+    )
+
+
 def overdue(
     kafka: KafkaAdmin, tables: Mapping[TableId, tuple[TableRecord, datetime]]
-) -> dict[TableId, int]:
-    """Return, by table, the number of missing offsets whose records were sent before a given time.
+) -> dict[TableId, Missing]:
+    """Return, by table, the offsets that the lake lacks and whose records are older than a time.
 
-    A table that lacks no such offset is left out. A table without a commit or without a topic is
-    left out, too: its run reports this. Changes that Debezium has not sent yet do not count. A
-    record's time is by Connect's clock, or by the broker's clock if the topic's settings choose the
-    broker's clock.
+    Records of open Kafka transactions count. A table that lacks no such offset is left out. A table
+    without a commit or without a topic is left out, too: its run reports this. Changes that
+    Debezium has not sent yet do not count. A record's time is by Connect's clock, or by the
+    broker's clock if the topic's settings choose the broker's clock.
 
     Args:
         kafka: The cluster. It is not queried if there are no tables.
@@ -31,14 +74,14 @@ def overdue(
         KafkaError: The cluster does not answer.
     """
     asked = {record.topic: at for record, at in tables.values() if record.last_commit is not None}
-    first = kafka.offsets_at(asked) if asked else {}
-    found: dict[TableId, int] = {}
+    first = kafka.since(asked) if asked else {}
+    found: dict[TableId, Missing] = {}
     for table, (record, _) in tables.items():
         if record.last_commit is None:
             continue
         done = record.last_commit.offsets
         ends = first.get(record.topic, {})
-        missing = sum(max(0, end - done.get(partition, 0)) for partition, end in ends.items())
+        missing = sum(max(0, end.offset - done.get(one, 0)) for one, end in ends.items())
         if missing:
-            found[table] = missing
+            found[table] = Missing(missing, held_back(record.topic, ends))
     return found

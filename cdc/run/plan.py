@@ -74,6 +74,16 @@ def due(
     return found
 
 
+def is_whole(record: TableRecord, topic: TopicFacts | KafkaError) -> bool:
+    """Whether a table's last commit has every event that its topic had when the topic was read.
+
+    An idle table can lack events: those of an open Kafka transaction, and all later ones.
+    """
+    if isinstance(topic, KafkaError) or record.last_commit is None:
+        return False
+    return topic.is_covered(record.last_commit.offsets)
+
+
 def waits_for_later_run(record: TableRecord, settings: TableSettings, now: datetime) -> bool:
     """Whether a table with work waits for a later run, so that the table has fewer commits.
 

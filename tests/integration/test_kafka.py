@@ -18,7 +18,7 @@ from confluent_kafka import admin as ck_admin
 
 from cdc.config import KafkaConfig, RegistryConfig, TopicConfig
 from cdc.errors import KafkaError
-from cdc.kafka import KafkaAdmin, never_compacted
+from cdc.kafka import KafkaAdmin, Since, never_compacted
 from stack.local import LocalStack
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.servers import alter_topic
@@ -220,9 +220,9 @@ def test_the_first_offset_since_a_time(config: KafkaConfig, kafka: KafkaAdmin, n
 
     def since(minutes: float) -> dict[int, int]:
         at = now - timedelta(minutes=minutes)
-        found = kafka.offsets_at({name: at, empty: at, f"{name}-gone": at})
-        assert (found.keys(), found[empty]) == ({name, empty}, {0: 0})
-        return found[name]
+        found = kafka.since({name: at, empty: at, f"{name}-gone": at})
+        assert (found.keys(), found[empty]) == ({name, empty}, {0: Since(0, 0)})
+        return {n: one.offset for n, one in found[name].items()}
 
     kafka.ensure_topic(empty)
     kafka.ensure_topic(name)
@@ -237,9 +237,12 @@ def test_the_first_offset_since_a_time(config: KafkaConfig, kafka: KafkaAdmin, n
         unfinished = producer(config, transaction=True)
         unfinished.begin_transaction()
         send(unfinished, name, "new")
-        assert since(5) == {0: 3}, "records of open transactions are not there yet"
+        later = {name: now + timedelta(minutes=5)}
+        assert since(5) == {0: 3}
+        assert kafka.since(later) == {name: {0: Since(4, 3)}}, "the open transaction counts"
         unfinished.commit_transaction(30)
         assert since(5) == {0: 3}
+        wait_until(lambda: kafka.since(later) == {name: {0: Since(5, 5)}}, "the marker", 30)
     finally:
         kafka.delete_topic(empty)
 

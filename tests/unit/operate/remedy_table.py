@@ -64,6 +64,8 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}reader.py::test_changes_are_followed_through_a_resync_or_refused": (
         "Read the whole table once: call it without a position",
     ),
+    f"{_TESTS}open_transactions.py::"
+    "test_changes_behind_a_hanging_transaction_make_their_table_late": ("If it hangs, look for",),
     f"{_TESTS}mysql_failover.py::test_a_server_without_its_row_is_no_other_server": (
         "If it is that server, restore the row",
     ),

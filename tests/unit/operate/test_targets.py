@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 from cdc.config import Config, parse
+from cdc.kafka import Since
 from cdc.run.commits import run_entry
 from cdc.run.context import RunResult
 from cdc.run.cost import Estimate
-from cdc.run.overdue import overdue
+from cdc.run.overdue import Held, Missing, overdue
 from cdc.run.predictions import Predictions
 from cdc.run.schedule import REST, Rules
 from cdc.store.state_store import Store
@@ -151,15 +152,19 @@ def test_late_tables_that_should_be_kept_say_what_they_wait_for() -> None:
 
 
 class Topics:
-    """A cluster that knows the first offset since a time."""
+    """A cluster that knows the first offset since a time, and up to where it can be read."""
 
-    def __init__(self, **since: dict[int, int]) -> None:
-        self.since = since
+    def __init__(self, stable: int = 1_000, **first: dict[int, int]) -> None:
+        self.stable, self.first = stable, first
         self.asked: list[dict[str, datetime]] = []
 
-    def offsets_at(self, times: dict[str, datetime]) -> dict[str, dict[int, int]]:
+    def since(self, times: dict[str, datetime]) -> dict[str, dict[int, Since]]:
         self.asked.append(times)
-        return {name: self.since[name] for name in times if name in self.since}
+        return {
+            name: {n: Since(offset, self.stable) for n, offset in self.first[name].items()}
+            for name in times
+            if name in self.first
+        }
 
 
 def followed(name: str, state: State = State.INCREMENTAL) -> TableRecord:
@@ -173,10 +178,37 @@ def test_tables_that_lack_old_changes_are_overdue() -> None:
     tables = {t.table: (t, NOW) for t in map(followed, ("old", "new", "cut", "gone"))}
     never = table_record(table("never"), topic="never")
     tables[never.table] = (never, NOW)
-    assert overdue(cast("Any", kafka), tables) == {table("old"): 3}
+    assert overdue(cast("Any", kafka), tables) == {table("old"): Missing(3)}
     assert kafka.asked == [dict.fromkeys(("old", "new", "cut", "gone"), NOW)]
     assert overdue(cast("Any", kafka), {}) == {}
     assert len(kafka.asked) == 1, "no call without tables"
+
+
+@pytest.mark.parametrize(("stable", "held"), [(100, True), (102, True), (103, False)])
+def test_a_hanging_transaction_makes_a_table_late_and_is_named(
+    tmp_path: Path, stable: int, held: bool
+) -> None:
+    """Nobody can read the record at offset 102, which is older than the target."""
+    known = config(tmp_path)
+    predictions = Predictions(Store(f"sqlite:///{tmp_path}/state.db"))
+    kafka, records = Topics(stable, old={0: 103}), [followed("old")]
+    (found,) = shortfalls_now(known, cast("Any", kafka), predictions, records, freshness)
+    assert shown([found]) == [("transaction" if held else "runs", True, ["old"])]
+    assert (f"nobody can read topic old from offset {stable} on" in found.reason) is held
+    place = "--topic old --partition 0"
+    assert (f"find-hanging {place}" in found.remedy) is held
+    assert (f"abort {place} --start-offset {stable}" in found.remedy) is held
+    assert ("tributary verify shop:public.old" in found.remedy) is held
+
+
+def test_a_table_behind_a_hanging_transaction_is_named_once() -> None:
+    late = {table("a"): Late(3, 1.0, 10.0, (Held("a", 0, 5),)), table("b"): Late(3, 1.0, 10.0)}
+    found = shortfalls([need("a", 5000.0), need("b", 0.01)], Rules(2), POSSIBLE, late)
+    assert [one for one in shown(found) if one[1]] == [
+        ("transaction", True, ["a"]),
+        ("backlog", True, ["b"]),
+    ]
+    assert [one.cause for one in found if table("a") in one.tables] == ["transaction"]
 
 
 def config(tmp_path: Path, **tables: dict[str, Any]) -> Config:

@@ -19,6 +19,7 @@ from cdc.debezium import (
     definition_changes,
     definitions,
 )
+from cdc.errors import KafkaError
 from cdc.kafka import KafkaAdmin
 from cdc.log.binlog_position import BinlogPosition
 from schemas.ddl.mysql_reported import read_statements
@@ -96,6 +97,7 @@ class Kafka:
 
     def __init__(self, values: list[bytes]) -> None:
         self.values, self.id, self.asked = values, "first", list[tuple[int, int]]()
+        self.hidden = self.ends_with = 0
 
     def topic_id(self, _: str) -> str:
         return self.id
@@ -103,8 +105,13 @@ class Kafka:
     def start_offsets(self, _: str) -> dict[int, int]:
         return {0: 7}
 
-    def stable_offsets(self, _: str) -> dict[int, int]:
+    def high_watermarks(self, _: str) -> dict[int, int]:
         return {0: 7 + len(self.values)}
+
+    def stable_offsets(self, _: str) -> dict[int, int]:
+        """The end of the records that are not hidden; the transaction ends before the next look."""
+        hidden, self.hidden = self.hidden, self.ends_with
+        return {0: 7 + len(self.values) - hidden}
 
     def read(self, _: str, __: int, start: int, end: int) -> list[SimpleNamespace]:
         self.asked.append((start, end))
@@ -170,19 +177,21 @@ def test_a_snapshot_of_definitions_may_name_no_file(file: str, place: str | None
     assert {change.place for change in told(file, gtid="0-1-5")} == {place}
 
 
-def test_each_record_is_read_once_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def value(ddl: str) -> bytes:
-        source = {"gtid": None, "snapshot": "false", "file": "", "pos": 4}
-        body = io.BytesIO()
-        event: dict[str, Any] = {
-            "ddl": ddl,
-            "databaseName": None,
-            "source": source,
-            "tableChanges": [],
-        }
-        fastavro.schemaless_writer(body, fastavro.parse_schema(SCHEMA), event)
-        return b"\0\0\0\0\1" + body.getvalue()
+def value(ddl: str) -> bytes:
+    """A record with one statement, which names no table."""
+    source = {"gtid": None, "snapshot": "false", "file": "", "pos": 4}
+    body = io.BytesIO()
+    event: dict[str, Any] = {
+        "ddl": ddl,
+        "databaseName": None,
+        "source": source,
+        "tableChanges": [],
+    }
+    fastavro.schemaless_writer(body, fastavro.parse_schema(SCHEMA), event)
+    return b"\0\0\0\0\1" + body.getvalue()
 
+
+def test_each_record_is_read_once_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(definitions, "_PART", 2)
     kafka = Kafka([value(ddl) for ddl in "abc"])
     reader = Definitions(cast("KafkaAdmin", kafka), REGISTRY)
@@ -203,6 +212,23 @@ def test_each_record_is_read_once_and_in_parts(monkeypatch: pytest.MonkeyPatch) 
     # Another topic of that name is read from its start.
     kafka.id, kafka.values = "second", [value(ddl) for ddl in "vwxyz"]
     assert statements() == "vwxyz"
+
+
+def test_statements_of_an_open_transaction_are_waited_for() -> None:
+    kafka = Kafka([value(ddl) for ddl in "abc"])
+    kafka.hidden = 1
+    found = Definitions(cast("KafkaAdmin", kafka), REGISTRY).of(CAPTURE)
+    assert "".join(change.statement for change in found.changes) == "abc"
+
+
+def test_a_hanging_transaction_hides_no_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connector's stored position is after the statement, which nobody can read."""
+    monkeypatch.setattr(definitions, "_OPEN_S", 0.0)
+    kafka = Kafka([value(ddl) for ddl in "abc"])
+    kafka.hidden = kafka.ends_with = 1
+    with pytest.raises(KafkaError, match="from offset 9 on cannot be read") as caught:
+        Definitions(cast("KafkaAdmin", kafka), REGISTRY).of(CAPTURE)
+    assert f"--topic {CAPTURE.schema_change_topic} --partition 0" in caught.value.remedy
 
 
 SHOP, ELSEWHERE, ANYWHERE, UNKNOWN = (

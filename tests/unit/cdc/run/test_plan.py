@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.capture.position_check import TopicFacts
-from cdc.run.plan import due, ranges, retry_at, runnable, tasks, watermark
+from cdc.errors import KafkaError
+from cdc.run.plan import due, is_whole, ranges, retry_at, runnable, tasks, watermark
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from schemas.table import TableId
@@ -53,6 +54,19 @@ def test_only_tables_with_other_offsets_than_their_last_commit_are_due() -> None
         "behind",
         "fresh",
     ]
+
+
+@pytest.mark.parametrize(
+    ("high", "whole"), [({0: 5}, True), ({0: 4}, True), ({0: 6}, False), (None, False)]
+)
+def test_an_idle_table_is_whole_only_without_records_of_an_open_transaction(
+    high: dict[int, int] | None, whole: bool
+) -> None:
+    table, topic = record("t", offsets={0: 5}), TopicFacts("T1", {0: 0}, {0: 5}, high=high)
+    assert due([table], {table.topic: topic}) == []
+    assert is_whole(table, topic) is whole
+    assert not is_whole(record("t"), topic)
+    assert not is_whole(table, KafkaError("away", remedy="Wait."))
 
 
 @pytest.mark.parametrize("now", [{0: 4}, {0: 5, 1: 0}, {}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,7 +24,7 @@ from cdc.run.schedule import TURN_S, Entry
 from cdc.run.workers import Work
 from cdc.store.lease import Leases
 from cdc.store.lease_wish import LeaseWish
-from cdc.store.table_state import State
+from cdc.store.table_state import CommitSummary, State
 from operate.context import Services
 from tests.unit.bootstrap.test_killed import TABLE, Command
 
@@ -121,6 +122,28 @@ def test_only_one_of_many_runs_has_a_limited_turn(
     assert (turn.events is None) is not spaced, "a commit fits in the turn"
     assert turn.events_per_commit(10**9) == (turn.events or 10**9)
     assert turn.events_per_commit(10) == 10
+
+
+@pytest.mark.parametrize(("commits", "end"), [(0, 7), (0, 9), (1, 9), (1, 12)])
+def test_a_table_is_fresh_only_if_no_open_transaction_hides_its_events(
+    command: Command, monkeypatch: pytest.MonkeyPatch, commits: int, end: int
+) -> None:
+    """The lake has 7 offsets before the run, and 9 after it, if the run makes a commit."""
+    commit = CommitSummary({0: 7}, None, None, "20260101000000000", datetime.now(timezone.utc))
+    record = command.services.store.put(replace(command.put(State.INCREMENTAL), last_commit=commit))
+
+    def run(_context: RunContext, record: Any, **_given: Any) -> RunResult:
+        return RunResult(record.table, record.state, 1, offsets={0: 9})
+
+    topic = TopicFacts("T1", {0: 0}, {0: 9 if commits else 7}, high={0: end})
+    monkeypatch.setattr(cycle, "topic_facts", lambda *_: {record.topic: topic})
+    monkeypatch.setattr(cycle, "with_settings", lambda _, topics: topics)
+    monkeypatch.setattr(cycle, "run_table", run)
+    monkeypatch.setattr(cycle, "follow_name", lambda *_, **__: None)
+    context = command.context()
+    assert len(run_tables(context, [record], look_at_idle=False)) == commits
+    whole = context.predictions.fresh_at(record) > 0.0
+    assert whole is (end == (9 if commits else 7))
 
 
 @pytest.mark.parametrize(("turn", "deferred"), [(Turn(), True), (None, False)])
