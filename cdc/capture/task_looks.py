@@ -307,14 +307,11 @@ class _Search:
             end: The offset after the last one to search.
         """
         table = record.table
-        copied = first_offset(record) or 0
         for ended in self.ends.between(record.topic, first, end, self.now.task):
-            if ended.last.offset < copied and not self.capture.takes_rows_twice:
+            if ended.last.offset < (first_offset(record) or 0):
                 continue  # the copy has the whole transaction
             try:
-                lost = self._repeated(table, ended)
-                if lost is None and ended.last.offset >= copied:
-                    lost = self._lost(table, ended, end)
+                lost = self._repeated(table, ended) or self._lost(table, ended, end)
             except UnreachableError:
                 raise  # the next look searches the same offsets again
             except (DecodeError, SourceError) as error:
