@@ -123,7 +123,8 @@ def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> Tabl
         build = catch_up(context, build)
         lease.check()
         crash("resync.before_swap")
-        return context.store.promote(_continuing(build, former), former)
+        build = replace(_continuing(build, former), shown_as=former.shown_as)
+        return context.store.promote(build, former)
 
 
 def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:

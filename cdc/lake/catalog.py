@@ -28,6 +28,10 @@ _NEXT, _FORMER = "__next", "__former"
 """Suffixes of a table's name for its new and its former entry while the entry is replaced."""
 
 
+class OtherTableError(LakeError):
+    """A name in the metastore belongs to another table."""
+
+
 @dataclass(frozen=True)
 class CatalogEntry:
     """A lake table's entry in the metastore.
@@ -96,8 +100,8 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     """Remove a table's name from the metastore, but not the table's data.
 
     Raises:
-        LakeError: The metastore cannot be reached or refuses the request, or the name belongs to
-            another table, which keeps the name.
+        OtherTableError: The name belongs to another table, which keeps the name.
+        LakeError: The metastore cannot be reached, or refuses the request.
     """
     with _client(spark, metastore, _not_kept(entry), entry.path) as client:
         for suffix in ("", _NEXT, _FORMER):
@@ -153,15 +157,15 @@ def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) 
     """Return the location to which a name refers; None if the metastore does not have the name.
 
     Raises:
-        LakeError: The location is outside of the table's folder, so the name belongs to another
-            table.
+        OtherTableError: The location is outside of the table's folder. So the name belongs to
+            another table.
     """
     if not client.tableExists(entry.database, name):
         return None
     at = str(client.getTable(entry.database, name).getSd().getLocation())
     base = _plain(spark, entry.table_base)
     if not at.startswith(base + "/"):
-        raise LakeError(
+        raise OtherTableError(
             f"the name {entry.database}.{name} points to {at}, which is not in {base}",
             remedy="Drop that name, or give this table another one: catalog.database and"
             " catalog.table are templates.",

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc.errors import FencedError, LakeError, LeaseHeldError, StateError
-from cdc.lake.catalog import CatalogEntry, forget, show
+from cdc.lake.catalog import CatalogEntry, OtherTableError, forget, show
 from cdc.lake.shards import TURN_S
 from cdc.store.table_state import State
 from schemas.errors import TributaryError
@@ -35,7 +35,8 @@ def keep_name(
 ) -> TableRecord:
     """Let a table's name in the catalog of names point at the table's published attempt.
 
-    Without a catalog of names, the function does nothing.
+    If the settings have given the table another name since the last call, the former name is
+    removed. Without a catalog of names, the function does nothing.
 
     Args:
         context: The runs' context.
@@ -44,7 +45,7 @@ def keep_name(
         wait_s: Bound of the wait for another process that changes a shared table, in seconds.
 
     Returns:
-        The table's record as stored. It notes to which attempt the name points.
+        The table's record as stored. It notes the name, and to which attempt the name points.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
@@ -65,10 +66,35 @@ def keep_name(
     except FencedError:
         _forget_name(context, record)
         raise
-    noted = _noted(catalog.metastore, entry)
-    if record.named == noted:
-        return record
-    return context.store.put(replace(record, named=noted))
+    if (former := _former_entry(record, entry)) is not None:
+        _forget_former(context.spark, catalog.metastore, former)
+    noted = replace(record, named=_noted(catalog.metastore, entry), shown_as=str(entry))
+    return record if noted == record else context.store.put(noted)
+
+
+def _former_entry(record: TableRecord, entry: CatalogEntry) -> CatalogEntry | None:
+    """Return a table's entry under its former name; None if the name was not edited.
+
+    All shards of a lake table have the same name, which no template gives.
+    """
+    if record.shown_as in (None, str(entry)) or record.shard is not None:
+        return None
+    database, _, name = str(record.shown_as).partition(".")
+    return replace(entry, database=database, name=name)
+
+
+def _forget_former(spark: SparkSession, metastore: str, former: CatalogEntry) -> None:
+    """Remove a table's former name, unless another table has it now.
+
+    Raises:
+        LakeError: The metastore refuses or cannot be reached.
+    """
+    try:
+        forget(spark, metastore, former)
+    except OtherTableError as error:
+        _log.info("the former name %s stays: %s", former, error)
+    else:
+        _log.info("removed the former name %s", former)
 
 
 def _forget_name(context: RunContext, record: TableRecord) -> None:
@@ -160,7 +186,7 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
 
 
 def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
-    """Remove a table's name from the catalog of names.
+    """Remove a table's name from the catalog of names, also a former one after an edit.
 
     The table's data stays.
 
@@ -169,6 +195,8 @@ def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
     """
     entry = _entry(config, record)
     if entry is not None and config.catalog is not None:
+        if (former := _former_entry(record, entry)) is not None:
+            _forget_former(spark, config.catalog.metastore, former)
         forget(spark, config.catalog.metastore, entry)
 
 

@@ -170,6 +170,9 @@ class TableRecord(Part):
         named: The table's entry in the Hive Metastore, as written after the last commit: metastore,
             name and path in one string. None if no metastore is configured, or if the next run must
             write the entry or check it.
+        shown_as: Database and name of the table's newest entry in the Hive Metastore, as
+            ``database.name``. None if there was none. If the settings now give another name, a run
+            removes this entry.
         version: Number of times that the stored record was changed; 0 if it is not stored yet. The
             store has this number beside the document, not in it.
         format: Version of this document.
@@ -195,6 +198,7 @@ class TableRecord(Part):
     size: LakeSize | None = None
     capture: CaptureRecord | None = None
     named: str | None = None
+    shown_as: str | None = None
     version: int = field(default=0, compare=False, metadata=NOT_STORED)
     format: Literal[1] = 1
 

@@ -270,6 +270,20 @@ def test_a_name_can_be_forgotten(shop: Named) -> None:
     assert shop.lake(name, "id")
 
 
+@pytest.mark.breadth
+def test_an_edited_name_replaces_the_former_one(shop: Named) -> None:
+    """A resync keeps what is to be removed, and the next run of the idle table removes it."""
+    name = shop.create("id int PRIMARY KEY", "g")
+    shop.resync(name)
+    edited = CatalogConfig(metastore=shop.metastore, table="{table}_v2")
+    config = shop.config.model_copy(update={"catalog": edited})
+    assert run_tables(shop.context(config=config), [shop.record(name)]) == []
+    assert not shop.spark.catalog.tableExists(shop.named(name))
+    assert len(shop.rows(f"{name}_v2", "id")) == ROWS
+    drop_name(shop.spark, shop.config, shop.record(name))
+    assert not shop.spark.catalog.tableExists(shop.named(f"{name}_v2"))
+
+
 def test_a_metastore_that_is_away_is_a_warning_for_a_run(shop: Named) -> None:
     name = shop.create("id int PRIMARY KEY", "g")
     shop.database.execute(f"INSERT INTO {name} VALUES (0)")

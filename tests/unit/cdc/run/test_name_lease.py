@@ -1,4 +1,4 @@
-"""A process that has lost its table's lease leaves no outdated name behind."""
+"""No outdated name stays: of a process that has lost its table's lease, or after an edit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from cdc.config.lake import CatalogConfig
-from cdc.errors import FencedError
-from cdc.lake.catalog import CatalogEntry
+from cdc.errors import FencedError, LakeError
+from cdc.lake.catalog import CatalogEntry, OtherTableError
 from cdc.run import catalog_name
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import State
@@ -62,3 +62,54 @@ def test_a_name_that_a_process_without_the_lease_has_set_is_set_again(
     assert (shown, known.named) == (
         (["/lake/a"], None) if during else ([], "thrift://hive:9083 shop.orders /lake/b")
     )
+
+
+@pytest.mark.parametrize("owner", ["own", "other"])
+def test_the_former_name_is_removed_once_the_new_one_is_there(
+    command: Command, monkeypatch: pytest.MonkeyPatch, owner: str
+) -> None:
+    """It would show a generation that gets no changes."""
+    store, done = command.services.store, list[str]()
+    away = [True]
+
+    def show(_spark: object, _metastore: str, entry: CatalogEntry) -> None:
+        done.append(f"show {entry}")
+
+    def forget(_spark: object, _metastore: str, entry: CatalogEntry) -> None:
+        if away[0]:
+            raise LakeError("the metastore is away", remedy="Start it.")
+        if owner == "other":
+            raise OtherTableError("it is another table's", remedy="Drop it.")
+        done.append(f"forget {entry}")
+
+    monkeypatch.setattr(catalog_name, "show", show)
+    monkeypatch.setattr(catalog_name, "forget", forget)
+
+    def follow(**templates: str) -> None:
+        catalog = CatalogConfig(metastore="thrift://hive:9083", **templates)
+        config = command.services.config.model_copy(update={"catalog": catalog})
+        known = store.get(TABLE)
+        assert known is not None
+        catalog_name.follow_name(command.context(config=config), known)
+
+    command.put(State.INCREMENTAL)
+    follow()
+    known = store.get(TABLE)
+    assert known is not None
+    assert known.shown_as == "shop_public.orders"
+    store.put(replace(known, named=None))  # as after each commit
+    with pytest.raises(LakeError, match="is away"):
+        follow(table="{table}_v2")
+    known = store.get(TABLE)
+    assert known is not None
+    assert known.shown_as == "shop_public.orders", "it is still to be removed"
+    away[0], done[:] = False, []
+    follow(table="{table}_v2")
+    removed = [] if owner == "other" else ["forget shop_public.orders"]
+    assert done == ["show shop_public.orders_v2", *removed]
+    known = store.get(TABLE)
+    assert known is not None
+    assert known.shown_as == "shop_public.orders_v2"
+    done.clear()
+    follow(table="{table}_v2")
+    assert done == ["show shop_public.orders_v2"]
