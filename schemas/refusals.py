@@ -45,7 +45,9 @@ _MYSQL = {
     "uuid": "the connector garbles it",
     **dict.fromkeys(("inet4", "inet6"), "the connector stops at it, and with it every table"),
     "year": "a copy has two digits of the year, and the connector sends four",
-    "enum": "the connector puts a backslash before each comma of labels that have a backslash",
+    **dict.fromkeys(
+        ("enum", "set"), "the connector sends such a label with its escapes, as a statement has it"
+    ),
 }
 
 

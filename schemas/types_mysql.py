@@ -17,8 +17,8 @@ the connector does not swap them.
 These types have no rule:
 
 - ``uuid``, ``inet4`` and ``inet6`` of MariaDB, since Debezium 3.5 garbles them or stops at them;
-- an enum with a backslash in a label, since the connector then adds a backslash before each comma
-  of a label;
+- an enum or set with a backslash, newline, carriage return or NUL in a label, since the connector
+  sends such a label with its escapes, as a statement has it;
 - text in a character set that the connectors read differently (`schemas.charsets_mysql`);
 - ``year(2)`` of MariaDB, since the copy has two digits of the year and the stream four.
 
@@ -132,7 +132,9 @@ def _decimal(kind: MysqlType) -> TypeRule:
     """Return the rule of a decimal: a string if it has more digits than Spark's decimals."""
     precision, scale = (*kind.sizes, 10, 0)[:2] if len(kind.sizes) != 1 else (kind.sizes[0], 0)
     if precision > MAX_DIGITS:
-        return _unconverted("string", _PRINTED)
+        # A column with ZEROFILL prints zeros before its digits, and the result of a cast does not.
+        digits = f"CAST({COLUMN} AS DECIMAL({precision},{scale}))"
+        return _unconverted("string", f"CAST({digits} AS CHAR)")
     return _unconverted(f"decimal({precision},{scale})")
 
 
@@ -145,8 +147,12 @@ def _bit(kind: MysqlType) -> TypeRule:
     return _unconverted(lake, f"CAST({COLUMN} AS UNSIGNED)")
 
 
-def _enum(kind: MysqlType) -> TypeRule | None:
-    """Return the rule of an enum; None if a label has a backslash."""
+def _labelled(kind: MysqlType) -> TypeRule | None:
+    """Return the rule of an enum or set; None if the catalog prints a label with a backslash.
+
+    The catalog prints a backslash, newline, carriage return or NUL as an escape that begins with a
+    backslash. The connector sends the escape.
+    """
     return None if any("\\" in label for label in kind.labels) else _TEXT
 
 
@@ -263,7 +269,6 @@ _PLAIN: dict[str, TypeRule] = {
     **dict.fromkeys(("multipoint", "multilinestring", "multipolygon"), _EWKB),
     **dict.fromkeys(("geometrycollection", "geomcollection"), _EWKB),
     "vector": TypeRule("array<float>", f"HEX({COLUMN})", "string", _FLOATS, _floats),
-    "set": _TEXT,
     # MariaDB's JSON is a longtext.
     "json": TypeRule("string", _PRINTED, "string", json_text.in_spark(COLUMN), json_text.in_python),
 }
@@ -272,7 +277,7 @@ _BY_SHAPE: dict[str, Callable[[MysqlType], TypeRule | None]] = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "integer", "bigint"), _integer),
     "decimal": _decimal,
     "bit": _bit,
-    "enum": _enum,
+    **dict.fromkeys(("enum", "set"), _labelled),
     "year": _year,
     **dict.fromkeys(TEXTS, _text),
 }

@@ -37,8 +37,11 @@ _NAMES = {
     **dict.fromkeys(("national varchar", "national character varying"), "varchar"),
     **dict.fromkeys(("nchar varchar", "nchar varying", "national char varying"), "varchar"),
 }
-"""The plain name of a type, by the type's synonym in statements. The connector reads values of the
-type in the same way under both names.
+"""The plain name of a type, by the type's synonym in statements.
+
+The connector reads values of the type in the same way under both names, except integers: it sends
+values of ``bool`` as booleans, and MariaDB's connector gives some unsigned integers a sign. Each
+event has the type's name, and `cdc.rows.binlog_values` converts these values or reads them by key.
 """
 _SIGNS = frozenset({"unsigned", "signed", "zerofill"})
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})

@@ -6,6 +6,9 @@ module returns Spark SQL that converts the values that ``from_avro`` has decoded
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from cdc.rows.semantic_types import (
     DATE,
     TIMESTAMP_MILLIS,
@@ -20,6 +23,12 @@ from schemas.table import Column, TableId, TableSchema
 
 _JSON = "json"
 """The type json of MySQL. In MariaDB, a json column has the type longtext."""
+_INTEGERS = ("int", "bigint")
+"""The lake types of the integer types of MySQL and MariaDB that have at most 32 bits, or a sign."""
+_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
+"""The number of bits of each integer type, by the type's name in statements and in catalogs."""
+_NO_SIGN = frozenset({"unsigned", "zerofill"})
+_BOOLEANS = frozenset({"bool", "boolean"})
 _START_OF_1970 = "^1970-01-01T00:00:00([.]0+)?Z$"
 
 
@@ -32,7 +41,63 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
         SchemaChangeError: A field's type in an event's schema does not convert to the lake's type.
     """
     own = _own(raw, field, column.lake_type, column.source_type)
-    return lake_value(raw, field, column, table) if own is None else own
+    if own is not None:
+        return own
+    if bits := _unsigned_bits(field, column.source_type):
+        return _unsigned(raw, bits, field, column, table)
+    return lake_value(raw, field, column, table)
+
+
+def _written_as(field: DebeziumField, source_type: str) -> list[str]:
+    """Return the words of the type by which the connector read a value, in lower case.
+
+    Args:
+        field: The field in the writer's schema.
+        source_type: The column's type as the source prints it. It stands for the connector's type
+            if the schema does not have one.
+    """
+    return re.findall(r"[a-z0-9]+", (field.source_type or source_type).lower())
+
+
+def _unsigned_bits(field: DebeziumField, source_type: str) -> int:
+    """Return the number of bits of an unsigned integer; 0 if the type is another one.
+
+    The arguments are those of `_written_as`.
+    """
+    words = _written_as(field, source_type)
+    if field.avro_type not in ("int", "long") or field.connect_name or not words:
+        return 0
+    return _BITS.get(words[0], 0) if _NO_SIGN & set(words) else 0
+
+
+def _unsigned(
+    raw: str, bits: int, field: DebeziumField, column: Column, table: TableId
+) -> LakeValue:
+    """Return Spark SQL that converts an unsigned integer.
+
+    MariaDB's connector reads the bits of some unsigned columns as a number with a sign: ``INTEGER
+    UNSIGNED`` and a ZEROFILL without UNSIGNED in a statement. Both connectors do so for ``bigint``.
+
+    Args:
+        raw: Spark SQL of the decoded value.
+        bits: The type's number of bits.
+        field: The field in the writer's schema.
+        column: The lake's column.
+        table: The table, for the error.
+
+    Raises:
+        SchemaChangeError: An unsigned integer does not convert to the lake's type.
+    """
+    if bits == 64:
+        if column.lake_type == "decimal(20,0)":
+            added = f"CASE WHEN {raw} < 0 THEN {2**bits} ELSE 0 END"
+            return LakeValue(f"CAST(CAST({raw} AS DECIMAL(20,0)) + {added} AS DECIMAL(20,0))")
+        # The source's column was narrowed after the event, so the lake's type may be too narrow.
+        held = f"CASE WHEN {raw} >= 0 THEN {raw} END"
+        return replace(lake_value(held, field, column, table), total=False)
+    whole = f"CASE WHEN {raw} < 0 THEN CAST({raw} AS BIGINT) + {2**bits} ELSE {raw} END"
+    read = field if bits < 32 else replace(field, avro_type="long")
+    return lake_value(whole, read, column, table)
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
@@ -56,12 +121,8 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
         places = range((int(field.parameters.get("length", "64")) + 7) // 8, 0, -1)
         digits = ", ".join(f"substring(hex({raw}), {2 * place - 1}, 2)" for place in places)
         return LakeValue(f"CAST(conv(concat({digits}), 16, 10) AS {lake.upper()})")
-    if kind == "boolean" and lake == "int" and source_type.startswith("tinyint"):
-        # The column was declared BOOLEAN while the connector was running.
-        return LakeValue(f"CAST({raw} AS INT)")
-    if kind == "long" and lake == "decimal(20,0)" and "unsigned" in source_type:
-        wrapped = f"CASE WHEN {raw} < 0 THEN 18446744073709551616 ELSE 0 END"
-        return LakeValue(f"CAST(CAST({raw} AS DECIMAL(20,0)) + {wrapped} AS DECIMAL(20,0))")
+    if _is_declared_boolean(field, lake):
+        return LakeValue(f"CAST({raw} AS {lake.upper()})")
     if kind == "string" and lake == "string" and source_type.startswith("enum("):
         return LakeValue(f"replace({raw}, '\\\\,', ',')")
     if kind == "string" and lake == "string" and source_type == _JSON:
@@ -69,6 +130,19 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
     if kind == "record" and lake == "binary" and "data.geometry." in name:
         return _ewkb(raw)
     return None
+
+
+def _is_declared_boolean(field: DebeziumField, lake: str) -> bool:
+    """Whether a statement declared the integer column as BOOL or BOOLEAN.
+
+    The server then has a ``tinyint``, and the connector sends true for each number other than 0.
+
+    Args:
+        field: The field in the writer's schema.
+        lake: The lake column's Spark SQL type.
+    """
+    declared = field.source_type is None or field.source_type.lower() in _BOOLEANS
+    return field.avro_type == "boolean" and declared and lake in _INTEGERS
 
 
 def _ewkb(raw: str) -> LakeValue:
@@ -106,6 +180,8 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
         # A row that is older than a NOT NULL column stores nothing for that column. The server
         # reads this as the document null, and the connector sends an empty object.
         return doubt if field.nullable or not table.key else f"({doubt} OR {raw} = '{{}}')"
+    if _is_declared_boolean(field, column.lake_type):
+        return raw
     return doubtful_test(raw, field, column) or zero_date_test(raw, field)
 
 
@@ -211,7 +287,7 @@ def not_appendable(lacking: str, *, from_binlog: bool) -> str:
     """
     unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
         THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL, an'
-          ' impossible date or an infinite interval, or has a character that replaces unknown'
-          ' ones')"""
+          ' impossible date, an infinite interval or, if declared as BOOLEAN, any number, or has a'
+          ' character that replaces unknown ones')"""
     other = "WHEN _op IN ('u', 'd') THEN 'an update or delete, which an append table cannot apply'"
     return unclear if from_binlog else f"{other} {unclear}"

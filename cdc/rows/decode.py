@@ -281,8 +281,8 @@ def _problem(
         WHEN {_OP} IN ({rowless}) AND {_HAS_ROW} THEN 'there is a row after a delete or TRUNCATE'
         WHEN {_GARBLED} IS NOT NULL THEN concat('text that is not UTF-8 in column ', {_GARBLED}[0])
         WHEN {_DOUBTED} IS NOT NULL THEN concat('a value that may replace another one (a zero'
-          ' date, a character that the connector does not know, or an interval of 0 for an infinite'
-          ' one) in key column ', {_DOUBTED}[0])
+          ' date, a character that the connector does not know, TRUE of a column declared as'
+          ' BOOLEAN, or an interval of 0 for an infinite one) in key column ', {_DOUBTED}[0])
         WHEN {_KEYLESS} THEN 'the row before the change lacks the key: the replica identity was an'
           ' index without the key'
         {lost}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cdc.capture.gathering import Captures
 from cdc.capture.known_definition import differences, newest
 from cdc.capture.topic_facts import one_topic
 from cdc.run.table import run_table
+from cdc.sources.mysql import lookup
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State
 from operate.onboard import bootstrap
@@ -76,6 +79,57 @@ def test_a_table_stops_whose_definition_the_connector_has_otherwise(shop: Shop) 
     )
     run_without_error(shop)
     shop.assert_equal(*names, "late")
+
+
+def test_true_of_a_boolean_that_a_statement_declares_is_read_by_key(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until MODIFY names the type that the server has: the connector then sends the number."""
+    shop.database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, flag tinyint(1))",
+        "INSERT INTO orders VALUES (1, 2), (2, -1), (3, 0), (4, NULL)",
+    )
+    mysql_of(shop.database).catch_up()
+    succeeded(shop.onboard("orders"))
+    asked: list[tuple[int, ...]] = []
+    fetch = lookup.fetch_by_key
+
+    def recorded(session: Any, table: Any, schema: Any, keys: Any, columns: Any) -> Any:
+        asked.extend(keys)
+        return fetch(session, table, schema, keys, columns)
+
+    monkeypatch.setattr(lookup, "fetch_by_key", recorded)
+    shop.database.execute(
+        "ALTER TABLE orders ADD COLUMN review BOOLEAN",
+        "ALTER TABLE orders ADD COLUMN ip INTEGER UNSIGNED",
+        "ALTER TABLE orders MODIFY flag BOOL",
+        "UPDATE orders SET review = 2, ip = 3232235777 WHERE id = 1",
+        "UPDATE orders SET review = FALSE, ip = 7 WHERE id = 3",
+        "UPDATE orders SET flag = -128 WHERE id = 4",
+        "INSERT INTO orders VALUES (5, TRUE, TRUE, 4294967295)",
+    )
+    shop.settle("orders")
+    run_without_error(shop)
+    shop.assert_equal("orders")
+    assert sorted(asked) == [(1,), (4,), (5,)]
+    rows = shop.lake("orders").select("id", "flag", "review", "ip").collect()
+    assert sorted(map(tuple, rows)) == [
+        (1, 2, 2, 3232235777),
+        (2, -1, None, None),
+        (3, 0, 0, 7),
+        (4, -128, None, None),
+        (5, 1, 1, 4294967295),
+    ]
+    asked.clear()
+    shop.database.execute(
+        "ALTER TABLE orders MODIFY review tinyint(1), MODIFY flag tinyint(1)",
+        "UPDATE orders SET review = 3, flag = 4 WHERE id = 1",
+        "INSERT INTO orders VALUES (6, 1, 1, 1)",
+    )
+    shop.settle("orders")
+    run_without_error(shop)
+    shop.assert_equal("orders")
+    assert asked == []
 
 
 def test_a_run_that_another_one_has_overtaken_reads_the_statements_again(shop: Shop) -> None:

@@ -35,7 +35,7 @@ from tests.integration.rigs.mysql import MysqlDatabase, capture
 from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.mysql_captured import mysql_capturing
-from tests.integration.rigs.mysql_cells import ASKED, CASES, OWN, Asked
+from tests.integration.rigs.mysql_cells import ASKED, CASES, OWN, SAID, Asked, Cases
 from tests.integration.rigs.servers import consume
 from tests.integration.rigs.typed import comparable
 
@@ -62,15 +62,19 @@ def spark(config: Config) -> Iterator[SparkSession]:
 def test_each_type_has_one_value_in_copy_and_stream(
     database: MysqlDatabase, config: Config, spark: SparkSession
 ) -> None:
-    cases = (*CASES, *OWN[database.kind])
+    """Of a table that the server describes to the connector, and of one that a statement does."""
+    cases = (*CASES, *OWN[database.kind], *SAID)
     definitions = ", ".join(f"c_{n} {definition}" for n, (definition, _) in enumerate(cases))
+    table = f"CREATE TABLE {{}} (id int PRIMARY KEY, {definitions}) CHARACTER SET utf8mb4"
     database.query("CREATE TABLE ready (id int AUTO_INCREMENT PRIMARY KEY)")
-    database.query(f"CREATE TABLE typed (id int PRIMARY KEY, {definitions}) CHARACTER SET utf8mb4")
+    database.query(table.format("typed"))
     topic = capture(
         database,
         "typed",
         **{
-            "table.include.list": f"{database.name}.typed,{database.name}.ready",
+            "table.include.list": ",".join(
+                f"{database.name}.{one}" for one in ("typed", "told", "ready")
+            ),
             "snapshot.mode": "no_data",
             "decimal.handling.mode": "string",
             "time.precision.mode": "adaptive_time_microseconds",
@@ -84,6 +88,7 @@ def test_each_type_has_one_value_in_copy_and_stream(
         },
     )
     wait_until_captured(database, topic.replace("typed", "ready"))
+    database.query(table.format("told"))
     turns = max(len(values) for _, values in cases)
     # A column with fewer values than others has its first again.
     grid = [
@@ -93,27 +98,50 @@ def test_each_type_has_one_value_in_copy_and_stream(
         cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00', NAMES utf8mb4")
         for turn, row in enumerate(grid):
             values = ", ".join(text for text, _ in row)
-            cursor.execute(f"INSERT INTO typed VALUES ({turn}, {values})")
+            for name in ("typed", "told"):
+                cursor.execute(f"INSERT INTO {name} VALUES ({turn}, {values})")
             if turn == turns // 2:
                 # Rows come in two transactions of Kafka, however fast the connector polls.
                 consume(database.stack, topic, turn + 1)
-    schema = table_schema(database)
-    stream = {row["id"]: row for row in from_stream(spark, config, database, topic, schema, turns)}
-    copy = {row["id"]: row for row in as_copied(spark, config, database, schema)}
-    found = {row["id"]: row for row in looked_up(config, database, schema, turns)}
-    for turn, row in enumerate(grid):
-        asked = set(stream[turn][UNAVAILABLE] or ())
-        assert set(stream[turn][UNCLEAR] or ()) == asked
-        for number, (text, expected) in enumerate(row):
-            name, told = f"c_{number}", f"{cases[number][0]} of {text[:100]}"
-            assert (name in asked) == (expected is ASKED or isinstance(expected, Asked)), told
-            assert comparable(copy[turn][name]) == comparable(found[turn][name]), told
-            if expected is ASKED:
-                continue
-            value = expected.value if isinstance(expected, Asked) else expected
-            assert comparable(copy[turn][name]) == comparable(value), told
-            if name not in asked:
-                assert comparable(stream[turn][name]) == comparable(value), told
+    for name in ("typed", "told"):
+        schema = table_schema(database, name)
+        written = topic.replace("typed", name)
+        stream = from_stream(spark, config, database, written, schema, turns)
+        copy = as_copied(spark, config, database, schema)
+        found = looked_up(config, database, schema, turns)
+        for turn in range(turns):
+            rows = (
+                next(row for row in side if row["id"] == turn) for side in (stream, copy, found)
+            )
+            assert_equal_cells(cases, turn, *rows, told=name == "told")
+
+
+def assert_equal_cells(
+    cases: Cases,
+    turn: int,
+    streamed: dict[str, Any],
+    copied: dict[str, Any],
+    looked: dict[str, Any],
+    *,
+    told: bool,
+) -> None:
+    """One row of the three ways; ``told`` if a statement declared its columns."""
+    asked = set(streamed[UNAVAILABLE] or ())
+    assert set(streamed[UNCLEAR] or ()) == asked
+    for number, (definition, cells) in enumerate(cases):
+        text, expected = cells[turn if turn < len(cells) else 0]
+        column, what = f"c_{number}", f"{definition} of {text[:100]}, told: {told}"
+        value = expected.value if isinstance(expected, Asked) else expected
+        # A statement's boolean arrives as true or false.
+        any_number = told and definition.startswith("bool") and bool(value)
+        doubt = any_number or value is ASKED or isinstance(expected, Asked)
+        assert (column in asked) == doubt, what
+        assert comparable(copied[column]) == comparable(looked[column]), what
+        if value is ASKED:
+            continue
+        assert comparable(copied[column]) == comparable(value), what
+        if column not in asked:
+            assert comparable(streamed[column]) == comparable(value), what
 
 
 def test_text_of_each_character_set_is_the_servers_or_is_read_by_key(
@@ -221,20 +249,20 @@ def wait_until_captured(database: MysqlDatabase, topic: str) -> None:
         writer.result(30)
 
 
-def table_schema(database: MysqlDatabase) -> TableSchema:
+def table_schema(database: MysqlDatabase, table: str) -> TableSchema:
     """The lake's columns by the server's own words."""
     found = database.query(
         "SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME FROM information_schema.COLUMNS"
-        f" WHERE TABLE_SCHEMA = '{database.name}' AND TABLE_NAME = 'typed'"
+        f" WHERE TABLE_SCHEMA = '{database.name}' AND TABLE_NAME = '{table}'"
         " ORDER BY ORDINAL_POSITION"
     )
     types = {name: MysqlType.parse(kind, charset or "") for name, kind, charset in found}
-    rules = {name: kind.rule(table="typed", column=name) for name, kind in types.items()}
+    rules = {name: kind.rule(table=table, column=name) for name, kind in types.items()}
     columns = tuple(
         Column(name, str(types[name]), rule.lake_type, doubtful=rule.doubtful)
         for name, rule in rules.items()
     )
-    return TableSchema(TableId("shop", database.name, "typed"), columns, ("id",))
+    return TableSchema(TableId("shop", database.name, table), columns, ("id",))
 
 
 def from_stream(
@@ -273,7 +301,7 @@ def as_copied(
     spark: SparkSession, config: Config, database: MysqlDatabase, schema: TableSchema
 ) -> list[Any]:
     """The rows as a copy reads them: from the replica, through Spark and its driver."""
-    source, table = of_source(config, database)
+    source, table = of_source(config, database, schema)
     database.catch_up()
     query = source.snapshot_query(table, schema, [KeyRange()], view=None)
     frame = spark.read.jdbc(
@@ -287,17 +315,19 @@ def looked_up(
     config: Config, database: MysqlDatabase, schema: TableSchema, count: int
 ) -> list[Any]:
     """The rows as they are asked for by key."""
-    source, table = of_source(config, database)
+    source, table = of_source(config, database, schema)
     names = [column.name for column in schema.columns]
     return source.fetch_by_key(table, schema, [(number,) for number in range(count)], names)
 
 
-def of_source(config: Config, database: MysqlDatabase) -> tuple[MysqlSource, SourceTable]:
+def of_source(
+    config: Config, database: MysqlDatabase, schema: TableSchema
+) -> tuple[MysqlSource, SourceTable]:
     name = f"shop_{database.kind}"
     section = config.source(name)
     assert isinstance(section, MysqlSourceConfig)
     source = MysqlSource(name, section)
-    return source, source.table(TableId(name, database.name, "typed"))
+    return source, source.table(TableId(name, database.name, schema.table.name))
 
 
 def shown(frame: DataFrame, schema: TableSchema, *more: str) -> list[Any]:

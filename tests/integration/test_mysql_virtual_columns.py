@@ -1,4 +1,4 @@
-"""Virtual columns whose values differ between sessions with other time zones are refused."""
+"""Virtual columns whose values differ by the session's time zone or date are refused."""
 
 from __future__ import annotations
 
@@ -25,8 +25,33 @@ ON_MYSQL = {
     "later": ("varchar(30)", "txt + INTERVAL 1 HOUR"),
     "shown": ("varchar(30)", "DATE_FORMAT(txt, '%Y-%m-%d')"),
     "literal": ("datetime", "'2024-02-29 23:30:00+02:00'"),
+    # MariaDB adds no date here, and the column is refused all the same.
+    "date_of": ("varchar(30)", "DATE_FORMAT(t, '%Y-%m-%d')"),
+}
+BY_CLOCK = {
+    "as_datetime": ("datetime", "t"),
+    "as_date": ("date", "t"),
+    "time_cast": ("datetime", "CAST(t AS DATETIME)"),
+    "alone": ("datetime", "TIMESTAMP(t)"),
+    "first_of": ("datetime", "COALESCE(NULLIF(at, at), t)"),
+    "either": ("varchar(30)", "IF(n = 1, at, t)"),
+    "one_of_cases": ("varchar(30)", "CASE WHEN n = 1 THEN at ELSE t END"),
+    "later_than": ("int", "at > t"),
+    "in_between": ("int", "at BETWEEN '2000-01-01' AND t"),
+    "of_seconds": ("datetime", "SEC_TO_TIME(n % 60)"),
+    "elapsed": ("int", "TIMESTAMPDIFF(HOUR, t, at)"),
+    "day_of": ("int", "TO_DAYS(t)"),
+    "parsed_time": ("datetime", "STR_TO_DATE('10:00', '%H:%i')"),
 }
 SAME = {
+    "together": ("datetime", "TIMESTAMP(DATE(at), t)"),
+    "glued": ("datetime", "CAST(CONCAT(DATE(at), ' ', t) AS DATETIME)"),
+    "added": ("datetime", "ADDTIME(at, t)"),
+    "hours_of": ("int", "HOUR(t)"),
+    "minutes": ("varchar(30)", "DATE_FORMAT(t, '%H:%i')"),
+    "apart": ("int", "t > '10:00' AND at > '2020-01-01'"),
+    "conditional": ("datetime", "CASE WHEN t > '10:00' THEN at END"),
+    "hour_later": ("time", "t + INTERVAL 1 HOUR"),
     "parsed": ("datetime", "STR_TO_DATE(txt, '%Y-%m-%d %H:%i:%s')"),
     "scalar": ("datetime", "CAST(JSON_EXTRACT(doc, '$.at') AS DATETIME)"),
     "compared": ("int", "txt > at"),
@@ -35,12 +60,16 @@ SAME = {
     "of_day": ("date", "DATE(at)"),
     "joined": ("varchar(99)", "CONCAT(txt, YEAR(at))"),
 }
-"""By column, its type and expression: which differ on both servers, on MySQL, and on neither."""
+"""By column, its type and expression: which differ by the time zone on both servers, by it or by
+the date on MySQL only, by the date on both, and on neither.
+"""
 
 
-def test_virtual_columns_with_another_value_in_another_time_zone_are_refused(lab: Lab) -> None:
-    columns = {**ON_BOTH, **ON_MYSQL, **SAME}
-    if lab.kind == MYSQL:  # MariaDB's JSON_VALUE has no type
+def test_virtual_columns_that_differ_by_time_zone_or_date_are_refused(lab: Lab) -> None:
+    columns = {**ON_BOTH, **ON_MYSQL, **BY_CLOCK, **SAME}
+    if lab.kind != MYSQL:
+        del columns["date_of"]
+    else:  # MariaDB's JSON_VALUE has no type
         columns["returned"] = ("datetime", "JSON_VALUE(doc, '$.at' RETURNING DATETIME)")
     virtual = ", ".join(
         f"{name} {kind} AS ({sql}) VIRTUAL" for name, (kind, sql) in columns.items()
@@ -50,17 +79,21 @@ def test_virtual_columns_with_another_value_in_another_time_zone_are_refused(lab
         "item",
         "SET sql_mode = ''",
         "CREATE TABLE item (id int PRIMARY KEY, at datetime, txt varchar(64), doc json, n bigint,"
+        " t time,"
         f" {virtual})",
-        "INSERT INTO item (id, at, txt, doc, n) VALUES"
-        f" (1, '2024-02-29 23:00:00', '{text}', '{{\"at\": \"{text}\"}}', 20240229233000)",
+        "INSERT INTO item (id, at, txt, doc, n, t) VALUES"
+        f" (1, '2024-02-29 23:00:00', '{text}', '{{\"at\": \"{text}\"}}', 20240229233000, '11:00')",
     )
     read = [f"UNIX_TIMESTAMP({name})" if name in ON_BOTH else name for name in columns]
     found = []
     with lab.database.connect() as connection, connection.cursor() as cursor:
-        for zone in ("+00:00", "+05:00"):
+        for zone, date in (("+00:00", "2020"), ("+05:00", "2020"), ("+00:00", "2030")):
             cursor.execute(f"SET time_zone = '{zone}'")
+            cursor.execute(f"SET timestamp = UNIX_TIMESTAMP('{date}-05-05 12:00')")
             cursor.execute(f"SELECT {', '.join(read)} FROM item")
             found.extend(cursor.fetchall())
-    differing = {name for name, one, other in zip(columns, *found, strict=True) if one != other}
-    assert differing == {*ON_BOTH, *(ON_MYSQL if lab.kind == MYSQL else ())}
+    differing = {
+        name for name, *values in zip(columns, *found, strict=True) if len(set(values)) > 1
+    }
+    assert differing == {*ON_BOTH, *(ON_MYSQL if lab.kind == MYSQL else ()), *BY_CLOCK}
     assert {column.name for column in table.columns if column.depends_on} == differing

@@ -13,6 +13,12 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 
+_RESERVED = frozenset(
+    {"interval", "case", "when", "then", "else", "in", "is", "like", "between", "regexp", "rlike"}
+    | {"and", "or", "xor", "not", "div", "mod", "as", "from"}
+)
+"""Words of expressions that name no column unless they are in quotes."""
+
 
 def tokens_of(expression: str) -> list[re.Match[str]]:
     """Return the tokens of an expression as the catalog prints it.
@@ -37,6 +43,7 @@ def column_of(tokens: Sequence[re.Match[str]], kinds: Mapping[str, str]) -> str 
         name = token["name"].replace("``", "`").lower()
     else:
         name = "" if opens(tokens[1:]) else (token["word"] or "").lower()
+        name = "" if name in _RESERVED else name
     return name if name in kinds else None
 
 

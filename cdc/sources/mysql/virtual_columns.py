@@ -16,6 +16,7 @@ from typing import Any
 
 from cdc.sources.mysql.expressions import column_of, opens, tokens_of
 from cdc.sources.mysql.texts_as_dates import reads_text_as_date
+from cdc.sources.mysql.times_as_dates import reads_time_as_date
 
 _CLOCK = "the time of the reading"
 _ZONE = "the session's time zone"
@@ -42,8 +43,6 @@ _WORDS = {
     **dict.fromkeys(("current_user", "current_role"), _SESSION),
 }
 """The same for functions that need no parentheses."""
-_OF_DATES = frozenset({"date", "datetime", "timestamp", "datediff", "timestampdiff"})
-"""Functions and types that convert a TIME to a date: the server adds the current date."""
 _FIXED_FORMAT = re.compile(r"(?:[^%]|%[^abMWZz])*")
 """Matches a format of `date_format` without names of days and months, and without a time zone."""
 
@@ -86,9 +85,11 @@ def session_bound(
 def _of_type(
     tokens: Sequence[re.Match[str]], kinds: Mapping[str, str], kind: str, *, of_mariadb: bool
 ) -> str | None:
-    """Return why a column's value depends on the session's time zone; None if it does not.
+    """Return why a column's value depends on the session's time zone or the clock.
 
-    It does if the column is a TIMESTAMP, or if MySQL converts a string to a date to compute it.
+    The result is None if it depends on neither. It depends on the time zone if the column is a
+    TIMESTAMP, or if MySQL converts a string to a date to compute it. It depends on the clock if the
+    server converts a TIME to a date.
 
     Args:
         tokens: The column's expression.
@@ -98,6 +99,8 @@ def _of_type(
     """
     if kind == "timestamp":
         return f"{_ZONE} (its type timestamp)"
+    if reads_time_as_date(tokens, kinds, kind):
+        return f"{_CLOCK} (a TIME is read as a date)"
     if not of_mariadb and reads_text_as_date(tokens, kinds, kind):
         return f"{_ZONE} (a text is read as a date, and can have an offset)"
     return None
@@ -123,26 +126,19 @@ def _dependence(
     reasons = [
         *(f"column {name}, which is virtual, too" for name in used if name in bound),
         *(f"{_ZONE} (column {name})" for name in used if kinds[name] == "timestamp"),
-        *_of_functions(tokens, any(kinds[name] == "time" for name in used)),
+        *_of_functions(tokens),
     ]
     return next(iter(reasons), None)
 
 
-def _of_functions(tokens: Sequence[re.Match[str]], uses_time: bool) -> Iterator[str]:
-    """Yield what the functions and variables of an expression depend on besides their arguments.
-
-    Args:
-        tokens: The expression.
-        uses_time: Whether the expression uses a column of type TIME.
-    """
+def _of_functions(tokens: Sequence[re.Match[str]]) -> Iterator[str]:
+    """Yield what the functions and variables of an expression depend on besides their arguments."""
     for place, token in enumerate(tokens):
         if token["sign"] == "@":
             yield f"{_SESSION} (a variable)"
         word = (token["word"] or "").lower()
         calls = opens(tokens[place + 1 : place + 2])
         why = _WORDS.get(word) or (_FUNCTIONS.get(word) if calls else None)
-        if why is None and uses_time and word in _OF_DATES:
-            why = _CLOCK
         if why is None and calls and word == "date_format" and not _is_fixed(tokens[place + 2 :]):
             why = _LANGUAGE
         if why is None and calls and word == "week" and _arguments(tokens[place + 2 :]) == 1:

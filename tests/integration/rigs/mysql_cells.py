@@ -207,6 +207,30 @@ CASES: Cases = (
 )
 """A column's definition, and values with what the lake gets."""
 
+SAID: Cases = (
+    ("integer unsigned", (("3232235777", 3232235777), ("7", 7), ("null", None))),
+    ("integer unsigned NOT NULL DEFAULT 4000000000", (("4000000000", 4000000000), ("0", 0))),
+    ("int zerofill", (("4294967295", 2**32 - 1),)),
+    ("mediumint zerofill", (("16777215", 2**24 - 1),)),
+    ("smallint(5) zerofill", (("40000", 40000), ("7", 7))),
+    ("tinyint zerofill", (("200", 200),)),
+    ("bigint zerofill", (("18446744073709551615", Decimal(2**64 - 1)),)),
+    ("bool", (("true", 1), ("false", 0), ("2", 2), ("-1", -1), ("null", None))),
+    ("boolean NOT NULL DEFAULT 0", (("2", 2), ("0", 0))),
+    ("numeric(6,2)", (("1.5", Decimal("1.50")),)),
+    ("dec(40,2) unsigned", (("2.5", "2.50"),)),
+    ("decimal(40,2) zerofill", (("2.5", "2.50"), ("0", "0.00"), ("null", None))),
+    ("fixed", (("3", Decimal(3)),)),
+    ("double precision", (("0.1", 0.1),)),
+    ("float(30)", (("0.1", 0.1),)),
+    ("float unsigned", (("0.1", 0.10000000149011612),)),
+    ("float zerofill", (("0.1", 0.10000000149011612),)),
+    ("double zerofill", (("0.1", 0.1),)),
+    ("nvarchar(9)", (("'\u00e4'", "\u00e4"),)),
+    ("character varying(9)", (("'\u20ac'", "\u20ac"),)),
+)
+"""Likewise, under names that only statements have."""
+
 FLOATS = [1.0, -0.10000000149011612, 16777216.0, 9.99999991097579e-38, 0.0]
 LONG = "y" * 70_000
 DEEP = "[" * 90 + "1" + "]" * 90

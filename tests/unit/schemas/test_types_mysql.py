@@ -60,6 +60,16 @@ def test_labels_are_read_as_they_are() -> None:
     assert kind.rule(table="t", column="c").lake_type == "string"
 
 
-def test_a_label_with_a_backslash_is_refused() -> None:
-    with pytest.raises(UnsupportedTypeError):
-        MysqlType.parse("enum('a\\\\b')").rule(table="t", column="c")
+@pytest.mark.parametrize("sign", ["", " unsigned zerofill"])
+def test_a_long_decimal_is_printed_without_the_zeros_of_its_display(sign: str) -> None:
+    rule = MysqlType.parse(f"decimal(40,2){sign}").rule(table="t", column="c")
+    assert rule.read("c") == "CAST(CAST(c AS DECIMAL(40,2)) AS CHAR)"
+
+
+@pytest.mark.parametrize("name", ["enum", "set"])
+@pytest.mark.parametrize("label", ["App\\\\User", "a\\nb", "a\\rb", "a\\0b"])
+def test_a_label_that_the_catalog_prints_with_an_escape_is_refused(name: str, label: str) -> None:
+    kind = MysqlType.parse(f"{name}('a','{label}')", "utf8mb4")
+    with pytest.raises(UnsupportedTypeError, match="the connector sends such a label with its esc"):
+        kind.rule(table="t", column="c")
+    assert kind.rule(table="t", column="c", as_text=True).lake_type == "string"

@@ -42,7 +42,6 @@ def depends(expression: str, extra: str = "") -> str | None:
         ("CURRENT_DATE", "the time of the reading (current_date)"),
         ("LOCALTIME", "the time of the reading (localtime)"),
         ("utc_timestamp()", "the time of the reading (utc_timestamp)"),
-        ("cast(`at` as datetime)", "the time of the reading (datetime)"),
         ("unix_timestamp(`born`)", "the session's time zone (unix_timestamp)"),
         ("from_unixtime(`id`)", "the session's time zone (from_unixtime)"),
         ("convert_tz(`born`,'SYSTEM','+00:00')", "the session's time zone (convert_tz)"),
@@ -145,6 +144,94 @@ def test_a_text_that_mysql_reads_as_a_date_depends_on_the_time_zone(
 )
 def test_a_text_that_becomes_no_date_by_its_offset_is_taken(shown: str, expression: str) -> None:
     assert session_bound([*PLAIN, row("doc", "json"), row("v", shown, expression)]) == {}
+
+
+OF_TIMES = [row("dt", "datetime"), row("begins", "time"), row("stamp", "timestamp")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "expression"),
+    [
+        ("datetime", "`at`"),
+        ("date", "`at`"),
+        ("datetime", "cast(`at` as datetime)"),
+        ("date", "cast(`at` as date)"),
+        ("datetime", "timestamp(`at`)"),
+        ("datetime", "timestamp(`at`,`begins`)"),
+        ("datetime", "coalesce(`dt`,`at`)"),
+        ("varchar(30)", "coalesce(`dt`,`at`)"),
+        ("datetime", "if((`id` > 1),`at`,`dt`)"),
+        ("int", "(`dt` > `at`)"),
+        ("int", "`born` between `at` and `dt`"),
+        ("int", "`at` in (1,`dt`)"),
+        ("int", "(case `dt` when `at` then 1 end)"),
+        ("varchar(30)", "(case when (`id` = 1) then `dt` else `at` end)"),
+        ("varchar(30)", "case when `id` = -1 then `dt` else `at` end"),
+        ("datetime", "sec_to_time(`id`)"),
+        ("datetime", "cast(time(`dt`) as datetime)"),
+        ("int", "timestampdiff(HOUR,`at`,`begins`)"),
+        ("int", "to_days(`at`)"),
+        ("int", "extract(day from `at`)"),
+        ("varchar(9)", "date_format(`at`,'%Y-%m-%d')"),
+        ("datetime", "str_to_date(`Text`,'%H:%i')"),
+        ("int", r"(`dt` > TIME\'10:00:00\')"),
+        ("varchar(30)", "(`at` + interval 1 day)"),
+        ("datetime", "(`at` + interval 1 hour)"),
+        ("datetime", "addtime(`at`,'1:00')"),
+    ],
+)
+@pytest.mark.parametrize("of_mariadb", [False, True])
+def test_a_time_that_the_server_reads_as_a_date_depends_on_the_clock(
+    shown: str, expression: str, of_mariadb: bool
+) -> None:
+    rows = [*PLAIN, *OF_TIMES, row("v", shown, expression)]
+    assert session_bound(rows, of_mariadb=of_mariadb) == {
+        "v": "the time of the reading (a TIME is read as a date)"
+    }
+
+
+@pytest.mark.parametrize(
+    ("shown", "expression"),
+    [
+        ("time", "`at`"),
+        ("datetime", "timestamp(`born`,`at`)"),
+        ("datetime", "addtime(timestamp(`born`),`at`)"),
+        ("datetime", "cast(concat(`born`,' ',`at`) as datetime)"),
+        ("varchar(30)", "concat(date_format(`born`,'%Y'),time_format(`at`,'%H'))"),
+        ("varchar(30)", "date_format(`at`,'%H:%i')"),
+        ("int", "(hour(`at`) + year(`born`))"),
+        ("int", "(`at` > '10:00') and (`born` > '2020-01-01')"),
+        ("int", "`at` > '10:00' and `born` > '2020-01-01'"),
+        ("date", "if(`at` > '10:00',`born`,NULL)"),
+        ("date", "case when `at` > '10:00' then `born` end"),
+        ("date", "(case when (`at` > `begins`) then `born` else `dt` end)"),
+        ("int", "timestampdiff(HOUR,`born`,`dt`) > `at`"),
+        ("int", "(`at` - `begins`)"),
+        ("int", "extract(hour from `at`)"),
+        ("time", "timediff(`dt`,`born`)"),
+        ("time", "(`at` + interval 1 hour)"),
+        ("datetime", "(`dt` + interval hour(`at`) hour)"),
+        ("time", "coalesce(`at`,`begins`)"),
+        ("time", "if(1,`at`,sec_to_time(5))"),
+        ("time", "cast(`dt` as time)"),
+        ("date", "str_to_date(`Text`,'%Y-%m-%d %H:%i')"),
+    ],
+)
+@pytest.mark.parametrize("of_mariadb", [False, True])
+def test_a_time_that_stays_one_is_taken(shown: str, expression: str, of_mariadb: bool) -> None:
+    rows = [*PLAIN, *OF_TIMES, row("v", shown, expression)]
+    assert session_bound(rows, of_mariadb=of_mariadb) == {}
+
+
+def test_a_column_with_a_reserved_name_hides_no_word_of_an_expression() -> None:
+    """Such a name is always in quotes."""
+    rows = [
+        *PLAIN,
+        row("interval", "int"),
+        row("v", "varchar(30)", "(`Text` + interval `interval` day)"),
+        row("w", "varchar(30)", "(`at` + interval 1 day)"),
+    ]
+    assert set(session_bound(rows)) == {"v", "w"}
 
 
 def test_a_virtual_timestamp_depends_on_the_time_zone_of_its_reader() -> None:
