@@ -147,6 +147,9 @@ class Copying:
                 _log.warning("%s: %s", self._name, warning)
             self._note_plan(chunks, view)
             crash("bootstrap.after_view")
+            # A label that the view's rows have is in this catalog. So if it is renamed while chunks
+            # are read, the next check knows its former name.
+            self._require_fingerprint()
             left = self._waves(chunks, done=self._committed())
             now = left if one_view else left[:1]
             task = self.context.progress.start(
@@ -192,6 +195,13 @@ class Copying:
     def _one_view(self) -> bool:
         """Whether one view serves the whole copy: the table appends, or ``one_view`` is set."""
         return self.settings.appends or self.settings.one_view
+
+    @property
+    def _on_replica(self) -> bool:
+        """Whether the copy's views are on the replica."""
+        exact = wants_exact_view(self.source, self.settings)
+        from_primary = exact and self.settings.snapshot_from == "primary"
+        return self.source.has_replica and not from_primary
 
     @property
     def _at_once(self) -> bool:
@@ -317,14 +327,16 @@ class Copying:
     def _require_fingerprint(self) -> None:
         """Check that no change of the table since the attempt's first fingerprint spoils the copy.
 
-        The fingerprint is read in fresh transactions before a view opens and after the view closes.
-        If the replica replays a rewrite in between, the view reads no rows, without an error.
+        The fingerprint is read in fresh transactions: before a view opens, before the view's first
+        chunk is read, and after the view closes. If the replica replays a rewrite in between, the
+        view reads no rows, without an error. Chunks show the names of labels of the moment at which
+        they are read, also under one view.
 
         Raises:
             AttemptSpoiledError: A change spoils the copy. The error names the change.
         """
         capture = self.source.capture(self.context.capture(self.record))
-        now = capture.fingerprint(self.record.table, on_replica=self.source.has_replica)
+        now = capture.fingerprint(self.record.table, on_replica=self._on_replica)
         attempt = unspoiled(self.source, self.settings, self.record, self._attempt, now)
         if attempt is not self._attempt:
             self.record = self.save(attempt)

@@ -13,6 +13,11 @@ _UNPROVEN = "no test has proven that snapshot and stream agree"
 _STOPS = "a NULL element, or any value, stops the connector, and with it every table"
 _BENT = "the connector converts their elements by another calendar, zone or precision"
 _NEVER_EXACT = "not in the topic, or not exactly"
+NAMES_OTHERS = (
+    "its text has the names of other objects, which a rename changes without an event, so not as"
+    " text either"
+)
+"""Why a type is refused for which `names_others` is true."""
 
 _POSTGRES = {
     "name": "arrives as NULL",
@@ -29,14 +34,21 @@ _POSTGRES = {
     **dict.fromkeys(
         (
             *("tsquery", "pg_lsn", "pg_snapshot", "txid_snapshot", "xid", "xid8", "cid", "tid"),
-            *("jsonpath", "refcursor", "aclitem", "gtsvector", "int2vector", "oidvector"),
-            *("pg_node_tree", "regclass", "regcollation", "regconfig", "regdictionary"),
-            *("regnamespace", "regoper", "regoperator", "regproc", "regprocedure", "regrole"),
-            "regtype",
+            *("jsonpath", "refcursor", "gtsvector", "int2vector", "oidvector", "pg_node_tree"),
         ),
         _NOT_SENT,
     ),
+    **dict.fromkeys(
+        (
+            *("aclitem", "regclass", "regcollation", "regconfig", "regdatabase", "regdictionary"),
+            *("regnamespace", "regoper", "regoperator", "regproc", "regprocedure", "regrole"),
+            "regtype",
+        ),
+        NAMES_OTHERS,
+    ),
 }
+_SENT_UNPROVEN = frozenset(("geometry", "geography", "vector", "halfvec", "sparsevec"))
+"""Types of extensions that no test has proven, but for which the connector has a field."""
 _ELEMENTS = {
     **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), _BENT),
     **dict.fromkeys(("ltree", "tsvector", "bit", "varbit"), _STOPS),
@@ -65,6 +77,25 @@ def of_postgres(kind: PostgresType) -> str:
     if kind.kind in ("m", "c"):
         return _NOT_SENT
     return _POSTGRES.get(kind.name, _UNPROVEN)
+
+
+def names_others(kind: PostgresType) -> bool:
+    """Whether the text of a type's values has the names of other objects of PostgreSQL.
+
+    A rename of such an object changes the text in all rows, and sends no event.
+    """
+    inner = kind.base or kind.element
+    return names_others(inner) if inner is not None else _POSTGRES.get(kind.name) == NAMES_OTHERS
+
+
+def is_sent(kind: PostgresType) -> bool:
+    """Whether PostgreSQL's connector has a field for the columns of a type without a rule.
+
+    False also if this is not known.
+    """
+    if kind.kind == "b" and kind.element is None and kind.name in _SENT_UNPROVEN:
+        return True
+    return of_postgres(kind) not in (_NOT_SENT, NAMES_OTHERS, _NEVER_EXACT, _UNPROVEN)
 
 
 def of_mysql(kind: MysqlType) -> str:

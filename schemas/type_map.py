@@ -64,10 +64,9 @@ def as_markdown() -> str:
         "## Refused",
         "",
         "A table with such a column is refused at onboarding, unless its settings say what to do.",
-        f"`{OVERRIDE}` brings it as the text that the server prints, whatever the type:",
-        "the copy reads that text, and for each row that changes a run reads it from the primary"
-        " by",
-        "key. `columns.exclude: [column]` leaves it out.",
+        f"`{OVERRIDE}` brings it as the text that the server prints, unless that text has the",
+        "names of other objects (below): the copy reads that text, and for each row that changes a",
+        "run reads it from the primary by key. `columns.exclude: [column]` leaves it out.",
         "",
         "| PostgreSQL | why |",
         "|---|---|",
@@ -221,7 +220,7 @@ _REFUSED: tuple[tuple[str, tuple[PostgresType, ...]], ...] = (
     ("composite types", (PostgresType("pair", kind="c"),)),
     (
         "tsquery, pg_lsn, pg_snapshot, txid_snapshot, xid, xid8, cid, tid, jsonpath, refcursor,"
-        " aclitem, gtsvector, int2vector, oidvector, pg_node_tree and other types of the catalog",
+        " gtsvector, int2vector, oidvector, pg_node_tree and other types of the catalog",
         _plain(
             "tsquery",
             "pg_lsn",
@@ -233,18 +232,19 @@ _REFUSED: tuple[tuple[str, tuple[PostgresType, ...]], ...] = (
             "tid",
             "jsonpath",
             "refcursor",
-            "aclitem",
             "gtsvector",
             "int2vector",
             "oidvector",
         ),
     ),
     (
-        "regclass, regtype and other reg types",
+        "regclass, regtype and other reg types, aclitem",
         _plain(
+            "aclitem",
             "regclass",
             "regcollation",
             "regconfig",
+            "regdatabase",
             "regdictionary",
             "regnamespace",
             "regoper",

@@ -137,8 +137,8 @@ class SourceType(Protocol):
         Args:
             table: The table, for messages.
             column: The column, for messages.
-            as_text: Whether the lake stores each value as the string that the server prints. Every
-                type has this rule.
+            as_text: Whether the lake stores each value as the string that the server prints. Only
+                types that are refused in any form lack this rule.
             decimal: The decimal type that the settings choose for a number without precision; empty
                 if they choose none.
             hidden: Whether errors must not show the column's values.

@@ -19,8 +19,10 @@ These types have no rule, because of what Debezium 3.7 does to their values:
   floating-point numbers of geometric types;
 - the string of a ``tstzrange`` depends on the time zone of the Connect worker, and the string of an
   ``hstore`` on the order of hashes;
-- multiranges, composites, ``tsquery``, ``pg_lsn``, ``reg*`` and arrays of domains, ``interval``,
-  ``money`` and ``xml`` are not sent at all.
+- multiranges, composites, ``tsquery``, ``pg_lsn`` and arrays of domains, ``interval``, ``money``
+  and ``xml`` are not sent at all;
+- ``reg*`` and ``aclitem`` are not sent, either, and a rename of the object that a value names
+  changes its text without an event.
 
 In an event, an array of several dimensions looks like an array of one dimension. So the snapshot
 refuses arrays of several dimensions.
@@ -111,6 +113,21 @@ class PostgresType:
                 " values were written with that setting.",
                 table=table,
                 field=column,
+                short=f"{self}: lc_monetary gives it {digits} digits",
+                as_text=False,
+            )
+        if refusals.names_others(self):
+            why = refusals.NAMES_OTHERS
+            raise UnsupportedTypeError(
+                f"column {column!r} of table {table} has type {self}, which cannot be replicated:"
+                f" {why}",
+                remedy=f"Leave it out with columns.exclude: [{column}]; or change its type to text"
+                " on the source.",
+                table=table,
+                field=column,
+                short=f"{self}: {why}",
+                why=why,
+                as_text=False,
             )
         if as_text:
             return _PRINTED
@@ -121,6 +138,11 @@ class PostgresType:
         if rule is None:
             raise without_rule(self, refusals.of_postgres(self), table=table, column=column)
         return _chosen(decimal, place) if decimal else rule
+
+    @property
+    def has_field(self) -> bool:
+        """Whether events have a field for a column of this type; False also if it is not known."""
+        return _rule(self, _Place("", hidden=False)) is not None or refusals.is_sent(self)
 
     @property
     def _other_money_digits(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -74,6 +75,20 @@ def key_check(lake: LakeConfig) -> str | None:
         return None
     key = lake.hash_key.resolve().encode()
     return hmac.new(key, b"tributary: which key", hashlib.sha256).hexdigest()[:16]
+
+
+def hashed_texts(texts: Iterable[str], lake: LakeConfig) -> frozenset[str]:
+    """Return the hashes that `hidden` puts in place of texts.
+
+    Args:
+        texts: The texts.
+        lake: The settings with the secret key. A column is hashed, so there is a key.
+
+    Raises:
+        SecretError: The key cannot be read.
+    """
+    key = lake.hash_key.resolve().encode() if lake.hash_key is not None else b""
+    return frozenset(hmac.new(key, one.encode(), hashlib.sha256).hexdigest() for one in texts)
 
 
 def _masked(column: Column) -> SparkColumn:

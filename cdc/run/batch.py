@@ -19,6 +19,7 @@ from cdc.rows.semantic_types import quoted
 from cdc.rows.visibility import Reading
 from cdc.run import plan
 from cdc.run.batch_reading import Batch, BatchReader, HeldFrames
+from cdc.run.former_labels import FormerLabels
 from cdc.run.later_definitions import LaterDefinitions
 from cdc.run.pending_columns import LateColumns
 from cdc.run.quarantining import LeftOut
@@ -160,7 +161,8 @@ class BatchWriter:
                 it out.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
             SchemaChangeError: Events lack a required column, or can have values in wrong columns,
-                or a field's type does not convert to the lake column's type.
+                or a value is a label that was renamed, or a field's type does not convert to the
+                lake column's type.
             UnseenError: The transaction at the start of the range was not yet visible when the
                 source's catalog was read.
             PausedByPolicyError: The range begins with a TRUNCATE, and `on_truncate` is pause.
@@ -172,7 +174,8 @@ class BatchWriter:
         reading = Reading(handoff.fingerprint.snapshot, still_open)
         late = LateColumns.of(handoff, known)
         definitions = LaterDefinitions.of(handoff, self._source_table.dropped_by)
-        self._reader.expect(previous.schema_ids, late, definitions, reading)
+        labels = FormerLabels.of(handoff)
+        self._reader.expect(previous.schema_ids, late, definitions, labels, reading)
         left_out = LeftOut(self._context, previous, self._settings)
         tolerated = left_out.tolerated(piece)
         try:
@@ -210,7 +213,7 @@ class BatchWriter:
         handoff, dropped_by = previous.require_handoff(), self._source_table.dropped_by
         late = LateColumns.of(handoff, replayed=True)
         definitions = LaterDefinitions.of(handoff, dropped_by, replayed=True)
-        self._reader.expect(previous.schema_ids, late, definitions)
+        self._reader.expect(previous.schema_ids, late, definitions, FormerLabels.of(handoff))
         left_out = LeftOut(self._context, previous, self._settings)
         within = left_out.within(piece)
         try:

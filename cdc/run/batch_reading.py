@@ -21,6 +21,7 @@ from cdc.rows.kafka_records import Range, read_changes
 from cdc.rows.masking import hidden
 from cdc.rows.visibility import Reading
 from cdc.run import plan
+from cdc.run.former_labels import FormerLabels
 from cdc.run.later_definitions import LaterDefinitions, require_own_definition
 from cdc.run.pending_columns import LateColumns
 from cdc.run.writer_schemas import WriterSchemas
@@ -118,6 +119,7 @@ class BatchReader:
         self._writers = WriterSchemas(context.registry, topic)
         self._late = LateColumns()
         self._definitions = LaterDefinitions()
+        self._labels = FormerLabels()
         self._before: Mapping[int, DebeziumSchema] = {}
 
     def expect(
@@ -125,6 +127,7 @@ class BatchReader:
         schema_ids: Iterable[int],
         late: LateColumns,
         definitions: LaterDefinitions,
+        labels: FormerLabels,
         reading: Reading | None = None,
     ) -> None:
         """Prepare for the next batch of a run.
@@ -135,6 +138,7 @@ class BatchReader:
             late: Columns that events of the batch can lack, or have under another name.
             definitions: Definitions of the table, with which the schemas of the batch's events are
                 compared.
+            labels: The present labels of enum columns, with which the events' values are compared.
             reading: The transactions that were visible when the source's catalog was read; None if
                 all transactions of the batch were visible then, as in a replay.
         """
@@ -142,7 +146,7 @@ class BatchReader:
         former = tuple(schema_ids)
         self._writers.expect(former)
         self._before = {n: self._writers.known[n] for n in former if n in self._writers.known}
-        self._late, self._definitions = late, definitions
+        self._late, self._definitions, self._labels = late, definitions, labels
         self._rules = replace(self._rules, absent=late.absent, former=late.former)
 
     def written(self, summary: Summary) -> dict[int, DebeziumSchema]:
@@ -165,7 +169,8 @@ class BatchReader:
                 first of them.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
             SchemaChangeError: Events lack a required column, or can have values in wrong columns,
-                or a field's type does not convert to the lake column's type.
+                or a value is a label that was renamed, or a field's type does not convert to the
+                lake column's type.
             UnseenError: A transaction of the batch was not yet visible when the source's catalog
                 was read.
         """
@@ -200,6 +205,7 @@ class BatchReader:
             (first_problem,) = self._problems(changes, 1)
             raise self.unreadable(first_problem, summary.problems, tolerated)
         self._require_columns(changes, self.written(summary))
+        self._labels.require_present(changes, self._schema, self._context.config.lake)
         left_out = self._problems(changes, tolerated) if summary.problems else []
         return Batch(piece, changes, summary, tuple(left_out))
 

@@ -16,14 +16,16 @@ from cdc.errors import ConfigError, SchemaChangeError
 from cdc.lake.key_text import FORM, key_form
 from cdc.rows.masking import key_check
 from cdc.rows.semantic_types import literal
+from cdc.sources import table_rules
 from cdc.sources.refused_columns import RENAMED
 from cdc.sources.selection import misread
 from schemas.catalog import Catalog
-from schemas.changes import ChangeKey, ChangeLakePartitions, ChangeType, Verdict
+from schemas.changes import ChangeKey, ChangeLakePartitions, ChangeType, LoseEvents, Verdict
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.renames import Renames
 from schemas.statement_effects import StatementEffects
 from schemas.table import Column
+from schemas.withheld_columns import withheld
 
 if TYPE_CHECKING:
     from cdc.config import LakeConfig, TableSettings
@@ -115,7 +117,7 @@ def compare(
         renames=allowed,
         key=handoff.key,
     )
-    changes = diff(before, now, lake, rules, evidence)
+    changes = diff(before, now, lake, rules, evidence) + _misplaced(source_table, now)
     if not any(isinstance(change, ChangeKey) for change in changes):
         changes += _another_key(source_table, settings, handoff)
     changes += _by_settings(source_table, wanted, settings, handoff, config)
@@ -197,6 +199,15 @@ def _truncated(
         return found
     writer = files.written_together(found)
     return frozenset() if writer is not None and truncates.has(writer) else found
+
+
+def _misplaced(source_table: SourceTable, now: Catalog) -> tuple[Change, ...]:
+    """Return a change if events can have values in wrong columns without a sign of it."""
+    found = table_rules(now.source_kind).misplaced(source_table, withheld(now))
+    if found is None:
+        return ()
+    problem, remedy = found
+    return (LoseEvents(verdict=Verdict.BOOTSTRAP, why=remedy, fact=f"the table {problem}"),)
 
 
 def _another_key(

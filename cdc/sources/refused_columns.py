@@ -88,8 +88,10 @@ def _remedy(
     )
     others = dict.fromkeys([*names, *bound])
     free = [name for name in types if name not in key and name not in others]
-    asked = [] if settings.appends else free
-    away = [name for name in others if name not in key] + (free if settings.appends else [])
+    texts = [name for name in free if types[name].context.get("as_text", True)]
+    asked = [] if settings.appends else texts
+    away = [name for name in others if name not in key]
+    away += [name for name in free if name not in asked]
     choices = []
     if asked:
         choices.append(

@@ -5,7 +5,7 @@ This module does not access a server.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from cdc.sources.source_facts import SourceTable
@@ -22,6 +22,14 @@ class TableRules(Protocol):
 
         Either a copy cannot read the rows, or the log lacks changes of the rows, or the connector
         misreads them.
+        """
+
+    def misplaced(self, table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
+        """Return why events can have values in wrong columns without a sign of it; None if not.
+
+        Args:
+            table: The table.
+            withheld: The table's generated columns that the log does not contain.
         """
 
     def without_key(self, table: SourceTable) -> Obstacle:

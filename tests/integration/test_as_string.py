@@ -36,7 +36,6 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "both": ("pair", ("ROW(1, 'a, \"b\"')", "ROW(null, null)", "null")),
     "words": ("tsquery", ("'fat & (rat | cat)'", "'a <2> b'", "null")),
     "at": ("pg_lsn", ("'0/16AE7F8'", "'FFFFFFFF/FFFFFFFF'", "null")),
-    "class": ("regclass", ("'pg_catalog.pg_class'::regclass", "0::oid::regclass", "null")),
     "days": ("date[]", ("'{0044-03-15 BC,NULL}'", "'{{2024-01-01},{2024-01-02}}'", "null")),
     "hours": ("time[]", ("'{24:00,00:00:00.000001}'", "'{}'", "null")),
     "moods": ("mood[]", ("'{sad,happy}'", "'{}'", "null")),

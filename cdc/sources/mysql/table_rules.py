@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from cdc.sources.mysql.connection import quoted
 from cdc.sources.source_facts import SourceTable
@@ -34,6 +34,9 @@ class MysqlTableRules:
                 " (mysql56_temporal_format = ON, the default).",
             )
         return None
+
+    def misplaced(self, table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
+        """Return None, since MySQL's and MariaDB's binlog withholds no column."""
 
     def without_key(self, table: SourceTable) -> Obstacle:
         """Return the problem of a MySQL or MariaDB table without a key, and ways to solve it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from cdc.sources.postgres.column_type import plain_type_of, type_of
 from cdc.sources.source_facts import Leaf, SourceColumn, SourceTable
@@ -31,7 +31,32 @@ class PostgresTableRules:
 
     def not_in_log(self, table: SourceTable) -> Obstacle | None:
         """Return why PostgreSQL's log lacks changes of the table's rows; None if it lacks none."""
-        return _kind(table) or _relatives(table) or _unlogged_partition(table) or _misplaced(table)
+        generated = [one.name for one in table.columns if one.generated]
+        return (
+            _kind(table)
+            or _relatives(table)
+            or _unlogged_partition(table)
+            or self.misplaced(table, generated)
+        )
+
+    def misplaced(self, table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
+        """Return a problem if the connector reads values into wrong columns without a sign of it.
+
+        At a label of an enum that Debezium 3.7.0 does not know, it reads the table's definition
+        from the catalog again. This definition includes generated columns, which the log does not
+        contain. So the connector assigns values of columns behind a generated column to wrong
+        columns. The events' schema then has the generated column, unless Debezium has no field for
+        the column's type. The connector never knows the labels of a domain over an enum, so it
+        always assigns values in this way.
+
+        Args:
+            table: The table.
+            withheld: The table's generated columns that the log does not contain.
+        """
+        first = misplacing([one.name for one in table.columns], withheld)
+        if first is None:
+            return None
+        return _beside_domain(table, first) or _beside_enum(table, withheld)
 
     def without_key(self, table: SourceTable) -> Obstacle:
         """Return the problem of a PostgreSQL table without a key, and ways to solve it."""
@@ -192,17 +217,15 @@ def _unlogged_partition(table: SourceTable) -> Obstacle | None:
     return None
 
 
-def _misplaced(table: SourceTable) -> Obstacle | None:
-    """Return a problem if the connector always reads values into wrong columns.
+def _beside_domain(table: SourceTable, first: str) -> Obstacle | None:
+    """Return a problem if a PostgreSQL table with misplaced values has a domain over an enum.
 
-    Debezium 3.7.0 does not know the labels of a domain over an enum. At each value of such a
-    domain, it reads the table's definition from the catalog again. This definition includes
-    generated columns, which the log does not contain. So the connector assigns values of columns
-    behind a generated column to wrong columns.
+    Args:
+        table: The table.
+        first: The first generated column behind which values are misplaced.
     """
     over = next((one for one in table.columns if _is_over_enum(one)), None)
-    first = _first_misplacing(table)
-    if over is None or first is None:
+    if over is None:
         return None
     enum = plain_type_of(over)
     return (
@@ -211,6 +234,30 @@ def _misplaced(table: SourceTable) -> Obstacle | None:
         " columns into other ones",
         f"Give the column the enum itself: ALTER TABLE {table.table.relation} ALTER COLUMN"
         f" {over.name} TYPE {enum}; or add {first} again as the table's last column.",
+    )
+
+
+def _beside_enum(table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
+    """Return a problem if a PostgreSQL table has an enum, and no event shows misplaced values.
+
+    Args:
+        table: The table.
+        withheld: The table's generated columns that the log does not contain.
+    """
+    enum = next((one for one in table.columns if type_of(one).kind == "e"), None)
+    unsent = [
+        one.name for one in table.columns if one.name in withheld and not type_of(one).has_field
+    ]
+    first = misplacing([one.name for one in table.columns], unsent)
+    if enum is None or first is None:
+        return None
+    shown = next(one.type for one in table.columns if one.name == first)
+    return (
+        f"has column {enum.name} of type {enum.type}, an enum, and columns behind the generated"
+        f" column {first} of type {shown}, for which events have no field: from the first row with"
+        " a new label on, the connector reads the values of those columns into other ones, and no"
+        " event shows it",
+        f"Add {first} again as the table's last column; or give {enum.name} the type text.",
     )
 
 

@@ -127,6 +127,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Run ALTER TABLE {} SET LOGGED",
         "Run CREATE UNIQUE INDEX",
     ),
+    f"{_TESTS}unsent_columns.py::"
+    "test_a_column_that_no_event_has_hides_that_values_are_in_wrong_columns": (
+        "Add {} again as the table's last column",
+    ),
     f"{_TESTS}enum_labels.py::test_what_events_have_of_a_table_with_generated_columns": (
         "Give the column the enum itself",
     ),

@@ -9,7 +9,7 @@ import pytest
 from cdc.config import TableSettings
 from cdc.errors import CaptureError
 from cdc.sources.source_facts import Leaf, SourceColumn, SourceTable
-from operate.readiness import judge, too_large
+from operate.readiness import Readiness, judge, too_large
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType
 
@@ -231,6 +231,45 @@ def test_columns_behind_a_generated_one_are_refused_beside_a_domain_over_an_enum
     assert any(warning in note for note in verdict.notes)
     verdict = judge(replace(KEYED, columns=(*KEYED.columns, plain, computed)), DEFAULTS)
     assert not any(warning in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits"),
+    [
+        (PostgresType("text"), True),
+        (PostgresType("tsvector"), True),
+        (PostgresType("geometry"), True),
+        (PostgresType("point"), True),
+        (PostgresType("bit", typmod=3), True),
+        (PostgresType("over", kind="d", base=PostgresType("text")), True),
+        (PostgresType("earth", kind="d", base=PostgresType("cube")), False),
+        (PostgresType("tsquery"), False),
+        (PostgresType("int4multirange", kind="m"), False),
+        (PostgresType("pair", kind="c"), False),
+        (PostgresType("_interval", element=PostgresType("interval")), False),
+        (PostgresType("regclass"), False),
+    ],
+)
+def test_columns_behind_a_generated_one_that_no_event_has_are_refused_beside_an_enum(
+    kind: PostgresType, *, fits: bool
+) -> None:
+    """Without a field of the generated column, no event shows that values are in wrong columns."""
+    enum = replace(column("state", 4), type=PostgresType("mood", kind="e", display="mood"))
+    computed = replace(column("spot", 5, generated=True), type=kind)
+    shown, after = column("twice", 6, generated=True), column("z", 7)
+
+    def judged(*columns: SourceColumn) -> Readiness:
+        return judge(replace(KEYED, columns=(*KEYED.columns, *columns)), DEFAULTS)
+
+    verdict = judged(enum, computed, after)
+    assert verdict.ok is fits
+    if not fits:
+        assert f"behind the generated column spot of type {kind}" in verdict.problem
+        assert "Add spot again as the table's last column" in verdict.remedy
+        assert judged(after, computed, after, enum).problem, "the enum may be anywhere"
+    assert judged(enum, after, computed).ok, "nothing is behind it"
+    assert judged(enum, after, computed, shown).ok, "nothing is behind it that has values"
+    assert judged(computed, after).ok, "without an enum, nothing is read again"
 
 
 def test_an_access_method_whose_rows_the_log_lacks_is_refused() -> None:

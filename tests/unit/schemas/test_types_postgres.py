@@ -87,6 +87,18 @@ def test_a_type_without_a_proven_rule_is_refused_by_name(kind: PostgresType) -> 
     assert "columns.exclude: [odd one]" in caught.value.remedy
 
 
+@pytest.mark.parametrize("name", ["regclass", "regrole", "regtype", "regproc", "aclitem"])
+def test_text_with_names_of_other_objects_is_refused_as_text_too(name: str) -> None:
+    """A rename of the object changes the text of rows, and sends no event."""
+    plain = PostgresType(name)
+    over = PostgresType("over", kind="d", base=plain)
+    for kind in (plain, PostgresType(f"_{name}", element=plain), over):
+        for as_text in (False, True):
+            with pytest.raises(UnsupportedTypeError, match="a rename changes") as refused:
+                kind.rule(table="s:public.t", column="c", as_text=as_text)
+            assert "columns.exclude: [c]" in refused.value.remedy
+
+
 def test_domains_follow_what_they_are_made_of() -> None:
     inner = PostgresType("d1", kind="d", base=numeric(6, 3))
     assert lake(PostgresType("d2", kind="d", base=inner)) == "decimal(6,3)"

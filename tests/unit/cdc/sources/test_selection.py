@@ -171,6 +171,18 @@ def test_all_refused_columns_are_named_with_the_settings_that_let_the_table_trav
     ]
 
 
+def test_a_column_that_is_refused_as_text_too_is_left_out() -> None:
+    source = odd(bs="varbit", owner="regrole", other="aclitem")
+    for given in (settings(), settings(**{"as": {"owner": "string"}})):
+        with pytest.raises(UnsupportedTypeError) as caught:
+            lake_columns(source, given)
+        chosen = pasted(caught.value.remedy)
+        assert sorted(chosen.columns.exclude) == ["other", "owner"]
+        rules = chosen.columns.model_copy(update={"as_": {"bs": "string"}})
+        found = lake_columns(source, chosen.model_copy(update={"columns": rules}))
+        assert [one.name for one in found] == ["id", "bs"]
+
+
 def test_a_log_leaves_refused_columns_out_and_what_was_set_stays() -> None:
     source = odd(bs="varbit", p="point")
     with pytest.raises(UnsupportedTypeError) as caught:
