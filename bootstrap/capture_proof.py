@@ -88,6 +88,7 @@ class Capture:
             names,
             ServerOpeners(lambda: self.source, lambda: self.kafka, lambda: self.connect),
             exactly_once=self.exactly_once,
+            definitions=lambda: self.definitions,
         )
         evidence.require_answers()
         obstacles = self.source.capture(names).audit_table(table)

@@ -147,7 +147,8 @@ class Services:
 
         The topics show whether the connector sends changes, and which DDL statements the connector
         has reported. The topic of DDL statements, which PostgreSQL does not have, is read from its
-        beginning: it shows whether the connector ever started without its stored position.
+        beginning: it shows whether the connector ever started without its stored position. The
+        schema history of a MariaDB connector is read, too.
         """
         topics = [*capture.own_topics, *self.store.topics(capture.source, capture.tier)]
         interval_ms = self.config.source(capture.source).heartbeat_interval_ms

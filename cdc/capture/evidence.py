@@ -156,6 +156,8 @@ class CaptureEvidence:
         starts: For each time that the connector started although Connect had no stored position for
             it: the offset of the first record that it then wrote to the topic of DDL statements.
         life: Whether the connector sends changes; None if the caller did not request this fact.
+        skipped: Why the connector skips a definition of its tables when it starts next; None if it
+            does not, or if the caller did not request the statements.
         strays: By table, the topics to which the connector sent the table's changes because the
             table's schema was renamed (`cdc.capture.strays`). Only runs search for such topics.
     """
@@ -173,6 +175,7 @@ class CaptureEvidence:
     starts: tuple[int, ...] = ()
     life: Answer[SignsOfLife | None] = None
     continuity: Answer[Continuity | None] = None
+    skipped: Answer[str | None] = None
     strays: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
 
     @property
@@ -185,6 +188,7 @@ class CaptureEvidence:
                 self.topics,
                 self.life,
                 self.statements,
+                self.skipped,
                 self.connector,
                 self.stored,
             ),

@@ -20,6 +20,7 @@ from cdc.capture.judgement import of_capture, of_table
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.recovery import explained
 from cdc.capture.remembered_losses import remember
+from cdc.capture.skipped_definitions import skipped
 from cdc.capture.strays import stray_topics, written_since
 from cdc.capture.task_looks import TaskLooks
 from cdc.capture.type_looks import TypeLooks, require_own_types
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from cdc.connect import ConnectClient, ConnectorStatus
     from cdc.debezium import CaptureNames, DefinitionChange, Definitions
     from cdc.kafka import KafkaAdmin
+    from cdc.log.position import LogPosition
     from cdc.run.context import RunContext
     from cdc.sources.base import Source
     from cdc.store.loss_counts import Loss
@@ -132,6 +134,7 @@ def gather(
     signs = topics.ask(lambda it: None if life is None else life(it))
     # The statements are read last. If their topic is missing, Kafka has answered the other queries.
     statements = topics.ask(lambda _: _reported_statements(definitions, names))
+    forgotten = topics.ask(lambda _: _skipped(definitions, names, at, connector))
     return CaptureEvidence(
         names=names,
         log=log,
@@ -147,6 +150,7 @@ def gather(
         stored=stored,
         statements=statements,
         starts=tuple(fresh_starts(_definition_changes(statements))),
+        skipped=forgotten,
         life=signs,
     )
 
@@ -367,6 +371,18 @@ def _reported_statements(
     if definitions is None or not names.reports_definitions:
         return None
     return definitions().of(names)
+
+
+def _skipped(
+    definitions: Callable[[], Definitions] | None,
+    names: CaptureNames,
+    stored: LogPosition | None,
+    connector: Answer[ConnectorFacts | None],
+) -> str | None:
+    listed = connector.listed if isinstance(connector, ConnectorFacts) else None
+    if definitions is None or listed is None:
+        return None
+    return skipped(names, definitions, stored, listed)
 
 
 def _definition_changes(

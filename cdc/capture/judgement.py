@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 _COPY_AGAIN = "Run `tributary run`, which marks its tables, then `tributary bootstrap` for them."
 
+_ONE_WRITER = (
+    "Let only one server write in each GTID domain: set another gtid_domain_id on each server that"
+    " takes writes. Then offboard all tables of this source and tier, and onboard them again."
+)
+
 
 class Severity(Enum):
     """What a finding means for the source's changes, for example that they are lost."""
@@ -256,6 +261,8 @@ def _connector_findings(evidence: CaptureEvidence) -> Iterator[Finding]:
             " it may have altered or kept from their topics, and `tributary bootstrap` for them"
             " corrects the connector.",
         )
+    if isinstance(evidence.skipped, str):
+        yield Finding(Severity.INCOMPLETE, name, evidence.skipped, _ONE_WRITER)
     health, life = evidence.health, evidence.life
     silent = why_silent(evidence.names, health, None if isinstance(life, TributaryError) else life)
     if silent is not None:

@@ -10,6 +10,9 @@ the next task skips too much:
 - On PostgreSQL, COPY inserted several rows by one record of the WAL, and the earlier task has sent
   only the first of these rows. The next task skips all of them.
 
+On MySQL without GTIDs, the next task can also decode rows by a later definition of their table
+(`cdc.capture.later_decoding`).
+
 In an append table of PostgreSQL, the next task can also skip too little:
 
 - The stored number for a transaction's first record includes the transaction's begin. Then the next
@@ -30,6 +33,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from cdc.capture.found_losses import Found
+from cdc.capture.later_decoding import LaterDecoding
 from cdc.debezium.event_reader import EventReader
 from cdc.debezium.task_ends import TaskEnds, moves_key, takes_key, task_of
 from cdc.errors import DecodeError, SourceError, UnreachableError
@@ -144,7 +149,7 @@ class TaskLooks:
         now = self._look(beat, begun)
         if now is None:
             return kept
-        found: _Found | None = _Found()
+        found: Found | None = Found()
         sent = self._kafka.newest_times(begun)
         if known.task == now.task:
             now = settled(now, sent, known.ends)
@@ -177,7 +182,7 @@ class TaskLooks:
         lively: Sequence[TableRecord],
         looks: tuple[TaskLook, TaskLook],
         beat: KafkaRecord | None,
-    ) -> _Found | None:
+    ) -> Found | None:
         """Return the losses and the doubts at the ends of tasks between two looks.
 
         The result is None if an end cannot be judged yet, because the task that followed has sent
@@ -188,47 +193,13 @@ class TaskLooks:
             ends = TaskEnds(reader, self._events, {topic: of[0] for topic, of in starts.items()})
             needed = not self._exactly_once or capture.takes_rows_twice
             reached = ends.change(beat) if needed and beat is not None else None
-            search = _Search(capture, ends, *looks, self._exactly_once, reached)
+            later = LaterDecoding(capture.names, self._kafka, reader, ends)
+            search = _Search(capture, ends, *looks, self._exactly_once, reached, later)
             try:
                 search.search(lively)
             except _EarlyError:
                 return None
         return search.found
-
-
-@dataclass
-class _Found:
-    """What a look at the ends of tasks has found.
-
-    Args:
-        losses: By table, a message about the rows that the table has lost or got twice.
-        doubts: By table, the newest end of a task that could not be judged.
-    """
-
-    losses: dict[str, str] = field(default_factory=dict)
-    doubts: dict[str, Doubt] = field(default_factory=dict)
-
-    def lose(self, table: TableId, what: str) -> None:
-        known = self.losses.get(str(table))
-        self.losses[str(table)] = what if known is None else f"{known}; {what}"
-
-    def doubt(self, table: TableId, offset: int, what: str, fear: str = "missing") -> None:
-        """Add the end of a task at which a table may have lost or doubled rows.
-
-        Args:
-            table: The table.
-            offset: The offset of the ended task's last record.
-            what: What is uncertain, for the beginning of the doubt's message.
-            fear: What rows of the table can be, for the rest of the message.
-        """
-        advice = f"rows of table {table} can be {fear}; run `tributary verify {table}`"
-        self.doubts[str(table)] = Doubt(offset, f"{what}: {advice}")
-
-    def log(self) -> None:
-        for table, lost in self.losses.items():
-            _log.warning("table %s: %s", table, lost)
-        for one in self.doubts.values():
-            _log.warning("%s", one.what)
 
 
 @dataclass(frozen=True)
@@ -268,6 +239,7 @@ class _Search:
         beat: The newest heartbeat, which shows how far a connector that can send events again has
             come in the log; None if the connector writes in Kafka transactions, and a repeated
             event would change nothing.
+        later: Finds changes that a task decoded by a later definition of their table.
         found: Collects the losses and the doubts.
     """
 
@@ -277,7 +249,8 @@ class _Search:
     now: TaskLook
     exactly_once: bool
     beat: SentChange | None
-    found: _Found = field(default_factory=_Found)
+    later: LaterDecoding
+    found: Found = field(default_factory=Found)
 
     def search(self, lively: Sequence[TableRecord]) -> None:
         """Judge the ends of tasks since the previous look.
@@ -307,7 +280,9 @@ class _Search:
             end: The offset after the last one to search.
         """
         table = record.table
-        for ended in self.ends.between(record.topic, first, end, self.now.task):
+        ends = [*self.ends.between(record.topic, first, end, self.now.task)]
+        self.later.judge(record, (first, end), ends, self.found)
+        for ended in ends:
             if ended.last.offset < (first_offset(record) or 0):
                 continue  # the copy has the whole transaction
             try:

@@ -96,7 +96,18 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "The connector cannot learn this definition any more: the binlog lacks it"
         " (sql_log_bin = 0), or the capture login could not see it when the connector first"
         " started. Run `tributary offboard` for the named table, give it another tier (`tier` in"
-        " its settings), then run `tributary onboard` for it.",
+        " its settings), then run `tributary onboard` for it. If two servers of MariaDB write in"
+        " one GTID domain, offboard all tables of this source and tier instead, and onboard them"
+        " again.",
+    ),
+    (
+        r"internal schema size",
+        "Rows of the named table have another number of columns in the binlog than in the"
+        " connector's definition. Without GTIDs, a restarted connector reads rows from before an"
+        " ALTER TABLE by the definition after it; on MariaDB, a UNIQUE index on a long column adds"
+        " a hidden column, and a connector skips definitions if two servers write in one GTID"
+        " domain. The connector cannot read past the row: drop such an index, offboard all of its"
+        " tables, then onboard them again.",
     ),
     (
         r"failed to properly convert data value",

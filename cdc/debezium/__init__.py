@@ -17,7 +17,6 @@ from cdc.debezium.connector import (
 from cdc.debezium.definitions import (
     DefinitionChange,
     Definitions,
-    KnownColumn,
     ReportedStatements,
     StatementsByTable,
     definition_changes,
@@ -34,6 +33,7 @@ from cdc.debezium.heartbeat import (
     wait_while_sending,
 )
 from cdc.debezium.kind import SettingFinding
+from cdc.debezium.known_columns import KnownColumn
 from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
 from cdc.debezium.postgres import after_truncate
 from cdc.debezium.transactions import TransactionReader

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -19,6 +18,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium.event_reader import EventReader
+from cdc.debezium.known_columns import KnownColumn, known_columns, table_of
+from cdc.debezium.schema_history import LearnedDefinition, learned_definitions
 from cdc.errors import KafkaError
 from cdc.runtime.waiting import wait_while
 from schemas.ddl.mysql_named_table import NamedTable, swapped_table, unreported_table
@@ -34,30 +35,6 @@ _OPEN_S = 10.0
 _POLL_S = 0.1
 _PART = 1000
 """Number of offsets in one read of the topic."""
-_ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
-
-
-@dataclass(frozen=True)
-class KnownColumn:
-    """A column of a table, in the definition by which Debezium interprets the table's rows.
-
-    Args:
-        name: The column's name.
-        type_name: The column's type as in the statement, for example ``INT UNSIGNED``.
-        length: Length or precision; None if the statement has none.
-        scale: Scale; None if the statement has none.
-        charset: Character set of the column's strings; None if the connector knows none.
-        nullable: Whether the column may be NULL.
-        labels: The labels of an ENUM or SET, in quotes, as the statement has them.
-    """
-
-    name: str
-    type_name: str
-    length: int | None
-    scale: int | None
-    charset: str | None
-    nullable: bool
-    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -180,6 +157,7 @@ class Definitions:
     def __init__(self, kafka: KafkaAdmin, registry: SchemaRegistry) -> None:
         self._kafka, self._events = kafka, EventReader(registry)
         self._read: dict[CaptureNames, ReportedStatements] = {}
+        self._learned: dict[CaptureNames, _Learned] = {}
         self._lock = threading.Lock()
 
     def of(self, capture: CaptureNames) -> ReportedStatements:
@@ -208,6 +186,42 @@ class Definitions:
             if known.first != first:
                 known = self._read[capture] = replace(known, first=first)
             return known
+
+    def learned(self, capture: CaptureNames) -> tuple[LearnedDefinition, ...]:
+        """Return the definitions in a connector's schema history.
+
+        Raises:
+            KafkaError: The topic does not exist, or cannot be read in time.
+            DecodeError: A record is not one of a schema history.
+        """
+        topic = capture.schema_history_topic
+        with self._lock:
+            topic_id, known = self._kafka.topic_id(topic), self._learned.get(capture)
+            end = self._kafka.stable_offsets(topic)[0]
+            if known is None or known.topic_id != topic_id or known.end > end:
+                known = _Learned(topic_id, self._kafka.start_offsets(topic)[0])
+            while known.end < end:
+                upto = min(known.end + _PART, end)
+                records = self._kafka.read(topic, 0, known.end, upto)
+                more = learned_definitions(records, capture.source)
+                known = replace(known, end=upto, definitions=(*known.definitions, *more))
+                self._learned[capture] = known
+            return known.definitions
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """The definitions in one connector's schema history, as of one read of the topic.
+
+    Args:
+        topic_id: The topic's UUID.
+        end: The offset after the last record that was read.
+        definitions: The definitions of all records that were read, in order.
+    """
+
+    topic_id: str
+    end: int
+    definitions: tuple[LearnedDefinition, ...] = ()
 
 
 def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
@@ -312,11 +326,8 @@ def _definition_changes(event: Any, source: str, offset: int) -> list[Definition
         )
     swapped = swapped_table(statement)
     for change in event["tableChanges"]:
-        match = _ID.fullmatch(change["id"])
-        if match is None:
-            raise ValueError(f"{change['id']} names no table")
-        table = TableId(source, *(name.replace('""', '"') for name in match.groups()))
-        columns = tuple(_known_columns(change["table"])) if change["table"] else ()
+        table = table_of(change["id"], source)
+        columns = tuple(known_columns(change["table"])) if change["table"] else ()
         # If the record names a table, its database is the table's, and not the session's.
         session = table.schema if swapped is not None and swapped.beside else ""
         beside = _beside(swapped, source, session)
@@ -341,17 +352,3 @@ def _beside(named: NamedTable | None, source: str, session: str) -> TableId | No
         return None
     database = session if named.database is None else named.database
     return TableId(source, database if named.name else "", named.name)
-
-
-def _known_columns(table: Any) -> Iterator[KnownColumn]:
-    """Yield the columns in a reported table definition, in the order of the table."""
-    for column in sorted(table["columns"], key=lambda one: int(one["position"])):
-        yield KnownColumn(
-            name=column["name"],
-            type_name=column["typeName"],
-            length=column["length"],
-            scale=column["scale"],
-            charset=column["charsetName"],
-            nullable=bool(column["optional"]),
-            labels=tuple(column["enumValues"] or ()),
-        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class SentChange:
             of a task that started without a stored position.
         number: The change's number in its transaction, from 1; None if the connector does not
             number changes.
+        gtid: The GTID of the transaction; None for PostgreSQL, and if the server has no GTIDs.
+        decoded_at: When the connector has decoded the change, by the clock of its worker; None if
+            the event does not say it.
     """
 
     op: str
@@ -68,6 +72,8 @@ class SentChange:
     after: Any
     order: tuple[int, ...] | None = None
     number: int | None = None
+    gtid: str | None = None
+    decoded_at: datetime | None = None
 
 
 def task_of(record: KafkaRecord) -> str | None:
@@ -142,6 +148,17 @@ class TaskEnds:
         yield from self._within(low, high)
         if task_of(high) != task:
             yield TaskEnd(high, None)
+
+    def first_change(self, topic: str, first: int, end: int) -> SentChange | None:
+        """Return the first change in a range of a topic's offsets; None if there is none.
+
+        Raises:
+            DecodeError: The first record with a value is not a change event.
+            KafkaError: The topic cannot be read in time.
+        """
+        found = (one for one in self._read(topic, max(first, self._start(topic)), end) if one.value)
+        record = next(found, None)
+        return None if record is None else self.change(record)
 
     def last(self, topic: str, end: int) -> KafkaRecord | None:
         """Return the last record before an offset; None if there is none.
@@ -346,7 +363,7 @@ def _place(change: SentChange) -> tuple[int | None, str]:
 
 
 def _change(event: Any, key: Mapping[str, Any]) -> SentChange:
-    source, numbered = event["source"], event.get("transaction")
+    source, numbered, ms = event["source"], event.get("transaction"), event.get("ts_ms")
     if "pos" in source:
         file, row = str(source["file"]), (int(source["pos"]), int(source["row"]))
         position, order = f"{file}:{row[0]}:{row[1]}", _after_file(file, row)
@@ -360,6 +377,8 @@ def _change(event: Any, key: Mapping[str, Any]) -> SentChange:
         after=event["after"],
         order=order,
         number=None if numbered is None else int(numbered["total_order"]),
+        gtid=source.get("gtid"),
+        decoded_at=None if ms is None else datetime.fromtimestamp(ms / 1000, timezone.utc),
     )
 
 

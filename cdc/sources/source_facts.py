@@ -155,6 +155,8 @@ class SourceTable:
             column was dropped.
         access_method: PostgreSQL: the table's access method, if changes of tables with this method
             cannot be captured. Empty if they can, as for ``heap``.
+        hashed_indexes: MariaDB: names of the unique indexes for which the server keeps a hash in a
+            hidden column, since their columns are long.
     """
 
     table: TableId
@@ -176,6 +178,7 @@ class SourceTable:
     number: int | None = None
     dropped_by: str = ""
     access_method: str = ""
+    hashed_indexes: tuple[str, ...] = ()
 
     @property
     def logs_whole_rows(self) -> bool:

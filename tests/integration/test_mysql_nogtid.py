@@ -261,6 +261,37 @@ def test_a_statement_that_is_logged_is_looked_for_until_the_catalog_shows_it(sho
         )
 
 
+def test_rows_that_a_restarted_connector_read_by_a_later_definition_ask_for_a_copy(
+    shop: Shop,
+) -> None:
+    """The connector's stored position lags behind its schema history, as after a killed worker."""
+    database, table = shop.database, shop.table("t")
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, a int, b int)", "INSERT INTO t VALUES (1, 1, -1)"
+    )
+    succeeded(shop.onboard("t"))
+    services, name = shop.services, shop.services.capture(table).connector
+    services.connect.stop(name)
+    before = services.connect.offset(name)
+    assert before is not None
+    services.connect.resume(name)
+    services.connect.wait_running(name)
+    database.execute("UPDATE t SET a = 2, b = -2", "ALTER TABLE t MODIFY b int AFTER id")
+    run_without_error(shop)
+    shop.assert_equal("t")
+    services.connect.change_offset(name, lambda _: dict(before))
+    services.connect.wait_running(name)
+    # A run sees it once the new task has sent a heartbeat.
+    wait_until(lambda: shop.asks_for_copy("t"), "a run to see it", 90)
+    error = shop.record("t").error
+    assert error is not None
+    assert "took the definition after it from its schema history" in error.message
+    succeeded(bootstrap(services, [table]))
+    database.execute("UPDATE t SET a = 3")
+    run_without_error(shop)
+    shop.assert_equal("t")
+
+
 def test_xa_transactions_are_refused_even_of_one_phase(shop: Shop) -> None:
     """The last test here: the server counts them until it is restarted."""
     shop.create("orders", 3)

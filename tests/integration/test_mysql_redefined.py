@@ -226,3 +226,18 @@ def in_session(shop: Shop, *statements: str) -> None:
     with shop.database.connect() as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
+
+
+@on_mariadb
+def test_a_unique_index_with_a_hidden_column_is_refused_and_replaced(shop: Shop) -> None:
+    database = mysql_of(shop.database)
+    database.execute(
+        "CREATE TABLE docs (id int PRIMARY KEY, body text, UNIQUE KEY bodies (body))",
+        "INSERT INTO docs VALUES (1, 'a')",
+    )
+    (refused,) = shop.onboard("docs")
+    assert "has unique indexes on long columns (`bodies`)" in str(refused.error)
+    database.execute("ALTER TABLE docs DROP INDEX bodies")
+    succeeded(shop.onboard("docs"))
+    database.execute("INSERT INTO docs VALUES (2, 'b')")
+    shop.assert_equal("docs")

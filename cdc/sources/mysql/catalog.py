@@ -153,6 +153,7 @@ def _source_table(found: Described) -> SourceTable:
         owner="",
         source_kind="mariadb" if found.of_mariadb else "mysql",
         hazards=_hazards(columns) if found.of_mariadb else (),
+        hashed_indexes=found.hashed,
     )
 
 

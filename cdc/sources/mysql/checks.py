@@ -21,6 +21,8 @@ _TITLE = {"mysql": "MySQL", "mariadb": "MariaDB"}
 _DAY_S = 86_400
 _SHORT_S = 3 * _DAY_S
 _LAG_WARNING_S = 60
+_RDS = "/rdsdbbin/"
+"""Where the servers of Amazon RDS and Aurora are installed, as ``basedir`` shows it."""
 
 _SET_MEANWHILE = {
     "mysql": "SELECT VARIABLE_NAME FROM performance_schema.variables_info"
@@ -126,7 +128,8 @@ def _primary_checks(session: Session, connections: Connections) -> Iterator[Chec
         yield Check("log_slave_updates", "error", unlogged, replicated_changes.REMEDY)
     if connections.config.kind == "mysql":
         yield _gtid_mode(variables.get("gtid_mode", ""))
-    yield _retention(int(variables.get("binlog_expire_logs_seconds", 0)))
+    on_rds = variables.get("basedir", "").startswith(_RDS)
+    yield _retention(int(variables.get("binlog_expire_logs_seconds", 0)), on_rds=on_rds)
     if stops := compressed_columns.obstacle(session):
         yield Check("compressed columns", "error", *stops)
 
@@ -155,13 +158,25 @@ def _gtid_mode(mode: str) -> Check:
     )
 
 
-def _retention(seconds: int) -> Check:
+def _retention(seconds: int, *, on_rds: bool = False) -> Check:
     """Return the line of ``check`` for the binlog's retention: a warning below three days.
 
     Args:
         seconds: The server's retention of the binlog, in seconds; 0 means that it purges nothing.
+        on_rds: Whether the server is one of Amazon RDS or Aurora. These purge the binlog by a
+            setting of their own, which no variable of the server shows.
     """
     name = "binlog_expire_logs_seconds"
+    if on_rds:
+        return Check(
+            name,
+            "warning",
+            f"{seconds}, but Amazon RDS purges the binlog by its own setting `binlog retention"
+            " hours`, by default as soon as it can",
+            "Run CALL mysql.rds_show_configuration; and raise the setting above the longest outage"
+            " plus the time of the largest copy: CALL mysql.rds_set_configuration('binlog retention"
+            " hours', 168);",
+        )
     if seconds == 0 or seconds >= _SHORT_S:
         shown = "never purged" if seconds == 0 else f"kept for {seconds / _DAY_S:.1f} days"
         return Check(name, "ok", shown)

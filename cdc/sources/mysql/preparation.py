@@ -13,7 +13,7 @@ from cdc.sources.mysql.primary import binlog_filter, has_gtids
 from cdc.sources.mysql.replicated_changes import unlogged
 from cdc.sources.mysql.rights import prepared_branches
 from cdc.sources.mysql.server_settings import WANTED, losing_settings
-from cdc.sources.mysql.table_rules import former_formats
+from cdc.sources.mysql.table_rules import former_formats, hidden_columns
 from cdc.sources.servers import Role
 from cdc.sources.source_facts import SourceTable
 from schemas.table import TableId
@@ -139,8 +139,7 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
         problems.append("it is not a plain InnoDB table, so it cannot be read under a view")
     if table.kind in ("table", "partitioned") and not append:
         problems += _cascades(session, table)
-    if former := former_formats(table):
-        problems.append(f"it {former}")
+    problems += [f"it {one}" for one in (former_formats(table), hidden_columns(table)) if one]
     # The fingerprint also has this fact, since a table that the filter leaves out has no events.
     filtered = binlog_filter(session, session.kind).leaves_out(table.table.schema)
     return [*problems, *([filtered] if filtered else [])]

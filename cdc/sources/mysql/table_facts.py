@@ -40,7 +40,7 @@ ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION
 """
 _INDEXES = """
 SELECT TABLE_SCHEMA AS db, TABLE_NAME AS tab, INDEX_NAME AS name, COLUMN_NAME AS part,
-       SUB_PART AS prefix
+       SUB_PART AS prefix, INDEX_TYPE AS how
 FROM information_schema.STATISTICS WHERE NON_UNIQUE = 0 AND ({where})
 ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX
 """
@@ -71,6 +71,7 @@ class Described:
         unlogged: One string with two parts: the GTIDs of replicated transactions that the binlog
             lacks, and why a filter can leave the table's changes out of the binlog. Each part can
             be empty.
+        hashed: Names of the unique indexes for which MariaDB keeps a hash in a hidden column.
     """
 
     table: TableId
@@ -84,6 +85,7 @@ class Described:
     stored: Stored | None
     of_mariadb: bool
     unlogged: str = ""
+    hashed: tuple[str, ...] = ()
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
         """Return the columns.
@@ -267,7 +269,7 @@ def _read_part(
 
     A statement with thousands of tables would be slow.
     """
-    by_name = {(table.schema, table.name): table for table in tables}
+    by_name, kind = {(table.schema, table.name): table for table in tables}, session.kind
     where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))
     names = [part for name in by_name for part in name]
     columns: defaultdict[TableId, list[Mapping[str, Any]]] = defaultdict(list)
@@ -275,20 +277,19 @@ def _read_part(
         if table := by_name.get((row["db"], row["tab"])):
             columns[table].append(row)
     indexes: defaultdict[TableId, dict[str, list[str | None]]] = defaultdict(dict)
+    hashed: defaultdict[TableId, dict[str, None]] = defaultdict(dict)
     for row in session.named(_INDEXES.format(where=where), names):
         if table := by_name.get((row["db"], row["tab"])):
             # A unique index on a prefix or an expression allows equal values of the whole column.
             whole = row["part"] if row["prefix"] is None else None
             indexes[table].setdefault(row["name"], []).append(whole)
+            if kind == "mariadb" and row["how"] == "HASH":
+                hashed[table][row["name"]] = None
     for row in session.named(_TABLES.format(where=where), names):
         table = by_name.get((row["db"], row["tab"]))
         if table is not None and columns[table]:
-            yield (
-                table,
-                _described(
-                    table, row, columns[table], indexes[table], stored.get(table), session.kind
-                ),
-            )
+            found = _described(table, row, columns[table], indexes[table], stored.get(table), kind)
+            yield table, replace(found, hashed=tuple(hashed[table]))
 
 
 def _described(

@@ -17,7 +17,8 @@ class MysqlTableRules:
         """Return why a MySQL or MariaDB table cannot be copied or captured; None if it can.
 
         During writes, a copy can read only ordinary InnoDB tables. The connectors misread TIME,
-        DATETIME and TIMESTAMP columns in the storage format from before MariaDB 10.1.
+        DATETIME and TIMESTAMP columns in the storage format from before MariaDB 10.1. They stop at
+        rows with a hidden column.
         """
         if table.kind not in ("table", "partitioned"):
             return (
@@ -32,6 +33,15 @@ class MysqlTableRules:
                 former,
                 f"Run ALTER TABLE {_named(table)} FORCE, which writes all rows in the format of now"
                 " (mysql56_temporal_format = ON, the default).",
+            )
+        if hidden := hidden_columns(table):
+            index = quoted(table.hashed_indexes[0])
+            return (
+                hidden,
+                f"Drop each such index (ALTER TABLE {_named(table)} DROP INDEX {index}), or replace"
+                " it by a unique index on a short column, such as a generated column with"
+                " sha2(...). A connector that has captured such a table must be created again:"
+                " offboard all of its tables, then onboard them.",
             )
         return None
 
@@ -84,6 +94,21 @@ def former_formats(table: SourceTable) -> str | None:
     return (
         f"has columns in the format from before MariaDB 10.1 ({', '.join(map(quoted, names))}),"
         " which the connector reads otherwise"
+    )
+
+
+def hidden_columns(table: SourceTable) -> str | None:
+    """Return the problem of unique indexes with a hidden column; None if there are none.
+
+    MariaDB keeps a hash of the columns of a unique index that is too long for InnoDB, in a hidden
+    column. The binlog has this column, and the connector does not know it.
+    """
+    if not table.hashed_indexes:
+        return None
+    return (
+        f"has unique indexes on long columns ({', '.join(map(quoted, table.hashed_indexes))}), for"
+        " which MariaDB logs a hidden column: the first change of the table stops the connector for"
+        " all of its tables"
     )
 
 

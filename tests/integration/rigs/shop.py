@@ -20,7 +20,7 @@ from cdc.lake.publish import current_path
 from cdc.lake.write import LakeTable
 from cdc.run import RunResult, run_tables
 from cdc.runtime.progress import NullProgress, Progress
-from cdc.store.table_state import TableRecord
+from cdc.store.table_state import State, TableRecord
 from operate.context import Services
 from operate.onboard import onboard
 from operate.table_outcome import Outcome
@@ -82,6 +82,11 @@ class Shop:
 
     def run(self) -> list[RunResult]:
         return run_tables(self.services.run_context, self.services.store.tables())
+
+    def asks_for_copy(self, name: str) -> bool:
+        """Run; whether the table needs a bootstrap then."""
+        self.run()
+        return self.record(name).state is State.NEEDS_BOOTSTRAP
 
     def verify(self, name: str) -> Verification:
         return verify_table(self.services, self.services.run_context, self.table(name))

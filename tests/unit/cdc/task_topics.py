@@ -40,6 +40,7 @@ IN_BINLOG = {
         {"name": "file", "type": "string"},
         {"name": "pos", "type": "long"},
         {"name": "row", "type": "int"},
+        {"name": "gtid", "type": ["null", "string"]},
     ],
 }
 
@@ -53,6 +54,7 @@ def _envelope(source: dict[str, Any]) -> dict[str, Any]:
             {"name": "source", "type": source},
             {"name": "after", "type": ["null", "string"]},
             {"name": "transaction", "type": ["null", NUMBERED]},
+            {"name": "ts_ms", "type": ["null", "long"]},
         ],
     }
 
@@ -103,10 +105,30 @@ def event(offset: int, transaction: int, op: str, key: int, **more: Any) -> Kafk
 
 def in_binlog(offset: int, pos: int, row: int, op: str, **more: Any) -> KafkaRecord:
     """A change that MySQL or MariaDB has logged."""
-    place = {"file": "binlog.000007", "pos": pos, "row": row}
+    place = {"file": "binlog.000007", "pos": pos, "row": row, "gtid": more.get("gtid")}
     value = {"op": op, "source": place, "after": more.get("after"), "transaction": None}
+    if "decoded" in more:
+        decoded = START + timedelta(seconds=more.pop("decoded"))
+        value["ts_ms"] = int(decoded.timestamp() * 1000)
     as_logged = event(offset, 0, op, more.pop("key", 1), **more)
     return replace(as_logged, value=encoded(BINLOG_VALUE, value))
+
+
+def learned(offset: int, pos: int, at: int, **more: Any) -> KafkaRecord:
+    """A definition of table orders in a schema history, ``at`` seconds after START."""
+    columns = [
+        {"name": name, "typeName": "INT", "charsetName": None, "position": place, "optional": True}
+        for place, name in enumerate(more.get("columns", ("id", "a", "b")), start=1)
+    ]
+    table = {
+        "type": "ALTER",
+        "id": more.get("table", '"public"."orders"'),
+        "table": {"columns": columns},
+    }
+    position = {"file": "binlog.000007", "pos": pos, "server_id": 1, **more.get("position", {})}
+    document = {"position": position, "ddl": "ALTER ...", "tableChanges": [table]}
+    value, written = json.dumps(document).encode(), START + timedelta(seconds=at)
+    return KafkaRecord(more["topic"], 0, offset, None, value, written)
 
 
 @dataclass

@@ -90,6 +90,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Point `",
         "Raise max_",
         "Raise it above the longest outage",
+        "Run CALL mysql.rds_show_configuration",
         "Set `",
         "Remove that folder from the cache",
         "Correct what the message names",
@@ -180,6 +181,8 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Use the version of t",
     ),
     Why.UNTRIED: (
+        "Let only one server write in each GTID domain",
+        "Rows of the named table have another number of columns",
         "A topic is missing. Run `tributary onboard`",
         "Add a primary key",
         "While the connector reads a large transaction, or is far behind",

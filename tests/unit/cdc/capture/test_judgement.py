@@ -161,6 +161,12 @@ def test_a_sound_capture_has_no_finding() -> None:
             "connector c runs, and topic t.tributary.heartbeat holds no heartbeat",
         ),
         ({"server": DOWN}, Severity.UNKNOWN, "capture shop/default", "it is down"),
+        (
+            {"skipped": "connector c skips a definition"},
+            Severity.INCOMPLETE,
+            "connector c",
+            "connector c skips a definition",
+        ),
     ],
 )
 def test_each_fact_has_its_finding(

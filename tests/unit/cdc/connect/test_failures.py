@@ -88,6 +88,12 @@ def test_long_messages_are_cut() -> None:
         ("no viable alternative at input 'CREATE TABLE o (t text COMPRESSED'", "COMPRESSED"),
         ("extraneous input 'COMPRESSED' expecting {<EOF>, '-'}", "COMPRESSED"),
         ('of "a.b.ColumnType.byCode(int)" is null', "COMPRESSED"),
+        (
+            "Error processing row in t, internal schema size 3, but row size 2 , restart connector"
+            " with schema recovery mode.",
+            "offboard all of its tables, then onboard them again",
+        ),
+        ("table shop.t whose schema isn't known to this connector", "in one GTID domain"),
     ],
 )
 def test_known_failures_have_their_remedy(said: str, advice: str) -> None:

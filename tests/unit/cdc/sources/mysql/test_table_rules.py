@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cdc.sources.mysql.table_rules import MysqlTableRules
@@ -40,3 +42,10 @@ def test_system_versioning_is_ended_by_a_statement_that_stops_no_connector() -> 
     found = MysqlTableRules().not_in_log(table("int(11)", kind="other"))
     assert found is not None
     assert "ALTER TABLE `shop`.`t` /*M! DROP SYSTEM VERSIONING */" in found[1]
+
+
+def test_a_unique_index_with_a_hidden_column_is_refused_by_name() -> None:
+    found = MysqlTableRules().not_in_log(replace(table("text"), hashed_indexes=("u", "w")))
+    assert found is not None
+    assert "has unique indexes on long columns (`u`, `w`)" in found[0]
+    assert "ALTER TABLE `shop`.`t` DROP INDEX `u`" in found[1]

@@ -1,0 +1,51 @@
+"""What a look at the ends of tasks has found: lost changes, and changes that may be lost."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cdc.store.task_looks import Doubt
+
+if TYPE_CHECKING:
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Found:
+    """What a look at the ends of tasks has found.
+
+    Args:
+        losses: By table, a message about the rows that the table has lost or got twice.
+        doubts: By table, the newest end of a task that could not be judged.
+    """
+
+    losses: dict[str, str] = field(default_factory=dict)
+    doubts: dict[str, Doubt] = field(default_factory=dict)
+
+    def lose(self, table: TableId, what: str) -> None:
+        """Add a message about rows that a table has lost or got twice."""
+        known = self.losses.get(str(table))
+        self.losses[str(table)] = what if known is None else f"{known}; {what}"
+
+    def doubt(self, table: TableId, offset: int, what: str, fear: str = "missing") -> None:
+        """Add the end of a task at which a table may have lost or doubled rows.
+
+        Args:
+            table: The table.
+            offset: The offset of the ended task's last record.
+            what: What is uncertain, for the beginning of the doubt's message.
+            fear: What rows of the table can be, for the rest of the message.
+        """
+        advice = f"rows of table {table} can be {fear}; run `tributary verify {table}`"
+        self.doubts[str(table)] = Doubt(offset, f"{what}: {advice}")
+
+    def log(self) -> None:
+        """Log each loss and each doubt as a warning."""
+        for table, lost in self.losses.items():
+            _log.warning("table %s: %s", table, lost)
+        for one in self.doubts.values():
+            _log.warning("%s", one.what)

@@ -1,0 +1,160 @@
+"""Reads the schema history of a MySQL or MariaDB connector: the definitions that it starts with.
+
+Debezium writes each definition to the schema history as soon as it has read the statement. The
+events before the statement can still be in the connector's queue then. A task that starts reads the
+schema history, and takes the definitions up to its stored position. In two cases it takes the wrong
+ones:
+
+- Without GTIDs, it takes all definitions, also those of statements after its stored position. It
+  decodes the rows before such a statement by the later definition (debezium/dbz#1541).
+- On MariaDB, each definition has the GTID of the transaction before the statement. The task skips a
+  definition if this GTID is of another server than the stored GTID of the same domain.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from cdc.debezium.known_columns import KnownColumn, known_columns, table_of
+from cdc.errors import DecodeError
+from cdc.log.binlog_position import BinlogPosition
+from cdc.log.gtid import MariadbGtidSet, mariadb_numbers
+
+if TYPE_CHECKING:
+    from cdc.debezium.task_ends import SentChange
+    from cdc.kafka import KafkaRecord
+    from schemas.table import TableId
+
+
+@dataclass(frozen=True)
+class LearnedDefinition:
+    """A definition of a table in a connector's schema history.
+
+    Args:
+        table: The table.
+        columns: The table's columns in the definition; empty after a DROP.
+        place: The end of the statement's event in the binlog; None in a snapshot's definition.
+        gtids: The stored GTIDs before the statement; empty if the server has no GTIDs.
+        learned_at: When Kafka got the definition; None if the record has no time.
+        snapshot: Whether the definition is from a snapshot: the connector had no stored position.
+    """
+
+    table: TableId
+    columns: tuple[KnownColumn, ...]
+    place: BinlogPosition | None
+    gtids: str
+    learned_at: datetime | None
+    snapshot: bool
+
+
+def learned_definitions(records: Iterable[KafkaRecord], source: str) -> Iterator[LearnedDefinition]:
+    """Yield the definitions in records of a schema history that differ from the table's former one.
+
+    Args:
+        records: All records of the schema history, in order.
+        source: Key of the source.
+
+    Raises:
+        DecodeError: A record is not one of a schema history.
+    """
+    known: dict[TableId, tuple[KnownColumn, ...]] = {}
+    for record in records:
+        for one in _read(record, source):
+            if one.snapshot or known.get(one.table) != one.columns:
+                yield one
+            known[one.table] = one.columns
+
+
+def later_definition(
+    change: SentChange, table: TableId, learned: Iterable[LearnedDefinition], since: datetime
+) -> LearnedDefinition | None:
+    """Return a later definition by which a connector without GTIDs has decoded a change.
+
+    Such a definition is of a statement after the change, and was in the schema history before the
+    connector decoded the change. Within one task, the connector decodes a change before it reads a
+    later statement. So another task has read the statement before.
+
+    If the server had GTIDs before, each definition and each stored position have the same outdated
+    set of them. The connector compares only the sets then.
+
+    Args:
+        change: The change.
+        table: The change's table.
+        learned: The definitions in the schema history.
+        since: A time before O. Definitions from before it do not count: their places can be of a
+            former binlog, and the copy waited until the connector had passed them.
+
+    Returns:
+        The first such definition; None if there is none, or if the change has a GTID.
+    """
+    if change.gtid is not None or change.decoded_at is None:
+        return None
+    place = BinlogPosition.parse(change.position.rpartition(":")[0])
+    for one in learned:
+        if one.table != table or one.place is None or one.learned_at is None:
+            continue
+        before = one.place.base == place.base and not place.reaches(one.place)
+        if before and since <= one.learned_at < change.decoded_at:
+            return one
+    return None
+
+
+def skipped_definition(
+    learned: Sequence[LearnedDefinition], stored: MariadbGtidSet, tables: Collection[TableId]
+) -> LearnedDefinition | None:
+    """Return a definition that a task of MariaDB's connector skips if it starts at a position.
+
+    Args:
+        learned: The definitions in the schema history. Those from before the last snapshot do not
+            count, since the snapshot has all tables.
+        stored: The position.
+        tables: The tables whose rows the connector reads.
+
+    Returns:
+        The first such definition; None if there is none.
+    """
+    start = 0
+    for place, one in enumerate(learned):
+        if one.snapshot and place and not learned[place - 1].snapshot:
+            start = place
+    for one in learned[start:]:
+        servers = {domain: server for domain, server, _ in mariadb_numbers(one.gtids)}
+        if one.table in tables and any(
+            domain in stored.last and stored.last[domain][0] != server
+            for domain, server in servers.items()
+        ):
+            return one
+    return None
+
+
+def _read(record: KafkaRecord, source: str) -> Iterator[LearnedDefinition]:
+    """Yield the definitions in one record of a schema history."""
+    try:
+        event: Mapping[str, Any] = json.loads(record.value or b"{}")
+        position = event.get("position") or {}
+        snapshot = bool(position.get("snapshot"))
+        located = bool(position.get("file")) and not snapshot
+        place = BinlogPosition(str(position["file"]), int(position["pos"])) if located else None
+        for change in event.get("tableChanges") or ():
+            definition = change.get("table")
+            yield LearnedDefinition(
+                table=table_of(change["id"], source),
+                columns=tuple(known_columns(definition)) if definition else (),
+                place=place,
+                gtids=str(position.get("gtids") or ""),
+                learned_at=record.timestamp,
+                snapshot=snapshot,
+            )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DecodeError(
+            f"the record at offset {record.offset} of topic {record.topic} partition"
+            f" {record.partition} is not one of a schema history: {error}",
+            remedy="Check that only this source's connector writes to the topic.",
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+        ) from error
