@@ -7,6 +7,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 UV := 0.13.8
+IMAGES := docker-compose.yml deploy/Dockerfile deploy/kubernetes/executors/tributary.yaml
 # Two processes, each with servers and a Spark session of its own, take the files in order: those that
 # take minutes first, and unit tests at the end.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
@@ -55,15 +56,15 @@ lock: setup ## renew the lock files after a change of pyproject.toml or UV
 	  --output-file requirements-run.lock
 	echo "uv==$(UV)" | $(BIN)/uv pip compile - $(LOCKED) --output-file requirements-uv.lock
 
-pin-images: ## renew the images' digests in docker-compose.yml and the Dockerfile, with docker buildx
+pin-images: ## renew the images' digests in docker-compose.yml and deploy/, with docker buildx
 	@set -eu; \
-	for image in $$(sed -nE 's/^( *image: |ARG BASE=)([^@ ]*).*/\2/p' docker-compose.yml deploy/Dockerfile | sort -u); do \
+	for image in $$(sed -nE 's/^( *image: |ARG BASE=| *spark\.kubernetes\.container\.image: )([^@ ]*).*/\2/p' $(IMAGES) | sort -u); do \
 	  digest=$$(docker buildx imagetools inspect --format '{{json .Manifest.Digest}}' "$$image" | tr -d '"'); \
 	  if ! echo "$$digest" | grep -Eqx 'sha256:[0-9a-f]{64}'; then \
 	    echo "$$image: its digest cannot be read. This and the later images were not changed." >&2; exit 1; \
 	  fi; \
-	  for file in docker-compose.yml deploy/Dockerfile; do \
-	    sed -E "s,^( *image: |ARG BASE=)$$image([@ ].*)?$$,\1$$image@$$digest," "$$file" > "$$file.new"; \
+	  for file in $(IMAGES); do \
+	    sed -E "s,^( *image: |ARG BASE=| *spark\.kubernetes\.container\.image: )$$image([@ ].*)?$$,\1$$image@$$digest," "$$file" > "$$file.new"; \
 	    mv "$$file.new" "$$file"; \
 	  done; \
 	done

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from cdc.config import gcs, s3
+from cdc.config import abfs, gcs, s3
 from cdc.config.secrets import SecretRef, expand
 from cdc.config.templates import Conflict
 from cdc.config.value_types import LoginFreeUrl, Options, Positive, Section, Verbatim, is_sensitive
@@ -25,11 +25,11 @@ _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
 
 def _lake_url(url: str, info: ValidationInfo) -> str:
-    """Return the lake's configured URL; refuse a malformed URL of S3 or Google Cloud Storage.
+    """Return the lake's configured URL; refuse a malformed URL of an object store.
 
     A local path becomes absolute.
     """
-    if problem := s3.url_problem(url) or gcs.url_problem(url):
+    if problem := s3.url_problem(url) or gcs.url_problem(url) or abfs.url_problem(url):
         raise PydanticCustomError("lake_url", "{problem}", {"problem": problem})
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url):
         return url.rstrip("/")
@@ -74,6 +74,7 @@ class LakeConfig(Section):
         found = (
             *s3.settings_problems(self.url, self.hadoop),
             *gcs.settings_problems(self.url, self.hadoop),
+            *abfs.settings_problems(self.url, self.hadoop),
         )
         return [(("hadoop", key), text) for key, text in found]
 

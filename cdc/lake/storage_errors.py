@@ -11,6 +11,12 @@ _CREDENTIALS = (
     " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or run on a machine whose"
     " role may use the bucket."
 )
+_KEY_OF_AZURE = (
+    "In lake.hadoop, set fs.azure.account.key.ACCOUNT.dfs.core.windows.net (by a reference), or"
+    " fs.azure.account.auth.type and the settings of its type; check the account in lake.url."
+)
+# Errors of Azure's file system begin with their message, not with the name of their class.
+_OF_AZURE = r'Operation failed: "[^"]*", '
 _OF_GOOGLE = r"GoogleJsonResponseException: "
 _REMEDIES = (
     (
@@ -30,6 +36,65 @@ _REMEDIES = (
     ),
     # A missing object has an error of its own.
     (rf"{_OF_GOOGLE}404", "Create the bucket, or correct lake.url."),
+    (
+        r"AzureBlobFileSystem not found|No FileSystem for scheme \"?abfss?\b",
+        "Spark needs hadoop-azure of its Hadoop's version and wildfly-openssl: name both in"
+        " spark.jars in spark.conf, or add them to the cluster.",
+    ),
+    (
+        r"No FileSystem for scheme",
+        "Correct the scheme in lake.url, or name the jars of its file system in spark.jars in"
+        " spark.conf.",
+    ),
+    (
+        r"AADToken: HTTP connection",
+        "In lake.hadoop, correct fs.azure.account.oauth2.client.id,"
+        " fs.azure.account.oauth2.client.secret and fs.azure.account.oauth2.client.endpoint; the"
+        " machines of Spark have to reach that endpoint.",
+    ),
+    (
+        r"Configuration property \S+ not found|Failure to initialize configuration for"
+        r"|fs\.azure\.account\.key",
+        _KEY_OF_AZURE,
+    ),
+    (
+        r"Server failed to authenticate the request",
+        f"The store does not accept the credentials. {_KEY_OF_AZURE} The machine's clock has to be"
+        " right.",
+    ),
+    (
+        rf"{_OF_AZURE}403|AuthorizationPermissionMismatch|AuthorizationFailure",
+        "Give the account that Tributary uses the role Storage Blob Data Contributor on the"
+        " container, and let the storage account's firewall pass the machines of Spark.",
+    ),
+    # A missing file has another text.
+    (
+        r"[Ss]pecified (filesystem|container) does not exist|FilesystemNotFound|ContainerNotFound",
+        "Create the container, or correct lake.url.",
+    ),
+    (
+        r"SIMPLE authentication is not enabled|Client cannot authenticate via|GSSException"
+        r"|KrbException",
+        "The cluster asks for Kerberos: get a ticket with `kinit`, or set"
+        " spark.kerberos.principal and spark.kerberos.keytab in spark.conf.",
+    ),
+    (
+        r"SafeModeException|Name node is in safe mode",
+        "The name node takes no changes while it is in safe mode. It leaves it by itself after its"
+        " start, unless blocks are missing; if a person has turned it on, run"
+        " `hdfs dfsadmin -safemode leave`.",
+    ),
+    (
+        r"StandbyException|not supported in state standby",
+        "Name the nameservice in lake.url instead of one name node, and give Spark its settings by"
+        " HADOOP_CONF_DIR.",
+    ),
+    (
+        r"AccessControlException|Permission denied: user=",
+        "Give the user that Tributary has on HDFS the right to write: create the lake's folder and"
+        " hand it over with `hdfs dfs -chown`, or set HADOOP_USER_NAME or Kerberos's principal to"
+        " the user that owns it.",
+    ),
     (
         r"S3AFileSystem not found",
         "With spark.jars: provided, the cluster needs hadoop-aws of its Hadoop's version and the"
@@ -52,7 +117,8 @@ _REMEDIES = (
         " kms:GenerateDataKey and kms:Decrypt on the key.",
     ),
     (
-        rf"SlowDown|Status Code: 503|ThrottlingException|{_OF_GOOGLE}(429|503)",
+        rf"SlowDown|Status Code: 503|ThrottlingException|{_OF_GOOGLE}(429|503)"
+        rf"|{_OF_AZURE}(429|503)",
         "The store is busy. Run again later, or lower spark.parallel_tables.",
     ),
     (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,20 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from cdc.config import load
+from cdc.config import TableSettings, load
 from cdc.runtime import jars
 from operate.cli import app
 from tests.unit.operate.test_docs import ROOT
 
 DEPLOY = ROOT / "deploy"
-OVERLAYS = sorted((DEPLOY / "kubernetes").iterdir())
+OVERLAYS = sorted(file.parent for file in DEPLOY.rglob("kustomization.yaml"))
+CONFIGURED = [folder for folder in OVERLAYS if (folder / "tributary.yaml").exists()]
 SETTINGS = ("kustomization.yaml", "tributary.yaml")
 MANIFESTS = sorted(file for file in DEPLOY.rglob("*.yaml") if file.name not in SETTINGS)
+
+
+VERSIONS = ("1.29", "1.36")
+KUBECTL = shutil.which("kubectl")
 
 
 def name(path: Path) -> str:
@@ -33,24 +39,21 @@ def documents(file: Path) -> list[Any]:
     return list(yaml.safe_load_all(file.read_text()))
 
 
-def pods() -> Iterator[tuple[str, dict[str, Any]]]:
+def pods(manifests: list[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The specification of each pod, with the name of what makes it."""
-    for file in MANIFESTS:
-        for one in documents(file):
-            if one["kind"] == "Deployment":
-                yield one["metadata"]["name"], one["spec"]["template"]["spec"]
-            if one["kind"] == "CronJob":
-                yield (
-                    one["metadata"]["name"],
-                    one["spec"]["jobTemplate"]["spec"]["template"]["spec"],
-                )
+    for one in manifests:
+        if one["kind"] == "Deployment":
+            yield one["metadata"]["name"], one["spec"]["template"]["spec"]
+        if one["kind"] == "CronJob":
+            spec = one["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+            yield one["metadata"]["name"], spec
 
 
-PODS = dict(pods())
+PODS = dict(pods([one for file in MANIFESTS for one in documents(file)]))
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=name)
-@pytest.mark.parametrize("version", ["1.29", "1.36"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_manifests_are_of_the_schemas_of_kubernetes(file: Path, version: str) -> None:
     found = documents(file)
     assert found
@@ -61,17 +64,77 @@ def test_manifests_are_of_the_schemas_of_kubernetes(file: Path, version: str) ->
 @pytest.mark.parametrize("folder", OVERLAYS, ids=name)
 def test_an_overlay_names_every_file_beside_it(folder: Path) -> None:
     (overlay,) = documents(folder / "kustomization.yaml")
-    named = {*overlay["resources"], *overlay["configMapGenerator"][0]["files"]}
+    generated = overlay.get("configMapGenerator", [{"files": []}])[0]["files"]
+    named = {*overlay["resources"], *generated}
     assert all((folder / one).exists() for one in named)
     there = {file.name for file in folder.glob("*.yaml")} - {"kustomization.yaml"}
     assert there == {one for one in named if not one.startswith("..")}
-    for patch in overlay.get("patches", ()):
-        kinds = [one["kind"] for file in MANIFESTS for one in documents(file)]
-        assert patch["target"]["kind"] in kinds
-        assert all(step["op"] == "replace" for step in json.loads(patch["patch"]))
 
 
 @pytest.mark.parametrize("folder", OVERLAYS, ids=name)
+def test_a_patch_replaces_what_each_of_its_targets_has(folder: Path) -> None:
+    (overlay,) = documents(folder / "kustomization.yaml")
+    for patch in overlay.get("patches", ()):
+        every = [one for file in MANIFESTS for one in documents(file)]
+        targets = [one for one in every if one["kind"] == patch["target"]["kind"]]
+        assert targets
+        steps = yaml.safe_load(patch["patch"])
+        if isinstance(steps, dict):
+            assert (steps["kind"], steps["$patch"]) == (patch["target"]["kind"], "delete")
+            continue
+        for step in steps:
+            assert step["op"] == "replace"
+            for target in targets:
+                former = target
+                for part in step["path"].split("/")[1:]:
+                    former = former[int(part) if isinstance(former, list) else part]
+                assert isinstance(step["value"], type(former))
+
+
+@pytest.mark.skipif(
+    KUBECTL is None,
+    reason="kubectl, which brings kustomize, is not installed; the files and the patches by"
+    " themselves are checked without it",
+)
+@pytest.mark.parametrize("folder", OVERLAYS, ids=name)
+def test_what_kustomize_makes_is_valid_and_belongs_together(folder: Path) -> None:
+    ran = subprocess.run([KUBECTL or "", "kustomize", folder], capture_output=True, check=True)
+    made = list(yaml.safe_load_all(ran.stdout))
+    for one in made:
+        for version in VERSIONS:
+            kubernetes_validate.validate(one, version, strict=True)
+    names = {(one["kind"], one["metadata"]["name"]) for one in made}
+    assert len(names) == len(made)
+    specs = dict(pods(made))
+    assert specs
+    for spec in specs.values():
+        assert ("ServiceAccount", spec["serviceAccountName"]) in names
+        (settings,) = (one["configMap"]["name"] for one in spec["volumes"] if "configMap" in one)
+        assert ("ConfigMap", settings) in names
+        (container,) = spec["containers"]
+        assert CliRunner().invoke(app, [*container["args"], "--help"]).exit_code == 0
+    if folder.parent.name == "tiers":
+        (run,) = (one for one in made if one["kind"] == "Deployment")
+        (container,) = run["spec"]["template"]["spec"]["containers"]
+        probe = container["readinessProbe"]["exec"]["command"]
+        assert container["args"][-2:] == probe[-2:] == ["--tier", folder.name]
+        assert run["spec"]["selector"]["matchLabels"]["tier"] == folder.name
+        assert run["spec"]["template"]["metadata"]["labels"]["tier"] == folder.name
+
+
+def test_the_tables_of_each_tier_have_one_process_and_the_jobs_are_there_once() -> None:
+    """The tier that a table has without a setting is among the examples; only it keeps the jobs."""
+    tiers = {folder for folder in OVERLAYS if folder.parent.name == "tiers"}
+    removing = {
+        folder
+        for folder in tiers
+        for patch in documents(folder / "kustomization.yaml")[0]["patches"]
+        if "$patch: delete" in patch["patch"]
+    }
+    assert {folder.name for folder in tiers - removing} == {TableSettings().tier}
+
+
+@pytest.mark.parametrize("folder", CONFIGURED, ids=name)
 def test_its_configuration_is_one_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in re.findall(r"\$\{(\w+)\}", (folder / "tributary.yaml").read_text()):
         monkeypatch.setenv(variable, "canary")
@@ -109,7 +172,7 @@ def test_a_pod_runs_a_command_that_there_is(pod: str) -> None:
 
 
 def test_the_driver_has_more_memory_than_its_jvm() -> None:
-    for folder in OVERLAYS:
+    for folder in CONFIGURED:
         config = yaml.safe_load((folder / "tributary.yaml").read_text())
         heap = int(config["spark"]["driver_memory"].removesuffix("g"))
         for spec in PODS.values():

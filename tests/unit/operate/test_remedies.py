@@ -96,7 +96,7 @@ def _models(annotation: Any) -> Iterator[Any]:
 SECTIONS = ("columns", "connect", "credentials", "kafka", "lake", "resync", "spark", "state")
 DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(SECTIONS)})(?:\.[a-z_]+)+(?![\w(/]|\.[a-z])")
 OF_SPARK = re.compile(
-    r"spark\.(archives|ui|sql|executor|driver|jars|kryo|hadoop|app|default|local|speculation)"
+    r"spark\.(archives|ui|sql|executor|driver|jars|kryo|hadoop|app|default|local|speculation|kerberos)"
 )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+EXECUTORS = Path("deploy/kubernetes/executors/tributary.yaml")
 TOOLS = ("make", "sh", "rm", "touch", "awk", "echo")
 
 
@@ -94,6 +95,8 @@ def docker(clone: Path, answer: str) -> str:
     """The files that name images beside a stand-in for docker, which answers `answer`."""
     (clone / "deploy").mkdir()
     shutil.copy(ROOT / "deploy" / "Dockerfile", clone / "deploy")
+    (clone / EXECUTORS).parent.mkdir(parents=True)
+    shutil.copy(ROOT / EXECUTORS, clone / EXECUTORS)
     for tool in ("sed", "sort", "tr", "grep", "mv"):
         found = shutil.which(tool)
         assert found, f"{tool} is not installed"
@@ -112,8 +115,12 @@ def test_images_get_the_digests_that_their_registries_tell(clone: Path) -> None:
     assert after == wanted != before
     image = (clone / "deploy" / "Dockerfile").read_text("utf-8")
     (base,) = re.findall(rf"(?m)^ARG BASE=(\S+)@sha256:{'ab' * 32}$", image)
+    settings = (clone / EXECUTORS).read_text("utf-8")
+    spark = rf"(?m)^ +spark\.kubernetes\.container\.image: (\S+)@sha256:{'ab' * 32}$"
+    (executor,) = re.findall(spark, settings)
+    assert re.sub("@sha256:.*", "", settings) == (ROOT / EXECUTORS).read_text("utf-8")
     asked = {line.split()[-1] for line in (clone / "asked").read_text().splitlines()}
-    assert asked == {base, *re.findall(r"(?m)^ *image: ([^@ \n]+)", before)}
+    assert asked == {base, executor, *re.findall(r"(?m)^ *image: ([^@ \n]+)", before)}
 
 
 @pytest.mark.parametrize("answer", ["exit 1", "echo Name: docker.io/library/mysql; echo Digest:"])
