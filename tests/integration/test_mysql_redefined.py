@@ -229,6 +229,43 @@ def in_session(shop: Shop, *statements: str) -> None:
 
 
 @on_mariadb
+def test_a_definition_that_the_connector_skips_at_its_next_start_stops_its_tables(
+    shop: Shop,
+) -> None:
+    """Both servers of a pair write in one GTID domain, and the passive one changes tables."""
+    database, table = mysql_of(shop.database), shop.table("t")
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, n int)",
+        "CREATE TABLE other (id int PRIMARY KEY)",
+        "INSERT INTO t VALUES (1, 1)",
+    )
+    succeeded(shop.onboard("t"))
+    # The binlog of the active server has the passive one's statements with its number. No
+    # heartbeat comes between them.
+    connect, name = shop.services.connect, shop.services.capture(table).connector
+    connect.stop(name)
+    database.root(
+        "SET SESSION server_id = 77",
+        f"ALTER TABLE {database.name}.other ADD COLUMN n int",
+        f"ALTER TABLE {database.name}.t MODIFY n bigint",
+    )
+    # The connector does not start while the passive server's transaction is the last one.
+    database.execute("INSERT INTO t VALUES (2, 5000000000)")
+    connect.resume(name)
+    connect.wait_running(name)
+    wait_until(lambda: shop.asks_for_copy("t"), "a run to see it", 90)
+    error = shop.record("t").error
+    assert error is not None
+    assert f"skips a definition of table {database.name}.t when it starts" in error.message
+    (refused,) = bootstrap(shop.services, [table])
+    assert "skips a definition" in str(refused.error)
+    offboard(shop.services, table, delete_data=True)
+    succeeded(shop.onboard("t"))
+    database.execute("INSERT INTO t VALUES (3, 6000000000)")
+    shop.assert_equal("t")
+
+
+@on_mariadb
 def test_a_unique_index_with_a_hidden_column_is_refused_and_replaced(shop: Shop) -> None:
     database = mysql_of(shop.database)
     database.execute(

@@ -191,7 +191,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Use the version of t",
     ),
     Why.UNTRIED: (
-        "Let only one server write in each GTID domain",
         "Rows of the named table have another number of columns",
         "A topic is missing. Run `tributary onboard`",
         "Add a primary key",
