@@ -33,7 +33,8 @@ _COPY_AGAIN = "Run `tributary run`, which marks its tables, then `tributary boot
 
 _ONE_WRITER = (
     "Let only one server write in each GTID domain: set another gtid_domain_id on each server that"
-    " takes writes. Then offboard all tables of this source and tier, and onboard them again."
+    " takes writes. After a failover, no other domain is needed. Then offboard all tables of this"
+    " source and tier with --delete-data, and onboard them again."
 )
 
 

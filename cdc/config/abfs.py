@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 _SCHEME = re.compile(r"abfss?://")
 _PLACE = re.compile(
-    r"abfss?://[a-z0-9$](?:[a-z0-9-]*[a-z0-9])?@(?P<account>[a-z0-9]+\.dfs\.[a-z0-9.-]+)(?:/|$)"
+    r"abfss?://(?:[a-z0-9$](?:[a-z0-9-]*[a-z0-9])?|[^/@]+(?=@onelake\.))"
+    r"@(?P<account>[a-z0-9]+(?:\.z\d+)?\.dfs\.[a-z0-9.-]+)(?:/|$)"
 )
 _TYPE = "fs.azure.account.auth.type"
 _TYPES = ("SharedKey", "OAuth", "Custom", "SAS")

@@ -119,7 +119,9 @@ def skipped_definition(
     """
     start = 0
     for place, one in enumerate(learned):
-        if one.snapshot and place and not learned[place - 1].snapshot:
+        before = learned[place - 1] if place else one
+        # All definitions of one snapshot have its position.
+        if one.snapshot and (not before.snapshot or before.gtids != one.gtids):
             start = place
     for one in learned[start:]:
         servers = {domain: server for domain, server, _ in mariadb_numbers(one.gtids)}

@@ -13,6 +13,7 @@ files. Hudi does not notice either difference:
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
@@ -20,6 +21,9 @@ from py4j.protocol import Py4JJavaError
 from cdc.lake.data_files import all_files, file_system, files_of, instant_of, literal, paths_of
 from cdc.lake.storage_errors import storage_error
 from cdc.runtime.spark import java_reason
+
+_AT_ONCE = 16
+"""Number of partitions that are listed at the same time."""
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,11 +51,16 @@ def newest_difference(spark: SparkSession, timeline: Timeline) -> str | None:
         return None
     try:
         named = paths_of(timeline, newest)
-        files, found = file_system(spark, timeline.path), set[str]()
-        for partition in {path.rpartition("/")[0] for path in named}:
+        files = file_system(spark, timeline.path)
+
+        def there(partition: str) -> set[str]:
             folder = f"{timeline.path}/{partition}" if partition else timeline.path
             listed = files_of(spark, files, literal(folder), [newest])
-            found |= {f"{partition}/{one.getName()}".lstrip("/") for one in listed}
+            return {f"{partition}/{one.getName()}".lstrip("/") for one in listed}
+
+        partitions = {path.rpartition("/")[0] for path in named}
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="whole") as pool:
+            found = set[str]().union(*pool.map(there, partitions))
     except Py4JJavaError as error:
         raise _unread(timeline, error) from error
     return _missing(newest, min(named - found)) if named - found else None

@@ -272,22 +272,26 @@ def _has_gtid(schema: DebeziumSchema) -> bool:
     return any(field.name == "gtid" for field in schema.source)
 
 
-def not_appendable(lacking: str, *, from_binlog: bool) -> str:
+def not_appendable(operation: str, lacking: str, *, from_binlog: bool) -> str:
     """Return WHEN branches of Spark SQL with the reasons why an append table cannot apply an event.
 
     A row without a key cannot be found again. So an append table can neither apply an update or
     delete, nor read an uncertain value of an inserted row from the source.
 
     Args:
+        operation: Spark SQL of the event's operation.
         lacking: Spark SQL of an array with the names of the columns for which the event has no
             value or an uncertain one; NULL if there are none.
         from_binlog: Whether a connector of MySQL or MariaDB sent the events. Such a connector sends
             all changes of a table. So the append table expects updates and deletes and leaves them
             out: no branch gives a reason for them.
     """
-    unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
+    unclear = f"""WHEN {operation} IN ('c', 'r') AND {lacking} IS NOT NULL
         THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL, an'
           ' impossible date, an infinite interval or, if declared as BOOLEAN, any number, or has a'
           ' character that replaces unknown ones')"""
-    other = "WHEN _op IN ('u', 'd') THEN 'an update or delete, which an append table cannot apply'"
+    other = (
+        f"WHEN {operation} IN ('u', 'd')"
+        " THEN 'an update or delete, which an append table cannot apply'"
+    )
     return unclear if from_binlog else f"{other} {unclear}"

@@ -265,7 +265,7 @@ def _problem(
     rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))
     lost = " ".join(inexact(column, alias) for column, alias in checked.items())
     from_binlog = any(plan.from_binlog for plan in plans.values())
-    append = "" if table.key else not_appendable(UNAVAILABLE, from_binlog=from_binlog)
+    append = "" if table.key else not_appendable(_OP, UNAVAILABLE, from_binlog=from_binlog)
     return f"""CASE
         WHEN {_FRAME} = '{TOMBSTONE}' THEN NULL
         WHEN {_FRAME} IS NOT NULL THEN {_FRAME}

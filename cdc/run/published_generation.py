@@ -223,10 +223,10 @@ def require_files(
             again, so that the table continues once a restore has finished.
     """
     served, known = context.served, record.last_commit
-    found = None
+    at, found = timeline.newest_instant() or newest.instant, None
     if known is not None and known.instant > newest.instant:
         found = any_difference(context.spark, timeline)
-    elif not served.knows_commit(timeline.path, newest.instant):
+    elif not served.knows_commit(timeline.path, at):
         found = newest_difference(context.spark, timeline)
     if found is not None:
         again = onboard_again(record.shard.of) if record.shard else copy_again(record.table)
@@ -239,7 +239,7 @@ def require_files(
             table=record.table,
             path=timeline.path,
         )
-    served.note_commit(timeline.path, newest.instant)
+    served.note_commit(timeline.path, at)
     served.note_agreement(record)
 
 

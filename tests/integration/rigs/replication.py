@@ -133,6 +133,7 @@ class Replication:
         attempt_id = uuid.uuid4()
         marker = self.source.write_marker()
         fingerprint = self.source.capture(self.capture).fingerprint(table, on_replica=False)
+        ended = self.source.wait_for_older_transactions(timeout_s=60, progress=NullProgress())
         losses = times(Losses(self.store).seen(self.capture.resource, table), self.capture, table)
         offsets = self.kafka.stable_offsets(topic)
         now = datetime.now(timezone.utc)
@@ -144,7 +145,7 @@ class Replication:
             start_offsets=offsets,
             handoff_offsets=offsets,
             marker_id=marker.id,
-            x0=str(marker.id),
+            x0=ended.by,
             reads_upto=str(marker.position),
             view=CopyView(
                 snapshot="",

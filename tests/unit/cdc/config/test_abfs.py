@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cdc.config.abfs import settings_problems
+from cdc.config.abfs import settings_problems, url_problem
 from tests.unit.cdc.configuration import changed, read, refusal
 from tests.unit.cdc.configuration import environment as environment
 
@@ -62,3 +62,15 @@ def test_settings_that_work_are_accepted() -> None:
     config = read(on_azure(hadoop))
     assert config.lake.url == URL
     assert config.lake.store is None, "no jars of ours"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        URL,
+        "abfss://container@account1.z01.dfs.storage.azure.net/lake",
+        "abfss://MyWorkspace@onelake.dfs.fabric.microsoft.com/My.Lakehouse/Files",
+    ],
+)
+def test_a_url_of_each_of_azures_stores_is_taken(url: str) -> None:
+    assert url_problem(url) is None

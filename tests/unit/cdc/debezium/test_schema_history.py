@@ -49,6 +49,7 @@ def of(*gtids: str, columns: tuple[tuple[str, ...], ...] = ()) -> list[KafkaReco
         # After a snapshot, the earlier definitions do not count: another server took over.
         (["snapshot 0-1-5", "0-1-7", "snapshot 0-2-9"], "0-2-11", None),
         (["snapshot 0-1-5", "0-1-7", "snapshot 0-1-9"], "0-2-11", "0-1-9"),
+        (["snapshot 0-1-5", "snapshot 0-2-9"], "0-2-11", None),
         ([""], "0-1-9", None),
     ],
 )
