@@ -153,11 +153,11 @@ class CaptureEvidence:
             none. It is read after ``log``, as `LogHealth.problem` requires.
         statements: The DDL statements that the connector has reported; None if this kind of
             connector reports no statements, or if the caller did not request them.
-        starts: For each time that the connector started although Connect had no stored position for
-            it: the offset of the first record that it then wrote to the topic of DDL statements.
+        starts: The starts of the connector without a stored position in Connect. Each is the offset
+            of the first record that the connector then wrote to the topic of DDL statements.
         life: Whether the connector sends changes; None if the caller did not request this fact.
-        skipped: Why the connector skips a definition of its tables when it starts next; None if it
-            does not, or if the caller did not request the statements.
+        skipped: Why the connector will skip a table definition of its schema history at its next
+            start; None if it will skip none, or if the caller did not request the statements.
         strays: By table, the topics to which the connector sent the table's changes because the
             table's schema was renamed (`cdc.capture.strays`). Only runs search for such topics.
     """

@@ -1,4 +1,4 @@
-"""What a look at the ends of tasks has found: lost changes, and changes that may be lost."""
+"""Collects the changes that were lost, or may be lost, at the ends of a connector's tasks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Found:
-    """What a look at the ends of tasks has found.
+    """The losses and the doubts that one search for ends of tasks has found.
 
     Args:
         losses: By table, a message about the rows that the table has lost or got twice.
-        doubts: By table, the newest end of a task that could not be judged.
+        doubts: By table, the newest end of a task at which the table may have lost rows or got
+            rows twice.
     """
 
     losses: dict[str, str] = field(default_factory=dict)
@@ -32,13 +33,13 @@ class Found:
         self.losses[str(table)] = what if known is None else f"{known}; {what}"
 
     def doubt(self, table: TableId, offset: int, what: str, fear: str = "missing") -> None:
-        """Add the end of a task at which a table may have lost or doubled rows.
+        """Add the end of a task at which a table may have lost rows or got rows twice.
 
         Args:
             table: The table.
             offset: The offset of the ended task's last record.
             what: What is uncertain, for the beginning of the doubt's message.
-            fear: What rows of the table can be, for the rest of the message.
+            fear: ``missing`` if rows may be lost, ``doubled`` if the table may have rows twice.
         """
         advice = f"rows of table {table} can be {fear}; run `tributary verify {table}`"
         self.doubts[str(table)] = Doubt(offset, f"{what}: {advice}")

@@ -240,9 +240,9 @@ class Captures:
         return [one for one in self._plan if (one.table.source, one.tier) == of]
 
     def _follow_tasks(self, names: CaptureNames, records: Sequence[TableRecord]) -> None:
-        """Find the offsets at which a task of the connector ended, and count lost changes there.
+        """Search for ends of the connector's tasks, and count changes that were lost there.
 
-        If a server does not answer, a later run searches the same offsets again.
+        If a server does not answer, a later run repeats this search.
         """
         context = self._context
         try:
@@ -262,10 +262,10 @@ class Captures:
             self._tasks[names.connector] = found
 
     def _follow_types(self, found: CaptureEvidence) -> Answer[TypeLook | None]:
-        """Return the newest look at the source's types.
+        """Compare the source's types with the last look, and return the newest look.
 
-        The result is None if the connector does not look up types by their names, and an error if a
-        server does not answer.
+        The result is None if the connector does not look up types by their names. It is an error if
+        a server does not answer.
         """
         context, names = self._context, found.names
         for error in found.errors:

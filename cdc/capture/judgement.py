@@ -200,7 +200,8 @@ def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> 
     Args:
         name: The subject of the finding, as ``connector NAME``.
         what: The connector's state in words, for the beginning of the finding's message.
-        life: Whether the connector sends changes; None if unknown. Then there is no finding.
+        life: Whether the connector sends changes; None if the caller does not know it. If this
+            is None, the result is None.
         remedy: The remedy; if it is empty, the finding has the remedy in ``life``.
     """
     if life is None or life.sends:

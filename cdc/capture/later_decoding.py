@@ -29,9 +29,10 @@ _PART = 1000
 
 
 class LaterDecoding:
-    """Searches the first changes of a connector's tasks for those of a later definition.
+    """Finds tasks that decoded changes of a table by a later definition of the table.
 
-    If a task has decoded any change of a table by a later definition, then also its first change.
+    Only each task's first change of the table is examined: if a task decoded any change of the
+    table by a later definition, it also decoded the first one by that definition.
 
     Args:
         names: The capture.
@@ -56,9 +57,9 @@ class LaterDecoding:
 
         Args:
             record: The table.
-            searched: The range of the topic's offsets: the first one, and the one after the last.
-            ends: The ends of tasks in this range.
-            found: Collects the loss; or a doubt, if a record cannot be decoded.
+            searched: The first offset of the topic to search, and the offset after the last one.
+            ends: The ends of tasks in these offsets.
+            found: Gets the loss, or a doubt if a record cannot be decoded.
 
         Raises:
             KafkaError: The topics cannot be read in time.

@@ -1,9 +1,10 @@
-"""Uses each table's capture and folder as they were at onboarding, and refuses other settings.
+"""Uses each table's capture and folder as of its onboarding; refuses settings that change them.
 
 The names of captures and the folders of tables come from templates in the configuration. If a
 template is edited, the connector continues to write to the former topics, and readers continue to
 read the former folder. So each table's record keeps the names and the folder of its onboarding.
-Commands work with these, and runs and copies refuse a table whose settings now give others.
+Commands use the recorded names and folder. Runs and copies refuse a table if its present settings
+give a different name or folder.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def capture_record(capture: CaptureNames) -> CaptureRecord:
 def capture_of(config: Config, record: TableRecord) -> CaptureNames:
     """Return the names of a table's capture as they were when the table was onboarded.
 
-    If the record does not have these names, the result has the configured names.
+    If the table's record has no names, the result has the names from the present settings.
 
     Raises:
         ConfigError: The table's source is not configured.
@@ -53,7 +54,7 @@ def capture_of(config: Config, record: TableRecord) -> CaptureNames:
 
 
 def require_as_onboarded(config: Config, record: TableRecord) -> None:
-    """Refuse settings that give a table another capture or folder than at its onboarding.
+    """Refuse settings that give a table a different capture or folder than its onboarding did.
 
     `Config.require_shard` does the same for the folder of a shard.
 

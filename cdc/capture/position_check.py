@@ -58,12 +58,11 @@ class TopicFacts:
     high: Mapping[int, int] | None = None
 
     def is_covered(self, offsets: Mapping[int, int]) -> bool:
-        """Whether the topic had no record at or after the given offsets when it was read.
+        """Whether the topic has no record from the given offsets on, not even an uncommitted one.
 
-        A record of an open Kafka transaction counts. It can have been captured long ago, since a
-        hanging transaction stays open until someone ends it.
+        The result is False if ``high`` was not read.
         """
-        ends = self.high
+        ends = self.high  # a hanging transaction can hide a change that was captured long ago
         return ends is not None and all(offsets.get(one, 0) >= end for one, end in ends.items())
 
     @property

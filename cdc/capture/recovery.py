@@ -196,7 +196,7 @@ def _is_last(tried: Restarted, failed: FailedConnector) -> bool:
 
 
 def _restarts_text(tried: Restarted, failed: FailedConnector) -> str:
-    """Describe for a message how often a connector was restarted, and when it can be again."""
+    """Describe a connector's restarts for a message: their number, and when the next is allowed."""
     if _is_last(tried, failed):
         return f"restarted {tried.times} times in a row, and not again by itself"
     again = (

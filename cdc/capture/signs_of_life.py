@@ -46,7 +46,7 @@ def signs(
         interval_ms: Interval between two heartbeats, in milliseconds.
         beat: Time of the newest heartbeat; None if there is none.
         flows: Takes a number of seconds; returns whether any record was sent within that time. It
-            is called only if no heartbeat was.
+            is called only if no heartbeat was sent recently.
     """
     bound_s = silence_bound_s(interval_ms)
     age = None if beat is None else (datetime.now(timezone.utc) - beat).total_seconds()

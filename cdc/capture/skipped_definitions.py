@@ -27,7 +27,7 @@ def skipped(
     stored: LogPosition | None,
     listed: Collection[TableId],
 ) -> str | None:
-    """Return why a capture's connector skips a definition when it starts; None if it does not.
+    """Return why a connector will skip a definition at its next start; None if it will skip none.
 
     Args:
         names: The capture.

@@ -17,8 +17,8 @@ In an append table of PostgreSQL, the next task can also skip too little:
 
 - The stored number for a transaction's first record includes the transaction's begin. Then the next
   task sends the last row of the earlier task again.
-- A task without a stored position, as in another Connect cluster, starts at the position that the
-  slot has confirmed. Then it sends every row again that the earlier task has sent since.
+- A task can be without a stored position, for example after a move to another Connect cluster. It
+  starts at the position that the slot has confirmed, and sends all rows after it a second time.
 
 Each event names its task, so a topic shows where a task ended. A look is one search of the topics
 for ends of tasks. It searches the offsets since the previous look. It compares the events around an
@@ -67,11 +67,11 @@ _NO_LOOK = TaskLook("", datetime.min.replace(tzinfo=timezone.utc), {})
 
 
 def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, int]) -> TaskLook:
-    """Return a look whose end offsets exclude every record that a later task can have sent.
+    """Return a look whose end offsets exclude every record that may be from a later task.
 
-    A later task can have sent a record that is newer than the look's heartbeat. For a topic with
-    such a record, the result has the end offset of the previous look, so that the next look
-    searches the record again.
+    If a topic's newest record is newer than the look's heartbeat, the record may be from a later
+    task. For such a topic, the result has the end offset of the previous look, so that the next
+    look searches the record again.
 
     Args:
         look: The look.
@@ -88,10 +88,10 @@ def settled(look: TaskLook, sent: Mapping[str, datetime], earlier: Mapping[str, 
 
 
 def is_worth_keeping(look: TaskLook, earlier: TaskLook) -> bool:
-    """Return whether the state store must replace the previous look by the new one.
+    """Return whether the new look must replace the previous look in the state store.
 
-    This is so if the two looks differ in their task or their doubts, or if a topic has grown and
-    the previous look is some minutes old.
+    It must if the looks differ in their task or their doubts, or if the previous look is some
+    minutes old and a topic has grown since.
 
     Args:
         look: The new look.
@@ -218,10 +218,10 @@ class _Capture:
 
     @property
     def takes_rows_twice(self) -> bool:
-        """Whether a row that the connector sends again is a further row of an append table.
+        """Whether a row that the connector sends twice would be in the lake twice.
 
-        On MySQL and MariaDB, such a start of the connector is a loss by itself
-        (`cdc.debezium.fresh_starts`).
+        This is so for append tables of PostgreSQL. On MySQL and MariaDB, a start of the connector
+        without its stored position already counts as a loss (`cdc.debezium.fresh_starts`).
         """
         return self.names.append and self.names.kind == "postgres"
 
@@ -236,9 +236,9 @@ class _Search:
         known: The previous look.
         now: The new look.
         exactly_once: Whether the connector writes to Kafka in transactions.
-        beat: The newest heartbeat, which shows how far a connector that can send events again has
-            come in the log; None if the connector writes in Kafka transactions, and a repeated
-            event would change nothing.
+        beat: The newest heartbeat, which shows how far in the log the connector has come. None if
+            this is not needed: the connector writes in Kafka transactions, and an event that it
+            sends twice changes nothing in the lake.
         later: Finds changes that a task decoded by a later definition of their table.
         found: Collects the losses and the doubts.
     """
@@ -297,10 +297,13 @@ class _Search:
                 self.found.lose(table, lost)
 
     def _repeated(self, table: TableId, ended: TaskEnd) -> str | None:
-        """Return a message about rows that an append table of PostgreSQL got twice; None if none.
+        """Return a message if an append table of PostgreSQL got rows twice at the end of a task.
+
+        The result is None if it got no row twice. If this is uncertain, the result is None, and a
+        doubt is added to ``found``.
 
         Raises:
-            _EarlyError: The next task has perhaps not reached the end of the ended task yet.
+            _EarlyError: The next task has perhaps not reached the last change of the ended task.
         """
         last = self.ends.before(ended.last) if ended.last.value is None else ended.last
         if not self.capture.takes_rows_twice or last is None or last.value is None:
@@ -362,15 +365,15 @@ class _Search:
     def _is_sent_again(self, change: SentChange, after: SentChange | None) -> bool:
         """Return whether the next task sends the last change of the ended task again.
 
-        A connector without Kafka transactions does this: the position at which its next task begins
-        can be older than the ended task's last events. So does a connector that lost its position.
+        It does so if it started at an earlier position. Without Kafka transactions, the stored
+        position can be older than the last events. It can also have been deleted.
 
         Args:
             change: The last change of the ended task.
             after: The next task's first change in the topic; None if there is none.
 
         Raises:
-            _EarlyError: The next task may not have reached ``change`` yet.
+            _EarlyError: The next task has perhaps not reached ``change`` yet.
         """
         reached = self.beat if after is None else after
         if reached is None or reached.order is None or change.order is None:
@@ -384,10 +387,10 @@ class _Search:
     def _behind(
         self, table: TableId, last: KafkaRecord, change: SentChange, end: int
     ) -> NextInserted | None:
-        """Return the row that the transaction of the insert ``change`` inserted directly after it.
+        """Return the next row that the transaction of ``change``, an insert, put into the table.
 
-        The result has no key if this transaction inserted no further row into the table. The result
-        is None if neither the source nor the topic shows whether it inserted one.
+        The ``key`` of the result is None if the transaction inserted no further row. The result is
+        None if neither the source nor the topic shows whether there is a further row.
         """
         source = self.capture.source()
         described = source.table(table)
@@ -412,11 +415,11 @@ class _EarlyError(Exception):
 
 
 def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
-    """Return whether a later task than that of the newest heartbeat has sent a topic's last record.
+    """Return whether a topic's last record is from a later task than the newest heartbeat.
 
-    Then the end of the earlier task cannot be judged yet, because the later task may have begun
-    within a transaction. Once the later task sends a heartbeat, it has sent all of this
-    transaction.
+    Then the end of the earlier task cannot be judged yet: the later task may still be within the
+    transaction with which it began. A heartbeat from the later task shows that this transaction is
+    complete.
     """
     last = ends.last(topic, now.ends.get(topic, 0))
     if last is None or last.timestamp is None or task_of(last) == now.task:
@@ -443,11 +446,11 @@ def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, in
 def begins_group(change: SentChange, before: SentChange | None, after: SentChange | None) -> bool:
     """Return whether a task's last change can be the first of several rows in one log record.
 
-    This is so if it is an insert, and the changes before and after it are from other log records.
+    It can be if it is an insert, and the changes before and after it are from other log records.
 
     Args:
         change: The last change of the task.
-        before: The change that the task sent before it to the same topic; None if there is none.
+        before: The change that the task sent to the topic before ``change``; None if there is none.
         after: The next task's first change in the topic; None if there is none.
     """
     around = {one.position for one in (before, after) if one is not None}

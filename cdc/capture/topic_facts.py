@@ -169,7 +169,7 @@ def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
 def _elsewhere_led(
     topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
 ) -> list[ReachedOffset]:
-    """Return the offset read by the lake and the former epoch, for partitions with a new leader."""
+    """Return, for each partition with a new leader, the lake's offset and the former epoch."""
     return [
         ReachedOffset(topic, partition, offsets[partition], was)
         for partition, was in epochs.items()

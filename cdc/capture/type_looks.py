@@ -120,8 +120,8 @@ class Mistakes:
             oid: The type's object id, one of the `suspects`.
             table_schema: The schema of the column's table.
             array: Whether the column is an array of the type. The connector reads the values of
-                some types alike, so confusing them does no harm. This does not hold for their
-                arrays.
+                some types alike, so it does no harm to confuse these types. But it does harm to
+                confuse the types of their arrays.
         """
         name, schema, own = self._named[oid]
         found = self._others(oid)
@@ -132,9 +132,9 @@ class Mistakes:
     def _others(self, oid: int) -> list[NamedType]:
         """Return the other types that the connector can have cached for the present name of a type.
 
-        These are all types that had the name before, in any schema. If the type was renamed, the
-        other types that have the name now are included: the connector knows the type only by its
-        former name.
+        These are all types that had the name before, in any schema. If the type itself was renamed,
+        the types of this name in other schemas are included: under this name, the connector may
+        have cached one of them.
         """
         name, _, _ = self._named[oid]
         found = [one for many in self._former.get(name, {}).values() for one in many]
@@ -237,14 +237,14 @@ class TypeLooks:
         return now
 
     def _noticed(self, names: CaptureNames, look: TypeLook, before: Names) -> TypeLook:
-        """Return a look whose former types include those that the previous look still found.
+        """Add the types that names have lost since the previous look to a look's former types.
 
         The caller must read the present types before this call, which reads the newest heartbeat.
 
         Args:
             names: The capture.
-            look: The look, with the former types that earlier looks have found.
-            before: The types in the previous look; empty if the types have not changed since.
+            look: The new look, with the former types that earlier looks have found.
+            before: The types in the previous look; empty if no type has changed since.
         """
         beat = self._kafka.latest_record(names.heartbeat_topic)
         run = (None if beat is None else task_of(beat)) or look.run
@@ -263,9 +263,9 @@ class TypeLooks:
         return replace(look, doubts=self._doubts(names, look))
 
     def _doubts(self, names: CaptureNames, look: TypeLook) -> dict[str, TypeDoubt]:
-        """Return the doubts by table: those that no copy has settled, and the look's new ones.
+        """Return, by table, the columns that the connector can misread, or could at earlier looks.
 
-        If a table has both, the new doubt replaces the earlier one and lists the columns of both.
+        The looks from before a table's last copy do not count for the table.
         """
         of = (names.source, names.tier)
         records = {

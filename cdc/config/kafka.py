@@ -238,7 +238,7 @@ class KafkaConfig(Section):
     def librdkafka_config(self) -> dict[str, str]:
         """Return a librdkafka client's configured settings, with secrets resolved.
 
-        The raw settings in ``kafka.librdkafka`` override the others.
+        The settings in ``kafka.librdkafka`` override all other settings.
         """
         servers = {"bootstrap.servers": self.bootstrap_servers}
         return servers | self.security.librdkafka() | dict(self.librdkafka)
@@ -246,7 +246,7 @@ class KafkaConfig(Section):
     def java_config(self) -> dict[str, str]:
         """Return a Java client's configured settings, with secrets resolved.
 
-        The raw settings in ``kafka.java`` override the others.
+        The settings in ``kafka.java`` override all other settings.
         """
         servers = {"bootstrap.servers": self.bootstrap_servers}
         return servers | self.security.java() | dict(self.java)

@@ -49,7 +49,7 @@ class Pattern:
         )
 
     def covers_source(self, source: str) -> bool:
-        """Return whether a source's tables can match the pattern of ``tables``."""
+        """Return whether the pattern can match tables of a source."""
         return matches(source, self.parts.source)
 
     @property

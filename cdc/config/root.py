@@ -162,7 +162,7 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """Return the shard that the settings make of a source table; None if they make none.
+        """Return the shard that a source table is by its settings; None if it is no shard.
 
         Raises:
             ConfigError: The settings name the source table in the ``from`` of two lake tables.
@@ -179,15 +179,15 @@ class Config(Section):
         return {name: tier.pool_share for name, tier in tiers if tier.pool_share is not None}
 
     def require_shard(self, table: TableId, known: Shard | None) -> None:
-        """Check that an onboarded table is the same shard by its settings as at onboarding.
+        """Check that a table's settings still describe the shard that it was at onboarding.
 
         Args:
             table: The table.
             known: The table's shard at onboarding; None if it was no shard.
 
         Raises:
-            ConfigError: By its settings, the table is now another shard, or only one of the two
-                times a shard.
+            ConfigError: The table has become a shard, is no shard any more, or has become a
+                different shard.
         """
         if (now := self.shard(table)) != known:
             raise ConfigError(

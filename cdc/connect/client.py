@@ -290,9 +290,9 @@ class ConnectClient:
 
         Args:
             name: The connector.
-            forget_offsets: Whether to delete the connector's stored position, too. Otherwise a new
-                connector of the same name starts at this position, even if its slot does not retain
-                the log from there.
+            forget_offsets: Whether to delete the connector's stored position, too. If it is not
+                deleted, a new connector of the same name starts at this position, even if the slot
+                does not retain the log from there on.
             progress: Shows the wait.
         """
         if self.status(name) is None:

@@ -1,6 +1,6 @@
 """Builds a connector's configuration, in which references take the place of secrets.
 
-Most functions only call the method with the same name of the capture's `ConnectorKind`.
+Most functions only call the `ConnectorKind` method that has the function's name.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def connector_config(
     """Return the configuration of Debezium's connector for one source and tier.
 
     Secrets are references, which the worker resolves through its ConfigProviders. The properties in
-    the setting ``connect.connector`` override all others. `audit` finds those of them that break
-    the capture.
+    the setting ``connect.connector`` override all others. If such a property breaks the capture,
+    `audit` finds it.
 
     Args:
         source_name: Key of the source.
@@ -149,7 +149,8 @@ def connector_config(
         tables: The tables to capture. They are ignored if a publication selects the tables.
 
     Raises:
-        ConfigError: The worker does not support the source's configuration.
+        ConfigError: The connector cannot use a setting of the source, for example a certificate in
+            PEM.
     """
     capture = names(source_name, source, tier)
     kind = KINDS[capture.kind]

@@ -49,8 +49,8 @@ class DefinitionChange:
         gtid: GTID of the statement's transaction; None in a snapshot, or if the server has no
             GTIDs.
         place: The file and offset one byte after the beginning of the statement's event in the
-            binlog, as ``FILE:OFFSET``. A position at the beginning of the event is before this
-            place. A position at its end is after it. None if the record names no file.
+            binlog, as ``FILE:OFFSET``. So a position at the event's beginning is before this place,
+            and a position at the event's end is after it. None if the record names no file.
         snapshot: Whether the record is from a snapshot: the connector had no stored position, and
             read the definition from the catalog.
         offset: Offset of the record in the topic.
@@ -265,10 +265,10 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
 
 
 def _readable_end(kafka: KafkaAdmin, topic: str) -> int:
-    """Return the end of a topic of DDL statements, once no open Kafka transaction hides a record.
+    """Return the end of a topic of DDL statements, after its open Kafka transactions have ended.
 
-    The connector's stored position can be after a statement that nobody can read yet: Kafka ends a
-    transaction first in one topic and then in another, and a hanging transaction ends in none.
+    Consumers cannot read a statement while its Kafka transaction is open. The connector's stored
+    position can already be after such a statement.
 
     Raises:
         KafkaError: A Kafka transaction stays open.

@@ -33,7 +33,7 @@ _BACKLOG_S = 6 * 3600.0
 
 
 def silence_bound_s(interval_ms: int) -> float:
-    """Return the age in seconds from which the newest heartbeat shows that the connector is stuck.
+    """Return how old the newest heartbeat may be before its connector counts as stuck, in seconds.
 
     Args:
         interval_ms: Interval between two heartbeats, in milliseconds.
@@ -44,8 +44,8 @@ def silence_bound_s(interval_ms: int) -> float:
 def came_lately(sent: datetime | None, bound_s: float) -> bool:
     """Return whether a record was sent at most ``bound_s`` seconds ago.
 
-    A time that is more than ``bound_s`` seconds ahead of this machine's clock does not count:
-    otherwise the record would be recent until that time has passed.
+    A record whose time is more than ``bound_s`` seconds ahead of this machine's clock does not
+    count. If it did, it would count as recent until that time has passed.
 
     Args:
         sent: The time of the record; None if there is no record.

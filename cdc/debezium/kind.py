@@ -137,7 +137,7 @@ class AuditRules:
 
 @dataclass(frozen=True)
 class Beat:
-    """The values in a heartbeat row, which has other columns for each kind of connector.
+    """The values in a heartbeat row. The columns of this row differ by kind of connector.
 
     Args:
         system_identifier: The server's identity.
@@ -174,7 +174,7 @@ class ConnectorKind(Protocol):
         """Return the settings by which Debezium's connector reaches the database.
 
         Raises:
-            ConfigError: The worker does not support the source's configuration.
+            ConfigError: The connector cannot use a setting of the source.
         """
 
     def more(

@@ -36,10 +36,10 @@ class KnownColumn:
 
 
 def table_of(quoted: str, source: str) -> TableId:
-    """Return the table that Debezium names by its quoted database and name.
+    """Parse a table's name as Debezium writes it, for example ``"shop"."orders"``.
 
     Raises:
-        ValueError: The text has another format.
+        ValueError: The name has another format.
     """
     match = _ID.fullmatch(quoted)
     if match is None:

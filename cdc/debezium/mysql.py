@@ -150,7 +150,8 @@ _IDENTITY = {"mysql": "@@server_uuid", "mariadb": "CONCAT(@@hostname, ':', @@por
 class Mysql:
     """The connector of MySQL or MariaDB. An include list selects its tables.
 
-    Connect stores its position in the binlog; the server retains nothing for it.
+    Connect stores the connector's position in the binlog. The server does not retain binlogs for
+    the connector.
 
     Args:
         kind: The kind of server, MySQL or MariaDB.
@@ -288,9 +289,9 @@ class Mysql:
           stores the end of the commit (BinlogOffsetContext: startNextTransaction,
           commitTransaction). So everything before the stored offset is in Kafka.
         - An event outside of a transaction can have several records: a RENAME TABLE of two tables
-          has two. Debezium stores the event's end already with the first of them. So the returned
-          offset is one byte before the stored one. It passes the event's end only when Debezium has
-          stored the offset of a later event.
+          has two. Debezium stores the event's end already with the first of these records. So the
+          returned offset is one byte before the stored one. It is after the event's end only when
+          Debezium has stored the offset of a later event.
         """
         gtids = offset.get("gtids")
         if self.kind == "mariadb":

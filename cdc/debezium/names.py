@@ -143,7 +143,7 @@ class CaptureNames:
 
     @property
     def own_topics(self) -> tuple[str, ...]:
-        """The capture's topics other than `look_topic` and its tables' topics."""
+        """The topics of the capture itself: not the captured tables' topics, nor `look_topic`."""
         own: tuple[str, ...] = (self.heartbeat_topic, self.marker_topic)
         if self.reports_definitions:
             own = (*own, self.schema_change_topic, self.schema_history_topic)

@@ -242,8 +242,8 @@ def after_truncate(offset: Mapping[str, Any]) -> Mapping[str, Any]:
     count is 1, so that Debezium skips only the TRUNCATE.
 
     Args:
-        offset: The offset that Connect has stored. It is returned unchanged, unless it is that of
-            the last event of such a TRUNCATE.
+        offset: The offset that Connect has stored. It is returned unchanged if it is not the offset
+            of the last event of such a TRUNCATE.
     """
     several = int(offset.get("lsn_events_processed") or 0) > 1
     # Before the last event, the completely processed position is that of an earlier record.

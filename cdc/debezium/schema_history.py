@@ -8,7 +8,7 @@ ones:
 - Without GTIDs, it takes all definitions, also those of statements after its stored position. It
   decodes the rows before such a statement by the later definition (debezium/dbz#1541).
 - On MariaDB, each definition has the GTID of the transaction before the statement. The task skips a
-  definition if this GTID is of another server than the stored GTID of the same domain.
+  definition if this GTID and the stored GTID of the same domain name different servers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class LearnedDefinition:
         table: The table.
         columns: The table's columns in the definition; empty after a DROP.
         place: The end of the statement's event in the binlog; None in a snapshot's definition.
-        gtids: The stored GTIDs before the statement; empty if the server has no GTIDs.
+        gtids: The set of GTIDs up to the transaction before the statement; empty if the server has
+            no GTIDs.
         learned_at: When Kafka got the definition; None if the record has no time.
         snapshot: Whether the definition is from a snapshot: the connector had no stored position.
     """
@@ -52,7 +53,9 @@ class LearnedDefinition:
 
 
 def learned_definitions(records: Iterable[KafkaRecord], source: str) -> Iterator[LearnedDefinition]:
-    """Yield the definitions in records of a schema history that differ from the table's former one.
+    """Yield the definitions in the records of a schema history.
+
+    A definition that repeats the previous one of its table is left out, except in a snapshot.
 
     Args:
         records: All records of the schema history, in order.
@@ -74,19 +77,16 @@ def later_definition(
 ) -> LearnedDefinition | None:
     """Return a later definition by which a connector without GTIDs has decoded a change.
 
-    Such a definition is of a statement after the change, and was in the schema history before the
-    connector decoded the change. Within one task, the connector decodes a change before it reads a
-    later statement. So another task has read the statement before.
-
-    If the server had GTIDs before, each definition and each stored position have the same outdated
-    set of them. The connector compares only the sets then.
+    It is the definition of a statement that comes after the change in the binlog. It was in the
+    schema history before the connector decoded the change. A task reads a statement only after it
+    has decoded all earlier changes, so an earlier task has read this statement.
 
     Args:
         change: The change.
         table: The change's table.
         learned: The definitions in the schema history.
-        since: A time before O. Definitions from before it do not count: their places can be of a
-            former binlog, and the copy waited until the connector had passed them.
+        since: A time before O. Definitions that Kafka got before this time are ignored, since the
+            copy waited until the connector had passed their statements.
 
     Returns:
         The first such definition; None if there is none, or if the change has a GTID.
@@ -94,6 +94,8 @@ def later_definition(
     if change.gtid is not None or change.decoded_at is None:
         return None
     place = BinlogPosition.parse(change.position.rpartition(":")[0])
+    # A definition from before `since` can have a place in a former binlog. GTIDs in definitions do
+    # not count: if the server had GTIDs before, all definitions have the same outdated ones.
     for one in learned:
         if one.table != table or one.place is None or one.learned_at is None:
             continue
@@ -106,16 +108,16 @@ def later_definition(
 def skipped_definition(
     learned: Sequence[LearnedDefinition], stored: MariadbGtidSet, tables: Collection[TableId]
 ) -> LearnedDefinition | None:
-    """Return a definition that a task of MariaDB's connector skips if it starts at a position.
+    """Return the first definition that MariaDB's connector skips if it starts at a position.
 
     Args:
-        learned: The definitions in the schema history. Those from before the last snapshot do not
-            count, since the snapshot has all tables.
-        stored: The position.
+        learned: The definitions in the schema history. Those from before the last snapshot are
+            ignored, since the snapshot defines all tables.
+        stored: The position at which the connector starts.
         tables: The tables whose rows the connector reads.
 
     Returns:
-        The first such definition; None if there is none.
+        The definition; None if the connector skips none.
     """
     start = 0
     for place, one in enumerate(learned):

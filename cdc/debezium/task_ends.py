@@ -62,7 +62,7 @@ class SentChange:
             number changes.
         gtid: The GTID of the transaction; None for PostgreSQL, and if the server has no GTIDs.
         decoded_at: When the connector has decoded the change, by the clock of its worker; None if
-            the event does not say it.
+            the event has no such time.
     """
 
     op: str
@@ -197,7 +197,7 @@ class TaskEnds:
     def sends_later(
         self, record: KafkaRecord, key: tuple[str, ...], end: int, *, offsets: int
     ) -> bool | None:
-        """Return whether a later record of the same transaction inserts or updates a key's row.
+        """Return whether the transaction of ``record`` later inserts or updates the row of ``key``.
 
         Args:
             record: A record of the transaction. The search begins after it.
@@ -230,7 +230,8 @@ class TaskEnds:
             offsets: The number of offsets to search at most.
 
         Returns:
-            The answer; None if no searched record can, but more offsets follow before ``end``.
+            The answer; None if no such record was found, but not all offsets before ``end`` were
+            searched.
         """
         key, last = self._key(record), min(record.offset + 1 + offsets, end)
         for one in self._read(record.topic, record.offset + 1, last):
@@ -241,8 +242,8 @@ class TaskEnds:
     def first_in_transaction(self, record: KafkaRecord, change: SentChange) -> bool:
         """Return whether a change is in its transaction's first log record, but not its first row.
 
-        For example, it is the second row that COPY has inserted by this log record. The result is
-        also True if the connector does not number the changes of a transaction.
+        An example is the second row of a COPY that inserted several rows by one log record. The
+        result is also True if the connector does not number the changes of a transaction.
 
         Args:
             record: The record of the change.
@@ -259,20 +260,19 @@ class TaskEnds:
     def sends_again(
         self, last: KafkaRecord, change: SentChange, after: SentChange, *, offsets: int
     ) -> bool | None:
-        """Return whether PostgreSQL's connector has sent an event again that the topic already has.
+        """Return whether the next task's first change repeats a change that the topic already has.
 
-        Such an event is the next task's first one, if the next task started at an earlier position
-        than that of the ended task's last event.
+        This is so if the next task of PostgreSQL's connector started at an earlier position than
+        that of the ended task's last event.
 
         Args:
             last: The ended task's last record with a value.
             change: The change in ``last``.
             after: The next task's first change in the topic.
-            offsets: Number of offsets to read.
+            offsets: Number of offsets to read, up to that of ``last``.
 
         Returns:
-            The answer; None if the topic has more records that can be of the same transaction than
-            were read.
+            The answer; None if a record before the read offsets could be the repeated one.
         """
         if (known := repeats(change, after)) is not None:
             return known
@@ -323,18 +323,18 @@ class TaskEnds:
 
 
 def repeats(change: SentChange, after: SentChange) -> bool | None:
-    """Return whether ``after`` is not behind ``change`` in the order of PostgreSQL's log.
+    """Return whether ``after`` is ``change`` or an earlier change in PostgreSQL's log.
 
-    Rows of one page of COPY have one position. Their numbers in the transaction differ, and a task
-    that continues from a stored position also continues to count.
+    Rows that COPY inserted by one log record have the same position. So their numbers in the
+    transaction are compared. A task that continues from a stored position continues these numbers.
 
     Args:
         change: The last change of the ended task.
         after: The next task's first change in the topic.
 
     Returns:
-        The answer; None if only earlier events show it. Then the next task started without a stored
-        position, and ``after`` is of its first transaction, which names no commit before it.
+        The answer; None if these two changes do not show it. Then the next task started without a
+        stored position, and ``after`` is in the first transaction that this task sent.
     """
     if change.order is None or after.order is None:
         return False
@@ -348,9 +348,9 @@ def repeats(change: SentChange, after: SentChange) -> bool | None:
 
 
 def _ends_before(change: SentChange, after: SentChange) -> bool:
-    """Return whether all transactions before that of ``change`` ended before ``after`` was written.
+    """Return whether the last commit before ``change`` is before ``after`` in PostgreSQL's log.
 
-    If so, none of them is the transaction of ``after``.
+    If so, ``after`` is in none of the transactions that were sent before that of ``change``.
     """
     if change.order is None or after.order is None:
         return False

@@ -1,4 +1,4 @@
-"""Reads records of many topics with one consumer, and ranges of many topics at once.
+"""Reads records of many topics with one consumer, and prefetches records of many topics at once.
 
 A new consumer costs a login and a few round trips, which take longer than a read of a few records.
 """
@@ -38,8 +38,8 @@ class _Ahead:
 class RecordReader:
     """Reads committed records of partition 0 of topics. Not safe to share among threads.
 
-    All reads use the same consumer. So when a new read has begun, do not use the iterator of an
-    earlier read any more.
+    All reads use the same consumer. So the iterator of a read is unusable after a later read has
+    begun.
 
     Args:
         client: The cluster.

@@ -40,7 +40,7 @@ def looks(
     def listed(
         topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
     ) -> dict[str, dict[int, End]]:
-        """Return one offset of each partition. A topic that lacks one is added to ``failed``."""
+        """Return an offset of each partition, and add the errors to ``failed``, by topic."""
         seen: dict[str, dict[int, End]] = {name: {} for name in topics}
         asked = left = places(topics, spec)
         refused: dict[ck.TopicPartition, KafkaError] = {}
@@ -193,7 +193,7 @@ def described(name: str, topic: Any) -> TopicInfo:
 def places(
     topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec
 ) -> dict[ck.TopicPartition, ck_admin.OffsetSpec]:
-    """Return a request for one offset of each partition.
+    """Return the argument of Kafka's list-offsets request: each partition with ``spec``.
 
     Args:
         topics: The topics.

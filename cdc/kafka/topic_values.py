@@ -69,12 +69,12 @@ class TopicLook:
 
 @dataclass(frozen=True)
 class Since:
-    """Where the records of a Kafka partition that were sent since a time begin.
+    """The first offset of a Kafka partition whose record was sent at or after some time.
 
     Args:
         offset: Offset of the first record sent at or after the time, committed or not. Without such
             a record, it is the offset after the last record.
-        stable: The last stable offset, read later.
+        stable: The last stable offset of the partition, read after ``offset``.
     """
 
     offset: int

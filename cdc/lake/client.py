@@ -1,4 +1,4 @@
-"""Hudi's write client, with a guard of each commit, and with an instant above all others.
+"""Hudi's write client with two additions: a guard of each commit, and instants that always grow.
 
 Hudi does not offer two features that a commit needs here:
 

@@ -134,10 +134,10 @@ class CommitRecord(Part):
             (`cdc.rows.log_rows.ReachedPlace`); None for other tables and for PostgreSQL.
         truncated: Offset of the newest TRUNCATE that the table has applied; None if there is none.
             A replay that reads this offset again applies the TRUNCATE again. If the replay also
-            reads a newer TRUNCATE that was in quarantine, it applies that one instead.
+            reads a newer TRUNCATE that was in quarantine, it applies only the newer TRUNCATE.
         chunk_ids: Ids of the chunks in this commit; empty for a handoff and for a run.
-        handoff: The table's handoff with the schema that the lake follows; None before the end of
-            the copy.
+        handoff: The handoff document, with the schema that the lake follows; None before the end
+            of the copy.
         shared: State of all shards of a shared table; None for any other table.
         run_id: The run that made the commit.
         tool_version: Version of Tributary.
@@ -183,11 +183,11 @@ class CommitRecord(Part):
         return {} if self.shared is None else self.shared.accounts
 
     def require_handoff(self) -> Handoff:
-        """Return this commit's handoff.
+        """Return the handoff document in this commit.
 
         Raises:
-            LakeError: This commit has no handoff, although each commit after the copy must have
-                one.
+            LakeError: This commit has no handoff document, although each commit from the end of the
+                copy on must have one.
         """
         if self.handoff is None:
             raise LakeError(

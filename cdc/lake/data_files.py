@@ -86,7 +86,7 @@ def file_system(spark: SparkSession, path: str) -> Any:
 
 
 def files_of(spark: SparkSession, files: Any, folders: str, instants: Iterable[str]) -> list[Any]:
-    """Return the paths of the data files with one of the instants.
+    """Return the paths of the data files whose names have one of the instants.
 
     Args:
         spark: The session.

@@ -61,7 +61,7 @@ class Generation:
 def generations(
     folders: Mapping[str, int], pointer: Pointer | None, records: Iterable[TableRecord]
 ) -> list[Generation]:
-    """Return the folders of a lake table: the published folders, newest first, then all others.
+    """Return the folders of a lake table: first the published ones, newest first, then the rest.
 
     Args:
         folders: Size of each attempt's folder in bytes, by the attempt's UUID. The caller must list
@@ -106,7 +106,7 @@ def superfluous(
     Args:
         found: The table's folders in the order of :func:`generations`.
         retain: Number of former generations that are retained even if they are old.
-        keep: For how long a generation is retained after another one has replaced it.
+        keep: For how long a generation is retained after the next generation has replaced it.
         now: The current time, in UTC.
     """
     published = [one for one in found if one.kind in (FolderKind.SERVING, FolderKind.FORMER)]
@@ -119,11 +119,11 @@ def superfluous(
 
 
 def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list[Generation]]:
-    """Return, by name, the generations that the name can mean.
+    """Return, for each name that a user has entered, the generations that the name can mean.
 
     Args:
         found: The generations.
-        names: What a user has entered: numbers of generations, or beginnings of attempts' UUIDs.
+        names: Numbers of generations, or beginnings of attempts' UUIDs.
     """
     listed = list(found)
     return {

@@ -30,8 +30,8 @@ class CommitGuard:
     Args:
         spark: The session.
         path: Base path of the table.
-        check: The caller's check. Its argument is the table's timeline, read from storage right
-            before.
+        check: The caller's check. Its argument is the table's timeline, which the guard reads from
+            storage right before the check.
         began: Instants of the commits that were complete when this writer began to read the table.
         passed: Called after all checks have passed.
 

@@ -1,6 +1,6 @@
-"""The handoff document: the end of a copy creates it, and each later commit of the lake repeats it.
+"""The handoff document, which the end of a copy creates and each later commit of the table has.
 
-All code creates, reads and changes it through the types of this module.
+All code creates, reads and changes the document through the types of this module.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class FollowedSchema(Part):
 
 @dataclass(frozen=True)
 class Handoff(Part):
-    """The handoff of a table: the positions of its copy, and the schema that the lake follows.
+    """The handoff document: the positions of a table's copy, and the schema that the lake follows.
+
+    The commit that ends the copy has the document in its metadata, and so has each later commit.
 
     Args:
         start_offsets: O, the first offset that the stream applies, by partition.
@@ -136,10 +138,10 @@ class Handoff(Part):
         x0: x0, the transaction id before which every transaction has ended, as a string. For MySQL
             and MariaDB, the id of a marker instead.
         marker_id: Id of M, the marker row that the copy's view contains.
-        topic_id: UUID of the topic.
+        topic_id: UUID of the table's topic.
         statements_upto: End offset of the topic of DDL statements, read before O; None if the
             connector has no such topic.
-        statements_topic_id: UUID of this topic; None if the connector has no such topic.
+        statements_topic_id: UUID of the topic of DDL statements; None if there is no such topic.
         view: The view of the source that was copied.
         fingerprint: The facts in the source's catalog from which the lake's columns were derived.
         columns: The lake's columns: first the source's columns, then the columns that the source no
@@ -174,7 +176,7 @@ class Handoff(Part):
     def of_copy(
         cls, attempt: Attempt, layout: LakeLayout, *, shared: bool, hash_key: str | None
     ) -> Handoff:
-        """Return the handoff for the end of an attempt's copy.
+        """Return the handoff document for the end of an attempt's copy.
 
         Args:
             attempt: The attempt.
@@ -270,7 +272,7 @@ class Handoff(Part):
         schema: FollowedSchema,
         hash_key: str | None,
     ) -> Handoff:
-        """Return the handoff after the lake has followed a schema change.
+        """Return the handoff document after the lake has followed a schema change.
 
         A new column is ``late`` until all events of a batch have it. An event without it gets the
         column's ``fill``, as old rows do. The column stays ``added`` forever, since replayed events
@@ -303,7 +305,7 @@ class Handoff(Part):
         )
 
     def without_late_columns(self, written: Mapping[int, DebeziumSchema]) -> Handoff:
-        """Return the handoff after a batch.
+        """Return the handoff document after a batch.
 
         A column that all events of the batch have under its present name is no longer ``late`` or
         ``renamed``. A batch without events changes nothing.
