@@ -56,8 +56,8 @@ def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
 
     Args:
         key: The columns of the table's key.
-        shared: Whether several shards share the table. Then the record key also has the shard's
-            name, and Hudi does not render it.
+        shared: Whether several shards share the lake table. If so, the record key also contains the
+            shard's name, so Tributary renders the key.
     """
     columns = tuple(key)
     return FORM if columns and (shared or not all(map(is_natural, columns))) else None

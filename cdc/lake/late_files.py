@@ -36,8 +36,8 @@ _log = logging.getLogger(__name__)
 def may_come_late(spark: SparkSession) -> bool:
     """Return whether an executor that the driver has given up can still write files to the lake.
 
-    This is so if executors run on other machines. In local mode, Spark repeats no task, so a
-    completed commit names each file with its instant.
+    This is so if executors run on other machines. In local mode, Spark repeats no task, so a commit
+    never has such late files.
     """
     master = str(spark.sparkContext.master)
     return not (master == "local" or master.startswith("local["))

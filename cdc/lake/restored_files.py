@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 
 def newest_difference(spark: SparkSession, timeline: Timeline) -> str | None:
-    """Return which file of the newest commit or clustering is missing, as a sentence's end.
+    """Return a message that names a missing file of the newest commit or clustering.
 
-    Each partition that the commit has written is listed once.
+    The message is the end of a sentence. Each partition that the commit has written is listed once.
 
     Args:
         spark: The session whose file systems are used.
         timeline: The table's commits.
 
     Returns:
-        The difference; None if all files of the newest commit are in the lake.
+        The message; None if all files of the newest commit are in the lake.
 
     Raises:
         LakeError: The commit's metadata cannot be read, or a folder cannot be listed.
@@ -67,18 +67,19 @@ def newest_difference(spark: SparkSession, timeline: Timeline) -> str | None:
 
 
 def any_difference(spark: SparkSession, timeline: Timeline) -> str | None:
-    """Return how the files of a lake table differ from its commits, as a sentence's end.
+    """Return a message about a data file that is missing in the lake, or whose commit is missing.
 
-    All folders of the table are listed, and the metadata of each commit of the active timeline is
-    read. So the function is only for a table whose timeline is known to be incomplete.
+    The message is the end of a sentence. This function is slow: it lists all folders of the table
+    and reads the metadata of each commit of the active timeline.
 
     Args:
         spark: The session whose file systems are used.
         timeline: The table's commits.
 
     Returns:
-        The difference. None if the newest version of each file group that a commit names is in the
-        lake, and no file is newer than the first commit and of an unknown instant.
+        The message; None if no such file is found. A file counts as missing only if it is the
+        newest version of its file group. A commit counts as missing only if it is newer than the
+        first commit of the active timeline.
 
     Raises:
         LakeError: The metadata of a commit cannot be read, or a folder cannot be listed.

@@ -58,8 +58,8 @@ class ShardWrite:
 def carried(latest: Committed | None) -> dict[str, ShardAccount]:
     """Return the accounts of all shards in a shared table's newest commit, by the shard's name.
 
-    A shard's account is its newest commit record with the instant of the commit that first had this
-    record. Each later commit of the shared table repeats the account.
+    A shard's account consists of the shard's newest commit record and the instant of the commit
+    that introduced this record. Each later commit of the shared table repeats the account.
     """
     if latest is None:
         return {}
@@ -123,8 +123,7 @@ def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
     """Refuse to write shards together if their settings define different row layouts.
 
     Raises:
-        ConfigError: Two of these shards have different settings for the row layout. The settings
-            are not compared with an existing table here; the write compares them.
+        ConfigError: Two of these shards have different settings for the row layout.
     """
     first = wanted[0]
     for one in wanted:
@@ -174,7 +173,7 @@ def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount
 
 
 def schema_before(account: ShardAccount, shard: Shard) -> TableSchema:
-    """Return a shard's columns as of its last commit."""
+    """Return a shard's columns as of the shard's last commit."""
     return account.record.require_handoff().lake_schema(_table(shard))
 
 

@@ -152,9 +152,9 @@ class SharedTable:
             yield lease
 
     def held_by_other(self) -> LeaseHeldError | None:
-        """Return the error of another process that holds the table's lease, else None.
+        """Return an error that names the process which holds the shared table's lease.
 
-        The error names that process.
+        None if no other process holds the lease.
         """
         return self._leases.held_by_other(self._resource)
 
@@ -163,7 +163,8 @@ class SharedTable:
 
         Args:
             wanted: The request.
-            wait_s: Bound of the wait for another process, in seconds; at least one try is made.
+            wait_s: Bound of the wait for the shared table's lease, in seconds. At least one try is
+                made.
 
         Returns:
             The commit's instant.
@@ -200,10 +201,10 @@ class SharedTable:
                             one.error = _ended_batch_error(self.path)
 
     def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> None:
-        """Remove a shard and its rows from the table, if the table has the shard.
+        """Remove a shard and its rows from the shared table, if the table has the shard.
 
-        The existing table's partition columns and delete mode apply, even if ``settings`` has
-        others.
+        The partition columns and the delete mode in ``settings`` are ignored: those of the existing
+        table apply.
         """
         spark = self._spark()
         timeline = Timeline(spark, self.path)
@@ -311,7 +312,7 @@ class SharedTable:
         guard: Guard,
         new: bool,
     ) -> str:
-        """Write the rows of shards' requests and a record in one commit.
+        """Write the rows of shards' requests and a commit record in one commit.
 
         Return the commit's instant.
         """
@@ -417,7 +418,7 @@ class ShardTable:
         return self._write(live_rows(rows, self.layout), commit, guard, replaces=True)
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a shard's record without rows. The arguments are those of `LakeTable.upsert`."""
+        """Commit a shard's commit record, but no rows; arguments as in `LakeTable.upsert`."""
         return self._write(None, commit, guard)
 
     def _write(

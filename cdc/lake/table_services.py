@@ -36,11 +36,11 @@ CLUSTER_AT_ONCE_BYTES = 512 * MIB
 
 @dataclass(frozen=True)
 class Retention:
-    """How many of a lake table's newest commits stay readable, although files were replaced since.
+    """How many of a lake table's newest commits stay readable.
 
     Args:
-        commits: Number of the newest commits. Hudi's cleaning retains the files that their readers
-            need.
+        commits: Number of these commits. Hudi's cleaning deletes no file that a reader of one of
+            these commits needs.
     """
 
     commits: int
@@ -67,9 +67,9 @@ class Retention:
         """Return Hudi's settings for this retention.
 
         Args:
-            cluster_every: Number of commits between clusterings; 0 without clusterings. The active
-                timeline keeps more commits than this number, since Hudi counts the commits since
-                the last clustering in the active timeline.
+            cluster_every: Number of commits from one clustering to the next; 0 without clusterings.
+                The active timeline keeps more commits than this number. Otherwise, Hudi could not
+                count the commits since the last clustering.
         """
         least = max(KEPT_COMMITS, self.commits + 1, cluster_every + 1)
         return {

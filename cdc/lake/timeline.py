@@ -1,4 +1,4 @@
-"""Reads the records of a lake table's commits: offsets, copied chunks and the handoff."""
+"""Reads a lake table's commit records: offsets, copied chunks and the handoff document."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Committed:
     Args:
         instant: Hudi's instant time, which orders commits of a table.
         action: ``commit`` or ``replacecommit``.
-        record: The commit's record. Every later commit repeats the record's handoff, so that
-            archiving cannot lose the handoff.
-        index: The Hudi index with which the commit was written; None if the commit names none.
+        record: The commit's record. From the handoff on, every commit's record has the handoff
+            document, so that Hudi's archiving of old commits cannot lose the document.
+        index: The Hudi index that the commit's metadata names; None if the metadata names none.
     """
 
     instant: str
@@ -100,13 +100,13 @@ class Timeline:
     def latest(self) -> Committed | None:
         """Return the newest commit with a record; None if there is none.
 
-        A writer that was suspended can complete a commit that another process has rolled back in
-        the meantime. A commit of chunks that was completed in this way is skipped. Its chunks are
-        copied again.
+        A suspended writer can complete its commit after another process has rolled the commit back.
+        The files of such a commit are gone. If the commit has chunks, it is skipped here, and the
+        chunks are copied again.
 
         Raises:
-            LostHistoryError: The commit to return, or a clustering or overwrite, was completed in
-                this way. Its files are gone, so the table lacks rows.
+            LostHistoryError: The commit to return, or any clustering or overwrite, was completed
+                after its rollback, so the table lacks rows.
         """
         undone = self.undone()
         return self._whole(
@@ -127,10 +127,9 @@ class Timeline:
         :mod:`cdc.lake.guard`). So the commit with the greatest instant has the greatest offsets.
 
         Raises:
-            LostHistoryError: The commit to return, or a clustering or overwrite, was completed by a
-                suspended writer after another process had rolled it back, so the table lacks rows.
-                Or a chunk was committed after the commit to return, so the table has the chunk's
-                rows twice.
+            LostHistoryError: The commit to return, or any clustering or overwrite, was completed
+                after another process had rolled it back, so the table lacks rows. Or a chunk was
+                committed after the commit to return, so the table has the chunk's rows twice.
         """
         above: Committed | None = None
         for committed in self._newest_first():
@@ -143,7 +142,7 @@ class Timeline:
         return None
 
     def handoff(self) -> Committed | None:
-        """Return the newest commit with a handoff; None if there is none."""
+        """Return the newest commit whose record has a handoff document; None if there is none."""
         return next((c for c in self._newest_first() if c.record.handoff is not None), None)
 
     def chunks(self, attempt: str) -> frozenset[int]:
@@ -277,7 +276,7 @@ class Timeline:
         return self._read[instant]
 
     def _committed(self, time: str, instant: Any) -> Committed | None:
-        """Return the commit with its record; None for a commit without a record."""
+        """Return a completed commit as `Committed`; None if its metadata has no commit record."""
         metadata = self._metadata(time, instant)
         text = metadata.getMetadata(COMMIT_KEY)
         if text is None:

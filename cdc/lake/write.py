@@ -67,7 +67,7 @@ class FollowedTable(Protocol):
         """Replace all rows of the lake table in one commit; return the commit's instant."""
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record without rows to the lake table; return the commit's instant."""
+        """Commit a commit record, but no rows, to the lake table; return the commit's instant."""
 
     def keep_up(self, check: Callable[[], None]) -> bool:
         """Do the lake table's upkeep if it is due; return whether the upkeep was done."""
@@ -198,7 +198,7 @@ class LakeTable:
         )
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Write a commit that has a record, for example with a handoff, but has no rows.
+        """Write a commit with a commit record, but without rows, for example the handoff.
 
         Arguments, result and errors are those of `upsert`.
         """
@@ -260,7 +260,7 @@ class LakeTable:
         return len(instants) % self._retention(instants).every == 0
 
     def _retention(self, instants: frozenset[str]) -> Retention:
-        """Return how many commits stay readable now, by the setting ``readers_keep``."""
+        """Return how many of the newest commits stay readable, by the setting ``readers_keep``."""
         now = datetime.now(timezone.utc)
         return Retention.of(instants, self._settings.readers_keep_s, now)
 
@@ -277,8 +277,8 @@ class LakeTable:
     ) -> str:
         """Write lake rows; refuse if ``delete_mode`` has changed since the table was created.
 
-        Interrupted clusterings are dropped first. If the record has no handoff, the commit repeats
-        the newest commit's handoff.
+        Interrupted clusterings are dropped first. If the new commit record has no handoff document,
+        the document of the newest commit is repeated.
         """
         timeline = self.timeline()
         if timeline.exists and timeline.deletes_rows == self.layout.soft_delete:
@@ -309,8 +309,8 @@ class LakeTable:
     def _index(self, timeline: Timeline, previous: Committed | None) -> IndexLayout:
         """Return Hudi's index for the next commit: the index of the newest commit.
 
-        Another index is chosen if the newest commit names no index, or if the table has outgrown
-        its buckets.
+        A new index is chosen if the table has no commit, if the newest commit names no index, or if
+        the table has outgrown its buckets.
         """
         if previous is None or previous.index is None:
             return IndexLayout.choose(self._settings, self.layout, None)
@@ -332,7 +332,7 @@ class LakeTable:
         index: IndexLayout,
         guard: CommitGuard,
     ) -> str:
-        """Write rows to the lake with a record in one commit that the guard can refuse.
+        """Write rows and a commit record to the lake in one commit, which the guard can refuse.
 
         Return the commit's instant.
         """
@@ -469,7 +469,7 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
 
 
 def live_rows(rows: DataFrame, layout: LakeLayout) -> DataFrame:
-    """Return the rows that stay in the lake: in soft delete mode all, else all except deletes."""
+    """Return the rows that stay in the lake: without deleted rows, unless deletes are soft."""
     return rows if layout.soft_delete else rows.filter(column(OP) != "d")
 
 

@@ -41,7 +41,7 @@ class BinlogPosition:
         """Parse a place, as in ``binlog.000012:4567``.
 
         Raises:
-            StateError: The text has another format.
+            StateError: ``text`` is not such a place.
         """
         match = _PLACE.fullmatch(text)
         if match is None:
@@ -102,9 +102,9 @@ class BinlogPosition:
 class StoredPosition:
     """Connect's stored position for a MySQL server, as GTIDs and as a place in the binlog.
 
-    The place is always exact. The GTIDs can be outdated: if a server stops using GTIDs, a connector
-    that starts there stores the same old GTID set with every position. Kafka has all transactions
-    of the old set, but can also have transactions that the set lacks.
+    The place is always exact. The GTIDs can be outdated: after a server has stopped using GTIDs,
+    the connector stores its last GTID set with every later place. Kafka then has all transactions
+    of the set, and can have later transactions, too.
 
     A GTID set is compared with the stored GTIDs, and a place with the stored place.
 
@@ -158,7 +158,7 @@ def read_position(text: str) -> MysqlGtidSet | BinlogPosition:
     """Parse a position of a MySQL server, which is a place in a binlog or a GTID set.
 
     Raises:
-        StateError: The text is neither a place nor a GTID set.
+        StateError: ``text`` is neither a place nor a GTID set.
     """
     return BinlogPosition.parse(text) if _PLACE.fullmatch(text) else MysqlGtidSet.parse(text)
 

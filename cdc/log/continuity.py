@@ -14,7 +14,7 @@ class LogMark:
         server: The server's id. The servers that replicate from this server have other ids.
         file: Name of the log's newest file, read after `executed`. So every file with a higher
             number begins after the position `executed`.
-        executed: The position up to which the server had executed transactions, as text.
+        executed: The position up to which the server had executed transactions, as a string.
     """
 
     server: str

@@ -55,7 +55,7 @@ class MysqlGtidSet:
         """Parse a value of ``@@gtid_executed``; an empty string is the empty set.
 
         Raises:
-            StateError: The text has another format.
+            StateError: ``text`` is not a GTID set of MySQL.
         """
         found: dict[str, list[Interval]] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
@@ -135,7 +135,7 @@ class MariadbGtidSet:
         GTID with the domain's highest sequence number counts.
 
         Raises:
-            StateError: The text has another format.
+            StateError: ``text`` is not such a position.
         """
         found: dict[int, tuple[int, int]] = {}
         for domain, server, number in mariadb_numbers(text):
@@ -155,7 +155,7 @@ class MariadbGtidSet:
     def without(self, other: MariadbGtidSet) -> MariadbGtidSet:
         """Return this position's GTIDs of the domains in which the other position is behind.
 
-        A domain that the other position lacks counts, too.
+        The other position is also behind in a domain of which it has no GTID.
         """
         theirs = _same_kind(self, other).last
         return MariadbGtidSet(
@@ -182,7 +182,7 @@ def mariadb_numbers(text: str) -> list[tuple[int, int, int]]:
     """Parse MariaDB's GTIDs; return the domain id, server id and sequence number of each.
 
     Raises:
-        StateError: The text has another format.
+        StateError: ``text`` is not a list of MariaDB's GTIDs.
     """
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):

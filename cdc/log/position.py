@@ -69,10 +69,10 @@ class Lsn:
 
     @classmethod
     def parse(cls, text: str) -> Lsn:
-        """Parse PostgreSQL's text of an LSN, as in ``0/16B3748``.
+        """Parse an LSN as PostgreSQL prints it, for example ``0/16B3748``.
 
         Raises:
-            StateError: ``text`` has another format.
+            StateError: ``text`` is not an LSN.
         """
         match = _LSN.fullmatch(text)
         if match is None:

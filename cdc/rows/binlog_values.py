@@ -1,6 +1,6 @@
 """Converts values that MySQL's and MariaDB's connectors encode differently from PostgreSQL's.
 
-An event does not show which of the two encodings a value has. Like `cdc.rows.semantic_types`, this
+The value alone does not show which connector has encoded it. Like `cdc.rows.semantic_types`, this
 module returns Spark SQL that converts the values that ``from_avro`` has decoded.
 """
 
@@ -24,7 +24,7 @@ from schemas.table import Column, TableId, TableSchema
 _JSON = "json"
 """The type json of MySQL. In MariaDB, a json column has the type longtext."""
 _INTEGERS = ("int", "bigint")
-"""The lake types of the integer types of MySQL and MariaDB that have at most 32 bits, or a sign."""
+"""The lake types of MySQL's and MariaDB's integer types, except unsigned ones of 64 bits."""
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
 """The number of bits of each integer type, by the type's name in statements and in catalogs."""
 _NO_SIGN = frozenset({"unsigned", "zerofill"})
@@ -49,18 +49,20 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
 
 
 def _written_as(field: DebeziumField, source_type: str) -> list[str]:
-    """Return the words of the type by which the connector read a value, in lower case.
+    """Return the words of a column's type in lower case, for example ``int`` and ``unsigned``.
+
+    This is the type by which the connector read the column's value.
 
     Args:
-        field: The field in the writer's schema.
-        source_type: The column's type as the source prints it. It stands for the connector's type
-            if the schema does not have one.
+        field: The field in the writer's schema, which usually names this type.
+        source_type: The column's type as the source prints it. It is used if the field names no
+            type.
     """
     return re.findall(r"[a-z0-9]+", (field.source_type or source_type).lower())
 
 
 def _unsigned_bits(field: DebeziumField, source_type: str) -> int:
-    """Return the number of bits of an unsigned integer; 0 if the type is another one.
+    """Return the number of bits of an unsigned integer type; 0 for any other type.
 
     The arguments are those of `_written_as`.
     """
@@ -75,8 +77,9 @@ def _unsigned(
 ) -> LakeValue:
     """Return Spark SQL that converts an unsigned integer.
 
-    MariaDB's connector reads the bits of some unsigned columns as a number with a sign: ``INTEGER
-    UNSIGNED`` and a ZEROFILL without UNSIGNED in a statement. Both connectors do so for ``bigint``.
+    The connectors send large values of some unsigned columns as negative numbers. Both connectors
+    do so for ``bigint``. MariaDB's connector also does so for columns that a DDL statement declares
+    as ``INTEGER UNSIGNED``, or as ZEROFILL without UNSIGNED.
 
     Args:
         raw: Spark SQL of the decoded value.
@@ -101,7 +104,7 @@ def _unsigned(
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """Return Spark SQL that converts a value that PostgreSQL's connector encodes differently.
+    """Return Spark SQL that converts a value whose encoding differs from PostgreSQL's connector's.
 
     Args:
         raw: Spark SQL of the decoded value.
@@ -168,9 +171,8 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
         raw: Spark SQL of the decoded value.
         field: The field in the writer's schema.
         column: The lake's column.
-        table: The lake's columns and key. In a table without a key, an empty JSON object counts as
-            certain: the row's value cannot be read from the source, and the connector rarely sends
-            an empty object in place of another JSON value of a new row.
+        table: The lake's columns and key. An empty JSON object counts as uncertain only in a table
+            with a key, since a row without a key cannot be read from the source.
 
     Returns:
         The expression; None if values of this type are always certain.
@@ -243,8 +245,8 @@ def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
 def is_tagged(source: str, schema: DebeziumSchema) -> str:
     """Return Spark SQL that is true for an event whose GTID has a tag (uuid:tag:3).
 
-    After a lost connection, MySQL's connector with keep-alive sends transactions whose GTID has a
-    tag again. The repeated events come after the events of later transactions, so an older row
+    After a lost connection, MySQL's connector with keep-alive can send a transaction twice if its
+    GTID has a tag. The repeated events come after the events of later transactions, so an older row
     would replace a newer row.
 
     Args:

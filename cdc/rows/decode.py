@@ -166,7 +166,7 @@ def _hex(schema_id: int) -> str:
 def _in_lake_columns(
     events: DataFrame, plans: Mapping[int, EventPlan], table: TableSchema, ingested_at: datetime
 ) -> DataFrame:
-    """Return the decoded records in normal form, with ``FORMER``, the key before a key update."""
+    """Return the decoded records in normal form, plus ``FORMER``: the key before a key update."""
     # A separate column records whether a value was sent, so that no value is computed twice.
     checked = {
         column: scratch(f"given_{place}")
@@ -209,8 +209,8 @@ def _flat(
         plans: The expressions, by schema id.
         table: The lake's columns and key.
         checked: The columns whose lake type cannot represent every value that a connector can send.
-            Each is mapped to the name of an output column for its expression in
-            ``EventPlan.given``.
+            Each is mapped to the name of an output column, which gets the result of the column's
+            expression in ``EventPlan.given``.
     """
 
     def pick(expressions: Mapping[int, str], kind: str) -> str:

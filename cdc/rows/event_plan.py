@@ -55,8 +55,8 @@ class EventRules:
             connector sends an update of its own key as a delete and an insert. It sends an update
             of any other key as one event, which is split into a delete of the former key and an
             insert.
-        identity: Names of the columns of the replica identity: the log has only their values from
-            before an update or delete. None if the log has the old values of all columns.
+        identity: Names of the columns of the replica identity. At an update or delete, the log has
+            the old values of only these columns. None if the log has them of all columns.
         nullable: Columns that allow NULL on the source, but that the connector may regard as NOT
             NULL. In such a column, the connector sends another value instead of a NULL. A value
             that may replace a NULL counts as unavailable, and ``UNCLEAR`` names its column.

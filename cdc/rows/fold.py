@@ -291,9 +291,9 @@ def _images(
     Args:
         last: The last event of each key.
         table: The table.
-        found: By table column, the name of a struct column of ``last``. The struct is about the
-            key's newest event that has a value of the table column: it has this value, the life to
-            which the event belongs, and whether the value is clear (see :func:`fold`).
+        found: By table column, the name of a struct column of ``last``. The struct describes the
+            key's newest event that has a value of the table column. It has three fields: the value,
+            the life to which the event belongs, and whether the value is clear (see :func:`fold`).
         soft_delete: Whether a deleted row keeps its values.
         gaps: See :func:`fold`.
     """

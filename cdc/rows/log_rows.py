@@ -37,12 +37,12 @@ def inserted(
     from_binlog: bool = False,
     beyond: ReachedPlace | None = None,
 ) -> DataFrame:
-    """Return the rows that a batch inserts into an append table, each with a place as key.
+    """Return the rows that a batch inserts into an append table, each with a record key.
 
-    For PostgreSQL, the place is a partition and an offset of the topic. For changes from a binlog,
-    the place is in the binlog. Offsets would not identify these rows: a connector that restarts
-    within an XA transaction reads the transaction again, and sends the transaction's first rows
-    twice. :func:`reached` proves that places in the binlog identify the rows.
+    For PostgreSQL, the record key is the event's partition and offset in the topic. For changes
+    from a binlog, it is the event's place in the binlog. Offsets would not identify these rows: a
+    connector that restarts within an XA transaction reads the transaction again, and sends its
+    first rows twice. :func:`reached` proves that places in the binlog identify the rows.
 
     Args:
         changes: The batch in the normal form of `cdc.rows.decode`; records with a problem are left
@@ -93,7 +93,7 @@ class ReachedPlace:
 
     @classmethod
     def parse(cls, text: str) -> ReachedPlace:
-        """Parse the text that ``str`` returns for an append table's place in the binlog."""
+        """Parse the string that ``str`` returns for a `ReachedPlace`."""
         furthest, last, order, transaction = text.split("@")
         return cls(int(transaction), furthest, last, int(order))
 
@@ -158,7 +158,7 @@ def _prove_places(events: DataFrame, before: ReachedPlace | None, table: TableId
 
 
 def _without_repeated(rows: DataFrame, beyond: ReachedPlace | None) -> DataFrame:
-    """Return each row of an append table once, with its place as key.
+    """Return each row of an append table once, with its place in the binlog as record key.
 
     Rows of earlier batches are left out.
     """

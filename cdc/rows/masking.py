@@ -37,7 +37,8 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
     """Return the frame with a hash or mask in place of each hidden value; NULL stays NULL.
 
     Args:
-        frame: The table's columns as in ``schema.shown()``. It may have more columns.
+        frame: The rows, with original values in the columns to hide (``schema.shown()``). They may
+            have more columns than the table.
         schema: The table.
         lake: The settings with the secret key that hashes values.
 
@@ -78,11 +79,11 @@ def key_check(lake: LakeConfig) -> str | None:
 
 
 def hashed_texts(texts: Iterable[str], lake: LakeConfig) -> frozenset[str]:
-    """Return the hashes that `hidden` puts in place of texts.
+    """Return the hashes that `hidden` puts in place of these strings in a hashed column.
 
     Args:
-        texts: The texts.
-        lake: The settings with the secret key. A column is hashed, so there is a key.
+        texts: The strings.
+        lake: The settings with the secret key that hashes values.
 
     Raises:
         SecretError: The key cannot be read.

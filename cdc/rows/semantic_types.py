@@ -148,7 +148,7 @@ def default_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def doubtful_test(raw: str, field: DebeziumField, column: Column) -> str | None:
-    """Return Spark SQL that is true if the connector sends the same string for other values, too.
+    """Return Spark SQL that is true for a string that the connector sends for different values.
 
     For example, PostgreSQL's connector sends an infinite interval as an interval of 0.
 

@@ -150,8 +150,8 @@ class BatchWriter:
 
         Args:
             piece: The range to read.
-            previous: The record of the lake's newest commit with offsets. Its handoff document is
-                renewed at each look at the source's catalog, and names the look's ``pg_snapshot``.
+            previous: The record of the lake's newest commit with offsets. For PostgreSQL, it has
+                the ``pg_snapshot`` of the run's look at the catalog (`seen_at`).
             guard: Called just before the commit completes. It raises an error to refuse the commit.
             still_open: Ids of the transactions that were open at a time after the range's last
                 event and before the catalog was read; None if they are not known.
@@ -160,9 +160,9 @@ class BatchWriter:
             DecodeError: A record cannot be applied, and the settings do not allow the run to leave
                 it out.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
-            SchemaChangeError: Events lack a required column, or can have values in wrong columns,
-                or a value is a label that was renamed, or a field's type does not convert to the
-                lake column's type.
+            SchemaChangeError: Events lack a required column, can have values in wrong columns, or
+                have a former name of an enum label. Or a field's type does not convert to the lake
+                column's type.
             UnseenError: The transaction at the start of the range was not yet visible when the
                 source's catalog was read.
             PausedByPolicyError: The range begins with a TRUNCATE, and `on_truncate` is pause.
@@ -194,7 +194,7 @@ class BatchWriter:
             self._held.drop_all()
 
     def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
-        """Apply a range of the topic again, now with the quarantined records in the range.
+        """Apply a range of the topic again, now including the range's quarantined records.
 
         All changes since the first quarantined record are folded again. So the last change of each
         key wins, and a quarantined record never replaces a later change.
@@ -444,8 +444,8 @@ class BatchWriter:
         whole transactions in the order of their commits, so the lake has all of them.
 
         Args:
-            previous: The position that the previous commit's record has, as text.
-            last: Position of the batch's last event, as text.
+            previous: The position in the previous commit's record, as a string.
+            last: Position of the batch's last event, as a string.
         """
         source = self._context.sources[self._schema.table.source]
         found = source.commit_position(last) if last is not None else None
@@ -454,7 +454,7 @@ class BatchWriter:
         return str(source.position(found).joined(source.position(previous)))
 
     def _last_event(self, batch: Batch, previous: CommitRecord) -> str | None:
-        """Return the place in the binlog that the batch of an append table has reached, as text.
+        """Return the string form of the place in the binlog that an append table's batch reached.
 
         None for any other table, and for a source without a binlog.
         """
@@ -482,5 +482,5 @@ def _missing(rows: DataFrame) -> tuple[str, ...]:
 
 
 def _reached_place(record: CommitRecord) -> ReachedPlace | None:
-    """Return the place in the binlog from an append table's commit record; None if it has none."""
+    """Return the binlog place in an append table's commit record; None if no place is recorded."""
     return None if record.last_event is None else ReachedPlace.parse(record.last_event)

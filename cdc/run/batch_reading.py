@@ -136,9 +136,9 @@ class BatchReader:
             schema_ids: Ids of the schemas of the previous batch. The next batch probably needs the
                 same schemas.
             late: Columns that events of the batch can lack, or have under another name.
-            definitions: Definitions of the table, with which the schemas of the batch's events are
-                compared.
-            labels: The present labels of enum columns, with which the events' values are compared.
+            definitions: Changes of the table's definition. They are compared with the schemas of
+                the batch's events.
+            labels: The present labels of enum columns. They are compared with the events' values.
             reading: The transactions that were visible when the source's catalog was read; None if
                 all transactions of the batch were visible then, as in a replay.
         """
@@ -168,9 +168,9 @@ class BatchReader:
             DecodeError: More than ``tolerated`` records cannot be applied. The error names the
                 first of them.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
-            SchemaChangeError: Events lack a required column, or can have values in wrong columns,
-                or a value is a label that was renamed, or a field's type does not convert to the
-                lake column's type.
+            SchemaChangeError: Events lack a required column, can have values in wrong columns, or
+                have a former name of an enum label. Or a field's type does not convert to the lake
+                column's type.
             UnseenError: A transaction of the batch was not yet visible when the source's catalog
                 was read.
         """

@@ -73,9 +73,9 @@ def keep_name(
 
 
 def _former_entry(record: TableRecord, entry: CatalogEntry) -> CatalogEntry | None:
-    """Return a table's entry under its former name; None if the name was not edited.
+    """Return a table's entry under its former name; None if the settings have not changed the name.
 
-    All shards of a lake table have the same name, which no template gives.
+    Also None for a shard, since the templates for names do not apply to a shared lake table.
     """
     if record.shown_as in (None, str(entry)) or record.shard is not None:
         return None
@@ -186,9 +186,10 @@ def name_idle(context: RunContext, records: Iterable[TableRecord]) -> None:
 
 
 def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
-    """Remove a table's name from the catalog of names, also a former one after an edit.
+    """Remove a table's name from the catalog of names; the table's data stays.
 
-    The table's data stays.
+    If the settings have changed the name since the table's record noted it, the former name is
+    removed, too.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.

@@ -46,7 +46,7 @@ class Comparison:
     Args:
         source_table: The table in the source's catalog.
         fingerprint: The fingerprint that the run's next commit records (`judged`).
-        settings: The table's settings. For a frozen table, they name only the lake's columns.
+        settings: The table's settings. For a frozen table, they select only the lake's columns.
         wanted: The columns that these settings replicate.
         lake: The lake's columns.
         changes: The differences of source and settings from the lake.
@@ -80,7 +80,7 @@ def compare(
         source: The source.
         look: The table in the source's catalog, and its fingerprint.
         settings: The table's settings.
-        handoff: The handoff in the lake's newest commit.
+        handoff: The handoff document in the lake's newest commit, with the lake's columns.
         config: The lake's settings, with the secret key of hashes.
         truncates: Finds TRUNCATE events in the topic. It is used only if one transaction gave new
             files to all partitions of the table.
@@ -202,7 +202,7 @@ def _truncated(
 
 
 def _misplaced(source_table: SourceTable, now: Catalog) -> tuple[Change, ...]:
-    """Return a change if events can have values in wrong columns without a sign of it."""
+    """Return a `LoseEvents` if events can have values in wrong columns unnoticed, else nothing."""
     found = table_rules(now.source_kind).misplaced(source_table, withheld(now))
     if found is None:
         return ()
@@ -382,10 +382,10 @@ def frozen(
     lake: LakeColumns,
     renamed: Collection[str] = (),
 ) -> TableSettings:
-    """Return the table's settings; with `on_schema_change: freeze`, they name only lake columns.
+    """Return the table's settings, which select only the lake's columns if the table is frozen.
 
     Args:
-        settings: The table's settings.
+        settings: The table's settings. `on_schema_change: freeze` makes the table a frozen one.
         source_table: The table in the source's catalog.
         lake: The lake's columns.
         renamed: New names that the source has given to the lake's columns.
@@ -407,8 +407,8 @@ def fill_value(text: str | None, rule: TypeRule) -> str:
     """Return Spark SQL that evaluates to a value of the source, converted to the lake's type.
 
     Args:
-        text: The source's value as text; None for NULL.
-        rule: The rule of the value's type.
+        text: The value as a string, in hexadecimal for a binary type; None for NULL.
+        rule: The type rule by which the copy converts values of this type.
     """
     if text is None:
         return f"CAST(NULL AS {rule.lake_type})"

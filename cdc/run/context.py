@@ -147,7 +147,7 @@ class RunContext:
         return self.config.settings_on_plan(record.table, record.tier)
 
     def newest_settings(self, record: TableRecord) -> tuple[TableSettings, SettingsDigests]:
-        """Return a table's settings and their digests, unless the table was made with newer ones.
+        """Return a table's settings and their digests; refuse them if they are outdated.
 
         Raises:
             OlderSettingsError: Another process has copied the table, or followed an edit of its
@@ -221,7 +221,7 @@ class RunContext:
     ) -> LakeTable:
         """Return the lake table to which the copy of a record's attempt writes.
 
-        No other table shares that lake table.
+        A shard's copy does not write to the shared table, so this lake table is not shared.
 
         Raises:
             ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
@@ -237,7 +237,7 @@ class RunContext:
             return self._shared[path]
 
     def capture(self, record: TableRecord) -> CaptureNames:
-        """Return the names of the capture that sends a table's changes, as at its onboarding."""
+        """Return the names of a table's capture, as they were at the table's onboarding."""
         return capture_of(self.config, record)
 
 
@@ -272,7 +272,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Unchecked:
-    """Idle tables of a capture that a run did not check for changes without events.
+    """Idle tables of a capture that a run did not check for changes that send no event.
 
     Args:
         source: The source.

@@ -28,7 +28,7 @@ _KEPT = 0.85
 _REMEMBERED = 6
 """Number of runs that the sums are worth, about ``1 / (1 - _KEPT)``."""
 _KEPT_AFTER_SURPRISE = 0.6
-"""The same after a run that took more than twice the predicted time."""
+"""`_KEPT` after a run that took more than twice the predicted time."""
 _MOST = 4.0
 """Number of times that a run may exceed its prediction; a longer run counts as this long.
 
@@ -101,7 +101,7 @@ def estimate(known: TableCost | None, prior: Estimate = PRIOR) -> Estimate:
     """Return the predicted cost of a table's runs.
 
     Args:
-        known: The sums over the table's runs; None if the table has no runs yet.
+        known: The regression's sums over the table's runs; None if the table has no runs yet.
         prior: The cost of a table without runs.
     """
     if known is None:
@@ -137,7 +137,7 @@ def prior_of(known: Iterable[TableCost]) -> Estimate:
 
 
 def learned(known: TableCost | None, run: Observation) -> TableCost:
-    """Return the sums over a table's runs, including one more run."""
+    """Return the sums over a table's runs after adding ``run``; older runs have less weight."""
     predicted = estimate(known).seconds(run.events, run.commits)
     seconds = max(run.seconds / run.cold, _CLOCK_S)
     if known is not None:

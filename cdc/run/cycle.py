@@ -121,7 +121,7 @@ def _round(
     Args:
         context: The runs' context.
         workers: The workers. Their `begin_round` was called before the records were read.
-        records: The tables that do not run.
+        records: The tables that no worker runs at the moment.
         look_at_idle: As in `run_tables`.
         spaced: As in `run_tables`.
     """

@@ -42,13 +42,14 @@ def statement_effects(
     look: Look,
     changes: Iterable[DefinitionChange] = (),
 ) -> StatementEffects | None:
-    """Return the effects of the table's DDL statements since the handoff's look at the catalog.
+    """Return the effects of a table's DDL statements since the lake's newest commit.
 
     Args:
         context: The runs' context.
         record: The table.
-        handoff: The handoff in the lake's newest commit.
-        look: The table in the source's catalog, and its fingerprint.
+        handoff: The handoff document in that commit. Only the statements count that are newer than
+            the fingerprint in this document.
+        look: The table in the source's catalog now, and its fingerprint.
         changes: The statements on the table that the connector has reported so far.
 
     Returns:
@@ -84,10 +85,12 @@ def statement_effects(
 def _require_known(
     context: RunContext, record: TableRecord, capture: CaptureNames, connect: ConnectClient
 ) -> None:
-    """Wait for the connector; check that it decodes a table's rows by the server's definition.
+    """Check that the connector decodes a table's rows by the server's definition.
+
+    The check begins when the connector has reported all DDL statements up to now.
 
     Raises:
-        CaptureError: The connector does not report its statements in time, or the table changes
+        CaptureError: The connector does not report the DDL statements in time, or the table changes
             during the check.
         LostHistoryError: The connector decodes the table's rows by a table definition that differs
             from the server's.
@@ -119,7 +122,7 @@ def since(
 
     Args:
         source: The table's source, which parses positions.
-        read_at: The position, as text.
+        read_at: The position, as a string.
         changes: The statements on one table that the connector has reported.
     """
     known = source.position(read_at)

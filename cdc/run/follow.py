@@ -44,7 +44,7 @@ class LakeShape:
     Args:
         lake: The lake table with all its columns.
         source_table: The table in the source's catalog.
-        source_schema: The lake schema that follows from the source's catalog.
+        source_schema: The lake schema that is derived from the source's catalog.
     """
 
     lake: FollowedTable
@@ -113,7 +113,7 @@ def follow(
 def _next_handoff(
     context: RunContext, record: CommitRecord, compared: Comparison, fills: Mapping[str, str]
 ) -> Handoff:
-    """Return the handoff after the lake has followed the changes that a comparison has found."""
+    """Return the handoff document of the commit that applies a comparison's schema changes."""
     handoff = record.require_handoff()
     return handoff.after_schema_change(
         compared.wanted,
@@ -130,11 +130,11 @@ def _next_handoff(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """Return ``latest`` with the catalog snapshot of a newer look in its record.
+    """Return a copy of ``latest`` whose record has the ``pg_snapshot`` of a newer catalog look.
 
-    The newer look has found no change since the commit. Only the returned value changes, not the
-    commit in the lake. The table's next commit records the new snapshot (`SNAPSHOT`), by which a
-    later comparison finds out whether a partition lost rows.
+    The newer look has found no change since the commit. The commit in the lake stays as it is. The
+    table's next commit takes the snapshot from the returned value. By this snapshot, a later
+    comparison finds out whether a partition lost rows.
 
     Args:
         latest: The table's newest commit.
@@ -165,7 +165,7 @@ def _fills(
 
 
 def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
-    """Return the record of a commit that has a new handoff and the previous commit's offsets."""
+    """Return ``record`` with a new handoff document and the same offsets, for the next commit."""
     return CommitRecord(
         kind="run",
         table=record.table,

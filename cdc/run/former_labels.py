@@ -40,13 +40,13 @@ class FormerLabels:
 
     @classmethod
     def of(cls, handoff: Handoff) -> FormerLabels:
-        """Return the columns that the newest commit's handoff shows.
+        """Return the enum columns in which events can have a former name of a label.
 
-        A column is left out if the catalog has not written any of its labels since x0. Then each
-        event from O on is younger than the names of the labels.
+        A column is left out if no label of its type was added or renamed since x0. Then all events
+        from O on have the present names.
 
         Args:
-            handoff: The handoff of that commit.
+            handoff: The handoff document of the lake's newest commit.
         """
         if handoff.fingerprint.facts["source_kind"] != "postgres":
             return cls()

@@ -58,10 +58,10 @@ class LaterDefinitions:
     def of(
         cls, handoff: Handoff, dropped_by: str = "", *, replayed: bool = False
     ) -> LaterDefinitions:
-        """Return the changes of the definition that the newest commit's handoff shows.
+        """Return the changes of a table's definition that the lake's newest commit records.
 
         Args:
-            handoff: The handoff of that commit.
+            handoff: The handoff document of that commit.
             dropped_by: The newest transaction that dropped a column; empty if it is not known.
             replayed: Whether the batch is of a replay. Its events can be older than any change of
                 the table since the copy.
@@ -116,17 +116,16 @@ class LaterDefinitions:
     ) -> dict[int, int]:
         """Return which events the connector may have decoded by a later definition of the table.
 
-        An event of a newer transaction than the returned one counts as decoded by its own
-        definition. This is wrong only if the event's transaction began after the transaction of the
-        ALTER TABLE, and committed before it.
+        The result is incomplete in one case: it leaves out a transaction that began after the
+        ALTER TABLE's transaction and committed before it.
 
         Args:
             written: The writers' schemas of a batch, by id.
             before: The writers' schemas of the previous batch, by id.
 
         Returns:
-            By schema id, a transaction id. Events with this schema are in doubt if their
-            transaction is this one or an older one.
+            By schema id, the id of a transaction. Events with this schema are in doubt if they are
+            of this transaction or of an older one.
         """
         found = {}
         for schema_id, writer in written.items():
@@ -156,7 +155,15 @@ class LaterDefinitions:
     def _is_described(
         self, labels: Mapping[str, str], others: Mapping[int, DebeziumSchema]
     ) -> bool:
-        """Whether the connector got a table's definition from the server, since no label is new."""
+        """Whether the connector decoded a schema's events by the definition that the server sent.
+
+        It did so if an earlier schema has the same enum labels. It never does so for a table with
+        a domain over an enum.
+
+        Args:
+            labels: The labels of each enum column in the schema, by column.
+            others: The earlier schemas of the table, by id.
+        """
         if self.over_enums & labels.keys():
             return False
         return any(labels.items() <= _labels(one).items() for one in others.values())

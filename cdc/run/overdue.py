@@ -31,11 +31,11 @@ class Held:
 
 @dataclass(frozen=True)
 class Missing:
-    """The records before a given time that a lake table lacks.
+    """The records that a lake table lacks, although they are older than a given time.
 
     Args:
-        changes: Number of their offsets.
-        held: The open transactions that hide such records.
+        changes: Number of these records' offsets.
+        held: The open Kafka transactions that hide such records.
     """
 
     changes: int
@@ -59,9 +59,9 @@ def held_back(topic: str, ends: Mapping[int, Since]) -> tuple[Held, ...]:
 def overdue(
     kafka: KafkaAdmin, tables: Mapping[TableId, tuple[TableRecord, datetime]]
 ) -> dict[TableId, Missing]:
-    """Return, by table, the offsets that the lake lacks and whose records are older than a time.
+    """Return, by table, the records that the lake lacks although they are older than a given time.
 
-    Records of open Kafka transactions count. A table that lacks no such offset is left out. A table
+    Records of open Kafka transactions count. A table that lacks no such record is left out. A table
     without a commit or without a topic is left out, too: its run reports this. Changes that
     Debezium has not sent yet do not count. A record's time is by Connect's clock, or by the
     broker's clock if the topic's settings choose the broker's clock.

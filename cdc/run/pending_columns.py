@@ -22,8 +22,7 @@ class LateColumns:
         absent: By column that an event can lack, Spark SQL of the column's value for such an event.
         former: By renamed column, the former names under which an event can have the column, newest
             first.
-        new: The columns of ``absent`` that are new: this batch may have the first event with the
-            column.
+        new: The late columns among ``absent``; empty in a replay.
         known: Names of other fields that an event can have: the source's current columns, and
             columns that the settings leave out.
         ordered: Whether the source never changes the order of a table's columns, and events have
@@ -43,10 +42,10 @@ class LateColumns:
     def of(
         cls, handoff: Handoff, known: Iterable[str] = (), *, replayed: bool = False
     ) -> LateColumns:
-        """Return the differences that a run allows, derived from the newest commit's handoff.
+        """Return the differences that a run allows, by what the lake's newest commit records.
 
         Args:
-            handoff: The handoff of that commit.
+            handoff: The handoff document of that commit.
             known: Names of the source's current columns, and of columns that the settings leave
                 out.
             replayed: Whether the batch is of a replay. Its events can be older than any added

@@ -60,9 +60,9 @@ class Served:
     def note_pointer(self, record: TableRecord, pointer: Pointer | None) -> None:
         """Note a table's pointer for later runs if it may name a former generation to remove.
 
-        A pointer without former generations is not noted. Nor is the pointer of the last call of
-        `note_nothing_to_remove` for the table. In both cases, the table's previously noted pointer
-        is dropped.
+        The pointer is not noted if it has no former generations, or if `note_nothing_to_remove` was
+        last called with the same pointer. In any case, the table's previously noted pointer is
+        dropped.
         """
         with self._lock:
             self.with_former.pop(record.table, None)
@@ -147,7 +147,7 @@ _LATE = LakeError(
 
 
 def _version(record: TableRecord) -> tuple[int, str]:
-    """Return a record's version and its attempt's path. A later version of the record differs."""
+    """Return values that identify one version of a table's record."""
     return record.version, record.attempt.path if record.attempt is not None else ""
 
 
@@ -208,9 +208,14 @@ def require_files(
 ) -> None:
     """Refuse a run of a table whose data files in the lake differ from its commits.
 
-    A process checks only the files of the newest commit, and only if another process has written
-    it. If the lake lacks the commit that the state store knows as the newest, all files are
-    checked. Then the function notes that the record agrees with the lake.
+    Which files are checked depends on the newest commit:
+
+    - If the lake lacks the newest commit that the state store knows, all files are checked.
+    - If this process has not written or checked the lake's newest commit, that commit's files are
+      checked.
+    - In any other case, no file is checked.
+
+    If no difference is found, the function notes that the record agrees with the lake.
 
     Args:
         context: The runs' context.

@@ -78,7 +78,8 @@ class LeftOut:
     def within(self, piece: Range) -> set[Place]:
         """Return partition and offset of each quarantined record in a range.
 
-        A run that died before its commit could have quarantined some of these records.
+        Even a range that no commit has passed can have such records: a run quarantines records and
+        can then die before its commit.
         """
         return {
             (partition, at)

@@ -81,7 +81,7 @@ class _QuarantineReplay:
         self._settings = context.settings(record)
 
     def run(self, first: int | None) -> Replayed:
-        """Apply the quarantined records from an offset on, and store the new commit."""
+        """Apply the quarantined records from offset ``first`` on; None applies all of them."""
         attempt = self._attempt()
         check_serving(self._context.spark, self._record)
         latest = self._context.timeline(attempt).latest_offsets()

@@ -44,21 +44,21 @@ TURN_S = 30.0
 LONG_S = 10.0
 """Predicted seconds above which a run is long."""
 LATE_SHARE = 0.05
-"""Part of a lane's work that late tables have even if tables that can be kept wait."""
+"""Part of a lane's work that late tables have even if tables that are not late wait."""
 LATE_SHARE_OF_SLACK = 0.25
-"""Part of a lane's work that late tables have while the others can wait."""
+"""Part of a lane's work that late tables have while the lane's other tables can wait."""
 MARGIN = 0.2
-"""Part of its target by which a table is early if it can wait, since predictions are not exact."""
+"""How early before its deadline a table that waits must commit, as a part of its target."""
 SMALL_MARGIN = 0.1
-"""The same for the order among tables that can be kept."""
+"""`MARGIN` of a table that waits while another table that is not late runs."""
 COMING = 0.5
-"""Part of the workers for tables that wait; the others are for those that come meanwhile."""
+"""Part of a lane's workers for the tables that wait now; the others are for later tables."""
 REST = ""
 """The lane of all tiers without a share."""
 _REST_SHARE = 0.05
 """Smallest share of the lane `REST`."""
 _FORGET = 0.98
-"""Part of a lane's counts of work that remains with each start."""
+"""Factor of a lane's counts of work at each start of a run, so that older work counts less."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ class Rules:
     def long_places(self) -> int:
         """The maximum number of long runs at a time.
 
-        About a quarter of the workers, and at least one worker, is left to short runs. A single
-        worker takes runs of both kinds.
+        About a quarter of the workers, and at least one worker, is left to short runs. If there is
+        only one worker, it takes long runs, too.
         """
         return max(1, self.workers - max(1, self.workers // 4))
 
@@ -239,7 +239,7 @@ class Schedule:
         self._lanes = {lane: _Lane(rules.share(lane)) for lane in (*rules.shares, REST)}
         self._running: dict[TableId, Entry] = {}
         self._clock = 0.0
-        """The work in relation to its share that the lane had which was last served."""
+        """`_Lane.used` of the lane from which the last run was taken, before that run."""
 
     @property
     def waiting(self) -> list[Entry]:

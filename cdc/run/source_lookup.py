@@ -42,7 +42,7 @@ class Asked:
         spark: The session.
         source: The source.
         source_table: The table in the source's catalog.
-        source_schema: The lake schema that follows from the source's catalog.
+        source_schema: The lake schema that is derived from the source's catalog.
         kept: The lake table's columns.
         lake: The lake's settings, with the secret key of hashes.
         progress: Shows the wait for the source.

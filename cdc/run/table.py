@@ -416,8 +416,8 @@ class _TableRun:
 
         Args:
             committed: The newest commit.
-            recovered: Whether all records up to the run's end offsets are applied. If so, the table
-                no longer counts as FAILED. If not, this needs a new commit.
+            recovered: Whether all records up to the run's end offsets are applied. If so, a FAILED
+                table returns to its former state. If not, it does so only after a new commit.
         """
         record, summary = committed.record, commit_summary(committed)
         self.result = replace(self.result, offsets=dict(record.offsets), watermark=record.watermark)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _LOOK_S = 1.0
-"""Longest time between two looks of a free worker, since deadlines change what may start."""
+"""Seconds after which a free worker asks the schedule again, since time changes what may start."""
 FIRST_DEFERRAL_S = 5.0
 """Wait after the first run that another process kept from a shared lake table. Each later wait is
 twice as long."""
@@ -83,8 +83,8 @@ class _Deferral:
 class Workers:
     """Runs tables on several threads, in the order of a schedule.
 
-    If another process holds the lease of a shared lake table, the table's shards wait without a
-    worker: a thread waits for the other process only for one try of a commit.
+    If another process holds the lease of a shared lake table, a shard's run tries to commit and
+    gives up after a short wait. Then all shards of the table wait without occupying a worker.
 
     In each round, the caller calls `begin_round`, reads facts about the tables, and calls `offer`.
     If a table runs between these two calls, its facts can be outdated. So `offer` ignores such a

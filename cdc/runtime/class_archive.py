@@ -28,14 +28,14 @@ from schemas.errors import TributaryError
 _RECORDING = "-XX:ArchiveClassesAtExit="
 _QUIET = "-Xlog:cds=off,cds+dynamic=off"
 _FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
-"""Variables by which Spark adds folders to the class path; no archive can be of such a path."""
+"""Environment variables that add folders to the class path; no archive is recorded with them."""
 _PATH_OF_DRIVER = re.compile(r"^\s*spark\.driver\.extraClassPath[\s=:]", re.MULTILINE)
 _LAST_LINES = 5
 _POLL_S = 0.5
 _SUFFIX = ".jsa"
 _STAGING = ".recording-"
 _LEFT_S = 3600.0
-"""Age, in seconds, from which a folder of unfinished work is that of a killed process."""
+"""Age in seconds above which a folder of unfinished work belongs to a killed process."""
 
 
 class ClassArchiveError(TributaryError):

@@ -75,7 +75,7 @@ def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
 
 
 def was_killed() -> bool:
-    """Return whether this process has killed its JVM. Spark's errors are then due to that."""
+    """Return whether this process has killed its JVM, which makes all calls of Spark fail."""
     return _killed.is_set()
 
 

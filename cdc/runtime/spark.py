@@ -290,14 +290,13 @@ def session_settings(config: Config) -> dict[str, str]:
 def _for_archive(config: Config, options: str) -> dict[str, str]:
     """Return Spark's settings by which the driver's JVM starts from the archive of classes.
 
-    They are the driver's class path and the driver's Java options; without an archive, the options
-    are those of ``options``. The result is empty if ``spark-defaults.conf`` sets the driver's class
-    path, since it would replace that class path. The jars are also in ``spark.jars``, from which
-    executors on a cluster get them.
+    These settings are the driver's class path and Java options. If there is no archive, the Java
+    options are just ``options``. If ``spark-defaults.conf`` sets the driver's class path, the
+    result is empty, since the returned class path would replace the one of that file.
 
     Args:
         config: The configuration.
-        options: The other options of the driver's JVM.
+        options: The Java options that the driver's JVM needs in any case.
     """
     path = str(config.spark.conf.get(_DRIVER_PATH, ""))
     if not path and class_archive.path_of_machine():

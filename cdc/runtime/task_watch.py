@@ -5,12 +5,11 @@ spilled and wrote. A stage makes progress if one of these counts changes. No cou
 Hudi writes a file, so a task that writes one file for longer than the time limit is cancelled, too.
 CPU time is not compared, since a thread in an endless loop also uses it.
 
-A stage that waits for a core is cancelled only while a cluster gives this application no executor
-at all.
-
 A task that does not end after its job is cancelled holds its core until the process ends. So `run
---continuous` ends if there are such tasks. If these tasks hold all cores, the stages that wait for
-a core could never begin. So those stages are cancelled, too.
+--continuous` ends if there are such tasks.
+
+A stage that waits for a core is cancelled only in two cases. The cluster gives this application no
+executor at all. Or cancelled tasks hold all cores, so that the stage could never begin.
 """
 
 from __future__ import annotations
