@@ -72,7 +72,7 @@ class TableReader(TypeReader, Protocol):
         """
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """Return a source table's columns in the lake; the table need not have a usable key.
+        """Return a source table's columns in the lake, even if the table has no usable key.
 
         Raises:
             UnsupportedTypeError: A replicated column has an unsupported type.
@@ -96,7 +96,7 @@ class TableReader(TypeReader, Protocol):
         """
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Return the bytes of the largest row in a sample of a table; None if the sample is empty.
+        """Return the size in bytes of the largest sampled row; None if the sample is empty.
 
         Raises:
             SourceError: The sample takes too long, or the table cannot be read.
@@ -111,7 +111,7 @@ class TableReader(TypeReader, Protocol):
 
     @property
     def partition_files(self) -> PartitionFiles | None:
-        """The files of partitions, to find DDL without an event; None if the log has such DDL."""
+        """Detects DDL on partitions by their files; None for a source whose log contains DDL."""
 
 
 class SourceLog(Protocol):
@@ -158,7 +158,7 @@ class SourceLog(Protocol):
         """
 
     def nudge(self) -> None:
-        """Write a marker if Connect stores a position only after the source has a later event."""
+        """Write a marker on a source where Connect stores a position only after a later event."""
 
     def cascades_unseen(self) -> bool:
         """Whether a foreign key's action can change rows of the source without an event."""
@@ -172,7 +172,7 @@ class RowLookup(Protocol):
         """Key of the source in ``tributary.yaml``."""
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return the value that a new column has in existing rows, as a string and its type rule.
+        """Return a new column's value in rows older than the column, and the column's type rule.
 
         Args:
             table: The table.
@@ -219,7 +219,7 @@ class RowLookup(Protocol):
             The ids of all transactions that are open after the wait, as events contain them.
 
         Raises:
-            SourceError: The wait reached its bound; the error names the sessions that prolong it.
+            SourceError: The wait reached its bound; the error names the transactions still open.
         """
 
 
@@ -270,7 +270,7 @@ class SnapshotReader(Protocol):
         Without a replica, return at once.
 
         Raises:
-            ReplicaError: The wait reached its bound, or the replica does not follow this primary.
+            ReplicaError: The wait reached its bound, or the replica does not follow the primary.
                 The error has the replica's lag, and whether its replay is paused.
         """
 
@@ -283,7 +283,7 @@ class SnapshotReader(Protocol):
         until older transactions have ended. With ``one_moment``, all sessions see the same rows.
 
         Raises:
-            ReplicaError: The server or its role is unexpected, or its views lack transactions.
+            ReplicaError: A session reached the wrong server, or the replica's views lack changes.
             SnapshotLostError: The replica cancelled the session.
         """
 
@@ -301,14 +301,14 @@ class SnapshotReader(Protocol):
 
         Args:
             marker: The marker that the view must contain.
-            sessions: Number of sessions. If sessions cannot share a view, each reads only once.
+            sessions: Number of sessions. If `shares_views` is False, no further session can read.
             from_primary: Whether to read the primary even if there is a replica.
             resuming: Returns a context manager whose exit resumes replay (`replay_pause`).
             timeout_s: Bound of each wait, in seconds.
             progress: Shows the waits.
 
         Raises:
-            ReplicaError: Replay cannot be paused, or the server or its role is unexpected.
+            ReplicaError: Replay cannot be paused, or a session reached the wrong server.
             SourceError: Transactions on the primary stay open for too long.
             SnapshotLostError: The replica cancelled the session.
         """
@@ -360,14 +360,14 @@ class SnapshotReader(Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """Return Spark's query for a table's ranges under ``view``; None reads the current rows."""
+        """Return Spark's query for a table's ranges; without a view, it reads the current rows."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """Return the source's error for a failed read by Spark, from Spark's error message.
+        """Convert Spark's error message for a failed read of the source to a typed error.
 
         The error is `SnapshotLostError` for a lost view, `ReplicaError` for a session on the wrong
         server, and `SourceError` with the column's name for a value that the lake's type cannot
-        represent. The result is None for the message of any other failure.
+        represent. The result is None if the message is about another failure.
         """
 
 
@@ -409,7 +409,7 @@ class KeptLog(Protocol):
         """
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Drop the retained log once no session reads it; return whether the log existed."""
+        """Wait until no session reads the retained log, then drop it; return whether it existed."""
 
     def reader(self) -> int | None:
         """Return the id of the source's session that reads the log; None if no session reads it."""
@@ -446,7 +446,8 @@ class SourceCapture(Protocol):
     def continuity(self, earlier: LogMark | None, sent: Sent) -> Continuity | None:
         """Compare the source's log with an earlier mark.
 
-        The result is None if the log cannot be compared, or if `log_health` shows each loss.
+        The result is None if the log cannot be compared. It is also None for a source whose
+        `log_health` shows each loss without a comparison.
 
         Args:
             earlier: The mark that an earlier call returned; None without an earlier call.
@@ -457,10 +458,10 @@ class SourceCapture(Protocol):
         """Return the health of the source's log from which the capture reads."""
 
     def audit(self) -> list[str]:
-        """Return the source's problems that can affect every table of the capture, as messages."""
+        """Return a message for each problem of the source that can affect all captured tables."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return why not all changes of a source table are captured, as messages."""
+        """Return a message for each reason why changes of a source table are not captured."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
         """Return the missing rights on a table, and the GRANTs to run; None if none is missing."""
@@ -493,7 +494,7 @@ class Source(TableReader, SourceLog, RowLookup, MissedChanges, Replay, SnapshotR
         """Check the source's connections, versions, settings, privileges and replica."""
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why source tables cannot be captured, and the remedy; None if they can be."""
+        """Return why the source cannot be captured at all, and the remedy; None if it can be."""
 
     def capture(self, names: CaptureNames) -> SourceCapture:
         """Return the source's capture with these names, whether or not it exists."""

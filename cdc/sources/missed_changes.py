@@ -14,7 +14,7 @@ class MissedChanges(Protocol):
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the next row that was inserted by the transaction that inserted a given row.
+        """Return the row that the given row's transaction inserted next after the given row.
 
         Args:
             table: The table.

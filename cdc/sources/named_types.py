@@ -33,7 +33,7 @@ class NamedTypes(Protocol):
         """Return a digest of the names and object ids of all types, from one cheap query."""
 
     def read(self) -> tuple[str, Names]:
-        """Return the digest of the source's types, and the types by name and then by schema."""
+        """Return a digest of the source's types, and the types: ``types[name][schema]``."""
 
     def columns_of(self, types: Collection[int]) -> list[TypedColumn]:
         """Return the source's columns that have one of the types, or an array of one of them."""

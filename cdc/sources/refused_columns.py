@@ -1,4 +1,4 @@
-"""The error for all columns due to which a table cannot be replicated, with the settings to add."""
+"""The error for a table's columns that cannot be replicated, with the settings to add."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def refusal(
         table: The table.
         key: The table's key. A key column can neither be read by key nor be left out.
         settings: The table's settings.
-        types: Columns whose type has no rule, by name, each with its error.
-        names: Columns whose name the lake does not allow, by name, each with the reason.
-        bound: Virtual columns whose values do not depend on the row alone, by name. Each has in
-            words what else its values depend on, for example the session's time zone.
+        types: Columns whose type has no rule: the type's error, by the column's name.
+        names: Columns whose name the lake does not allow: the reason, by the column's name.
+        bound: Virtual columns whose values depend on more than the row: what the values depend on,
+            for example ``the session's time zone``, by the column's name.
     """
     kind = UnsupportedTypeError if types else SchemaError
     others = {
@@ -60,6 +60,11 @@ def _message(
 
     The message has the full reason if it is about one column, and short reasons if it is about
     several columns.
+
+    Args:
+        table: The table.
+        types: Columns whose type has no rule: the type's error, by the column's name.
+        others: All other columns of the message: the reason, by the column's name.
     """
     whole = [error.message for error in types.values()]
     whole += [f"column {name!r} of table {table} {why}" for name, why in others.items()]

@@ -67,7 +67,7 @@ def _require_one_to_one(table: SourceTable, schema: TableSchema) -> None:
 
 
 def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-    """Return a source table's replicated columns; the table need not have a usable key.
+    """Return a source table's replicated columns, even if the table has no usable key.
 
     Generated columns are left out, since the log does not contain them. The function ignores a name
     in the settings that no column of the table has; :func:`require_named` refuses such a name.
@@ -174,9 +174,9 @@ def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 def require_named(table: SourceTable, settings: TableSettings) -> None:
     """Refuse to copy a source table that lacks a column which the settings name.
 
-    If the name is misspelled, values that must be hidden would reach the lake. Runs do not call
-    this function: the settings of a table that they already follow may name a column that is not
-    added yet or is already dropped.
+    With a misspelled name, values that the settings hide or exclude would reach the lake. Runs do
+    not call this function: once a table is copied, its settings may name a column that is not added
+    yet or is already dropped.
 
     Raises:
         SchemaError: The table lacks a column. The error names the first such column.

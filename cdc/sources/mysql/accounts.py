@@ -26,6 +26,6 @@ def grant(rights: str, place: str, account: Account) -> str:
 
 
 def account_sql(account: Account) -> str:
-    """Return an account as statements of MySQL or MariaDB name it: ``'user'@'host'``."""
+    """Return an account in the syntax of MySQL and MariaDB statements: ``'user'@'host'``."""
     name, host = (part.replace("\\", r"\\").replace("'", "''") for part in account)
     return f"'{name}'@'{host}'"

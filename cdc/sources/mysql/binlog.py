@@ -112,5 +112,5 @@ class NoBinlog:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Return the names that `BinlogHealth.facts` has as keys, each with the value None."""
+        """Return a dictionary with the keys of `BinlogHealth.facts`; each value is None."""
         return dict.fromkeys(("retained_bytes", "purged"))

@@ -1,4 +1,4 @@
-"""One capture of a MySQL or MariaDB source, whose captures all read the same binlog."""
+"""One capture of a MySQL or MariaDB source. All captures of a source read the same binlog."""
 
 from __future__ import annotations
 

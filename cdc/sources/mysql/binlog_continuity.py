@@ -71,10 +71,10 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 def known_by_file(
     kind: str, earlier: LogMark, sent: Iterable[SentTransaction], files: Sequence[str]
 ) -> Mapping[str, GtidSet]:
-    """Return, for each binlog file, transactions that were logged before the next file began.
+    """Return for each binlog file known transactions that were logged before the next file began.
 
-    These are the transactions of ``earlier`` and ``sent``. A file is left out if it is the newest
-    one: a loss is found only by the list of GTIDs at the beginning of a later file.
+    The known transactions are those of ``earlier`` and ``sent``. The newest file is left out, since
+    only the list of GTIDs at the beginning of a later file can show a loss.
 
     Args:
         kind: ``mysql`` or ``mariadb``.
@@ -102,11 +102,12 @@ def known_by_file(
 def begins_again(earlier: str, newest: str) -> bool:
     """Return whether the server has started to number its binlog files from the beginning.
 
-    Then the newest file has a smaller number than a file that was the newest one before.
+    If so, the newest file has a smaller number than the former newest file. Files with different
+    base names are not compared, and the result is False.
 
     Args:
         earlier: The file that was the newest one at an earlier time.
-        newest: The newest file now. The result is False if the two base names differ.
+        newest: The newest file now.
     """
     known, found = BinlogPosition(earlier, 0), BinlogPosition(newest, 0)
     return found.base == known.base and found.number < known.number
@@ -145,8 +146,8 @@ def _executed(session: Session, kind: str) -> GtidSet | None:
 def _unlogged(session: Session, kind: str) -> GtidSet:
     """Return MySQL's executed GTIDs that no binlog file has; for MariaDB, the empty set.
 
-    After a crash, InnoDB can have a transaction that the binlog has lost. MySQL gives the GTID of
-    this transaction to no later transaction, so the connector skips none.
+    After a crash, InnoDB can have a transaction that the binlog has lost. MySQL never gives this
+    transaction's GTID to a later transaction, which the connector would then skip.
     """
     return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
 

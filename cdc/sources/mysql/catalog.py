@@ -48,7 +48,7 @@ _UNREADABLE = frozenset({"inet4", "inet6", "uuid"})
 
 
 def read_tables(session: Session, source: str, databases: Sequence[str]) -> list[TableStats]:
-    """Return all user tables of MySQL or MariaDB in the databases that match the patterns."""
+    """Return all MySQL or MariaDB user tables whose database matches one of the patterns."""
     keys: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for row in session.named(_KEYS):
         keys[row["db"], row["name"]].append(row["part"])
@@ -69,7 +69,10 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
 
 
 def read_names(session: Session, databases: Sequence[str]) -> set[tuple[str, str]]:
-    """Return database and name of the MySQL or MariaDB tables that the login may see."""
+    """Return database and name of the MySQL or MariaDB tables that the login may see.
+
+    Tables are left out if their database matches none of the patterns in ``databases``.
+    """
     return {
         (row["db"], row["name"])
         for row in session.named(_NAMES)

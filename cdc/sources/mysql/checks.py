@@ -253,7 +253,7 @@ def _replica_checks(connections: Connections) -> Iterator[Check]:
 
 
 def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
-    """Yield an error if the replica's GTID mode is not ON; the primary's mode is ON."""
+    """Yield an error if the replica's GTID mode is not ON, although the primary's mode is ON."""
     if theirs.get("gtid_mode", "ON") != "ON":
         yield Check(
             "replica gtid_mode",
@@ -265,13 +265,14 @@ def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
 
 
 def _transactions_without_gtids(where: str, other: str | None) -> Check:
-    """Return the line of ``check`` for transactions that a replica has and the primary lacks.
+    """Return the line of ``check`` about a MySQL replica's transactions if there are no GTIDs.
 
-    The servers have no GTIDs, so such transactions cannot be found.
+    Without GTIDs, transactions that the replica has and the primary lacks cannot be found. So the
+    line is a warning, or an error if the replica does not follow the primary directly.
 
     Args:
         where: The replica's name in messages.
-        other: The result of :func:`follows_another`.
+        other: Why the replica does not follow the primary directly; None if it does.
     """
     if other:
         return Check("replica transactions", "error", f"{where} {other}", DIRECT)

@@ -1,7 +1,7 @@
 """SQL that converts key values to text, and SQL literals for these texts.
 
-Ranges contain each row exactly once, whatever keys bound them: each range ends at the literal with
-which the next range begins. This needs only that ``<`` and ``>=`` are opposites on the server.
+Each row is in exactly one range. A range ends at the literal at which the next range begins. For
+the server, each row's key is either ``<`` this literal or ``>=`` it.
 """
 
 from __future__ import annotations

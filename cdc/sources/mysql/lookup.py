@@ -77,11 +77,14 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column
 ) -> tuple[str | None, TypeRule]:
-    """For a new MySQL or MariaDB column, return its value in older rows (text) and its type rule.
+    """Return a new MySQL or MariaDB column's value in rows older than the column, as a string.
 
-    Rows from before the column was added have the default with which it was added. The server does
-    not report that default. So the value is the column's current default, and is wrong if the
-    default was changed later. The value is None if the default is NULL, or if the table has no row.
+    The second item of the result is the column's type rule.
+
+    Rows older than the column have the default with which the column was added. The server does not
+    report that default. So the value is the column's current default. It is wrong if the default
+    was changed after the column was added. It is None if the current default is NULL, or if the
+    table has no row.
 
     Args:
         session: A session on the primary. The function leaves a transaction open in it, which locks

@@ -210,7 +210,7 @@ class _Draft:
         )
 
     def apply(self, clauses: Sequence[Clause]) -> None:
-        """Apply a MySQL or MariaDB statement; its clauses name columns as before the statement."""
+        """Apply a MySQL or MariaDB statement; its clauses use the names from before it."""
         before = {row["name"]: row for row in self._rows}
         after: dict[str, Row | None] = dict(before)
         added: list[Row] = []
@@ -274,7 +274,12 @@ class _Draft:
         return row
 
     def _defaulted(self, row: Row, default: str | None) -> Row:
-        """Return a MySQL or MariaDB column's row with a new default (SQL); None for no default."""
+        """Return a MySQL or MariaDB column's catalog row after a change of its default.
+
+        Args:
+            row: The column's catalog row before the change.
+            default: The new default as SQL; None if the default is dropped.
+        """
         if default is None:
             self._defaults[row["name"]] = None
             return {**row, "value": None}
@@ -326,7 +331,7 @@ class _Draft:
         return ((name, parts) for name, parts in self._indexes.items() if parts)
 
     def _move(self, name: str, place: str) -> None:
-        """Move a MySQL or MariaDB column behind ``place``; to the front if ``place`` is empty."""
+        """Move a MySQL or MariaDB column after column ``place``; to the front if it is empty."""
         row = self._row(name)
         self._rows.remove(row)
         after = 0 if place == "" else self._rows.index(self._row(place)) + 1
@@ -336,7 +341,7 @@ class _Draft:
         return any(row["name"].lower() == name.lower() for row in self._rows)
 
     def _row(self, name: str) -> Row:
-        """Return the row of a MySQL or MariaDB column.
+        """Return the catalog row of a MySQL or MariaDB column.
 
         Raises:
             DdlError: No column has this name, or a column has it in another letter case.

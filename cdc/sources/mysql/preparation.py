@@ -237,11 +237,11 @@ def _xa_prepared(session: Session) -> str | None:
 def _xa_of_one_phase(session: Session) -> str | None:
     """Return evidence of XA transactions on a server without GTIDs; None without evidence.
 
-    The connector knows that a transaction begins when it reads BEGIN. An XA transaction begins with
+    The connector detects the beginning of a transaction by BEGIN, but an XA transaction begins with
     XA START. So the connector does not count the events of an XA transaction: with each row, it
-    stores the binlog offset at which the row's event ends. After a restart, it continues there, and
-    can leave out rows. With GTIDs, a restarted connector reads the whole transaction again, since
-    the stored GTIDs do not contain the transaction yet.
+    stores the binlog offset at which the row's event ends. A restarted connector continues at this
+    offset, and can leave out rows. With GTIDs, it reads the whole transaction again, since the
+    stored GTIDs do not contain the transaction yet.
     """
     if has_gtids(session, session.kind):
         return None

@@ -52,9 +52,9 @@ def snapshot_query(
     """Return the query with which Spark reads ranges of a MySQL or MariaDB table.
 
     Each range is one partition in Spark. Columns get generated names, since Spark does not escape
-    quotes in names; ``select`` restores the source's names. The generated names come from a
-    subquery. The servers merge it into Spark's query, so predicates use the key's index. An append
-    table is read by its primary key, if it has one.
+    quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
+    from a subquery. The servers merge it into Spark's query, so predicates use the key's index. An
+    append table is read by its primary key, if it has one.
 
     Raises:
         SourceError: Values of a key column cannot be cut into ranges, or the JDBC driver cannot

@@ -133,9 +133,10 @@ class _Primary:
 
 
 def _require_other_server(connections: Connections) -> _Primary:
-    """Return the primary's id and its use of GTIDs; raise an error if it is also the replica.
+    """Return the primary's id, and whether its transactions have GTIDs.
 
-    The position of such a replica would prove nothing.
+    Raises:
+        ReplicaError: The configured replica is the primary itself. Its position proves nothing.
     """
     kind = connections.config.kind
     with connections.open("marker") as session:

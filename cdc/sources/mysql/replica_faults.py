@@ -187,9 +187,9 @@ def errant(replica: Executed, primary: Executed, kind: str) -> str:
     transactions that the primary executed between the two reads, and the primary's set would lack
     them.
 
-    A MariaDB primary has executed a transaction if its log has the same or a later number of the
-    same domain and server. The log can lack transactions that the server replicated before it
-    became the primary. ``gtid_slave_pos`` has the last such transaction of each domain.
+    A MariaDB primary has executed a transaction if its log has a GTID of the same domain and server
+    with the same or a higher number. The log can lack transactions that the server replicated
+    before it became the primary. ``gtid_slave_pos`` has the last such transaction of each domain.
 
     A MariaDB replica can follow several primaries. So the result leaves out transactions of domains
     that this primary does not have, except transactions that the replica itself wrote.

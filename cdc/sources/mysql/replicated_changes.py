@@ -42,12 +42,12 @@ def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str |
 def applied(session: Session, kind: str) -> str:
     """Return the GTIDs of the replicated transactions that a MariaDB primary's binlog lacks.
 
-    The result changes with each such transaction, and stays the same when a channel is deleted. It
-    is empty if the primary writes replicated transactions to its binlog.
+    The result changes with each such transaction, and stays the same when a channel is deleted. The
+    result is empty if the primary writes replicated transactions to its binlog.
 
     For MySQL, the result is always empty, since MySQL has no variable with these GTIDs. Without
     GTIDs, such transactions stay undetected. With GTIDs, a copy fails if it begins after such a
-    transaction: it waits until the connector has captured the transaction, and this never happens.
+    transaction: the copy waits for the connector to capture the transaction, which never happens.
     """
     return str(session.value(_APPLIED) or "") if kind == "mariadb" else ""
 

@@ -24,8 +24,8 @@ class RequiredSetting:
         value: The value, as the server prints it.
         remedy: The statement or step that sets the value.
         of_sessions: Whether open sessions keep the old value after the variable is changed.
-        loses: Whether another value makes changes missing from the binlog, or unusable, while the
-            server runs. If False, only `check` reports another value.
+        loses: Whether the binlog of a running server lacks changes, or has unusable changes, with
+            any other value. If False, only `check` reports another value.
         at_crash: Whether another value loses changes only when the server's machine crashes. If
             True, `check` reports a warning and not an error.
     """

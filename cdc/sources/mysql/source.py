@@ -115,7 +115,7 @@ class MysqlSource:
             return planned_table.after_statements(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """For a new MySQL column, return its value in older rows (text) and its type rule."""
+        """Return a new MySQL column's value in rows older than the column, and its type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
 
@@ -153,7 +153,7 @@ class MysqlSource:
         return primary.position(text, self._config.kind)
 
     def commit_position(self, last: str) -> str | None:
-        """Return None, since a MySQL or MariaDB event does not show where its transaction ends."""
+        """Return None, since a MySQL or MariaDB event has no position of an earlier commit."""
         return None
 
     def wait_for_older_transactions(self, *, timeout_s: float, progress: Progress) -> OlderEnded:
@@ -273,7 +273,7 @@ class MysqlSource:
     def assert_view_alive(self, view: View) -> None:
         """Check that the MySQL or MariaDB replica is still the view's server.
 
-        The replica must also have all of the primary's changes and no other changes.
+        The replica must also skip no changes of the primary, and have no changes of its own.
         """
         now = self.identity(on_replica=True)
         if now.system_identifier != view.identity.system_identifier:
@@ -287,7 +287,7 @@ class MysqlSource:
         self.assert_rows_of_primary(view)
 
     def assert_rows_of_primary(self, view: View) -> None:
-        """Check that a MySQL or MariaDB replica has the primary's changes and no other changes."""
+        """Check that a MySQL or MariaDB replica skips no change and has no change of its own."""
         if view.on_replica:
             replica.require_rows_of_primary(self._connections)
 
@@ -383,9 +383,10 @@ class MysqlSource:
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return that no such row exists: a restarted MySQL or MariaDB connector skips no row.
+        """Return a result without a next row, since MySQL and MariaDB connectors skip no rows.
 
-        The connector stores how many rows of an event it has sent.
+        A restarted connector continues at the right row of an event, since it stores how many rows
+        of the event it has sent.
         """
         return NextInserted(known=True)
 

@@ -216,8 +216,7 @@ def read_steady(
     """Read MySQL or MariaDB tables until two successive results for each table are equal.
 
     Args:
-        read: Returns what the caller wants to know of each table; tables that do not exist are left
-            out.
+        read: Takes tables, reads them once, and returns one result for each table that exists.
         tables: The tables.
 
     Returns:

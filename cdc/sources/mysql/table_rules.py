@@ -67,9 +67,9 @@ class MysqlTableRules:
         return f"CREATE UNIQUE INDEX <name> ON {_named(table)} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return SQL with two MySQL or MariaDB statements, one of which the operator chooses.
+        """Return SQL for a message with two alternatives: set NOT NULL, or drop the default.
 
-        The first one makes a column NOT NULL. The second one drops the column's default.
+        The names of the columns are left open, as ``...`` in a MySQL or MariaDB statement.
         """
         return f"ALTER TABLE {_named(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP DEFAULT"
 

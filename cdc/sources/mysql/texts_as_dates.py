@@ -51,8 +51,8 @@ class _Level:
         kind: The type to which CAST converts, or which JSON_VALUE returns.
         text: Whether one of the values can be a string.
         document: Whether one of the values is a JSON document.
-        words: All other words and operators, in lower case.
-        compared: Whether the current value follows CASE or WHEN: it is compared and not returned.
+        words: The operators and words that are neither values nor functions, in lower case.
+        compared: Whether the last keyword is CASE or WHEN: values are compared and not returned.
     """
 
     function: str = ""
@@ -133,6 +133,9 @@ def reads_text_as_date(
 
 def _introduces(following: Sequence[re.Match[str]]) -> bool:
     """Whether a word is the name of a function, or the type or character set of a literal.
+
+    For example, ``hour`` is the function of ``hour(a)``, and ``date`` is the type of
+    ``date'2024-02-29'``.
 
     Args:
         following: The token after the word; empty at the expression's end.

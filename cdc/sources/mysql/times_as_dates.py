@@ -53,19 +53,20 @@ _WITHOUT_DATE = re.compile(r"(?:[^%]|%[fHhIiklprSsT%])*")
 class _Level:
     """The content of one pair of parentheses in an expression.
 
-    Each set of values has ``time`` if one of the values can be a TIME, and ``date`` if one can be a
-    DATE, DATETIME or TIMESTAMP.
+    A set of types has ``time`` if one of the values can be a TIME, and ``date`` if one of them can
+    be a DATE, DATETIME or TIMESTAMP. All other types are left out.
 
     Args:
         function: The function whose arguments the parentheses contain; empty without a function.
         kind: The type to which CAST converts, or which JSON_VALUE returns.
-        arguments: The values of each argument that has ended.
-        operand: The value between CASE and the first WHEN.
-        results: The values after THEN and ELSE.
-        values: The values since the last comma, AND, OR, or word of a CASE.
-        words: The words and operators since then.
-        cases: Whether a CASE has begun whose first WHEN has not.
-        formats: The string literals.
+        arguments: The types of each complete argument.
+        operand: The types of the value between CASE and the first WHEN.
+        results: The types of the values after THEN and ELSE.
+        values: The types of the values in the current part of the expression. A part ends at a
+            comma, AND, OR or XOR, or at CASE, WHEN, THEN, ELSE or END.
+        words: The words and operators in the current part, in lower case.
+        cases: Whether CASE was seen, and its first WHEN was not.
+        formats: The string literals; one of them can be the format of DATE_FORMAT.
         converts: Whether the server converts a TIME to a date.
     """
 
@@ -81,7 +82,7 @@ class _Level:
     converts: bool = False
 
     def use(self, values: frozenset[str]) -> None:
-        """Record the values of a column, a literal or inner parentheses."""
+        """Add the types that a column, a literal or inner parentheses can have."""
         if "interval" not in self.words:
             self.values |= values
 
@@ -114,11 +115,11 @@ class _Level:
             self.values, self.results = self.results, frozenset()
 
     def _check(self, values: frozenset[str]) -> None:
-        """Record that values are compared or become one type."""
+        """Record a conversion if both a TIME and a date are among values that get one type."""
         self.converts |= values >= _BOTH
 
     def _ended(self) -> frozenset[str]:
-        """End a part of the expression, and return what its value can be."""
+        """End the current part of the expression; return the types that its value can have."""
         words, values = self.words, self.values
         self.words, self.values = set(), frozenset()
         if words & _COMPARED:
@@ -130,7 +131,7 @@ class _Level:
         return frozenset() if words & _COUNTED else values
 
     def close(self) -> frozenset[str]:
-        """End the parentheses, and return what their value can be."""
+        """End the parentheses; return the types that their value can have."""
         words = frozenset(self.words)
         self.arguments.append(self._ended())
         given = frozenset().union(*self.arguments)
@@ -155,7 +156,7 @@ class _Level:
         return given
 
     def _reads_dates(self, words: frozenset[str]) -> bool:
-        """Whether the function converts its TIME to a date."""
+        """Whether the function converts a TIME among its arguments to a date."""
         if self.function == "timestamp" and len(self.arguments) == 2:
             return "time" in self.arguments[0]
         if self.function == "date_format":
@@ -166,7 +167,7 @@ class _Level:
 
     @property
     def _without_date(self) -> bool:
-        """Whether the function has a constant format without parts of a date."""
+        """Whether the function's format is a literal without parts of a date."""
         return bool(self.formats) and all(map(_WITHOUT_DATE.fullmatch, self.formats))
 
 
@@ -208,5 +209,5 @@ def reads_time_as_date(
 
 
 def _values(kind: str) -> frozenset[str]:
-    """Return what a value of a type is."""
+    """Return ``time`` or ``date`` for a column's or literal's type; nothing for other types."""
     return _TIME if kind == "time" else _DATE if kind in _DATES else frozenset()

@@ -148,7 +148,7 @@ def pages(count: int, chunks: int) -> tuple[tuple[str, ...], ...]:
 
 
 def sampled_share(main_bytes: int, chunks: int) -> float | None:
-    """Return the share of PostgreSQL's pages to sample, from 0 to 1; None to read every row."""
+    """Return the share of a PostgreSQL table's pages to sample, 0 to 1; None to read every row."""
     pages = main_bytes // PAGE_BYTES
     if pages <= WHOLE_PAGES:
         return None

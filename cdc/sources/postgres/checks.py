@@ -180,8 +180,6 @@ def _first_names(names: list[str]) -> str:
 def _as_superuser(statement: sql.SQL, *names: str) -> str:
     """Return a remedy with a statement that a PostgreSQL superuser must run.
 
-    No remedy is needed for the rights on schema ``tributary``: onboarding itself grants them.
-
     Args:
         statement: The statement, with a placeholder for each name.
         names: The names, for example of roles and tables.

@@ -92,7 +92,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
     def is_pooled(self, *, on_replica: bool) -> bool:
         """Whether the newest session on a server went through a pooler.
 
-        If there was none yet, the method opens one.
+        If this object has not opened a session on the server yet, the method opens one.
         """
         if on_replica not in self._pooled:
             with self.open("snapshot", on_replica=on_replica):
@@ -115,7 +115,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
     ) -> Iterator[OwnSession]:
         """Open a PostgreSQL session in autocommit mode, which closes at the block's end.
 
-        Nothing of it stays in a session of the server that a pooler gives to another client.
+        No other client of a connection pooler gets the settings of this session.
 
         Args:
             role: The role whose login is used.
@@ -226,9 +226,9 @@ def is_recovery_conflict(text: str) -> bool:
 
 
 def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
-    """Return a query's first row; None if PostgreSQL lacks or refuses an object of the query.
+    """Return a query's first row; None if PostgreSQL does not support or allow the query.
 
-    A savepoint keeps an open transaction usable after the failure.
+    An open transaction stays usable if the query fails.
     """
     try:
         with session.transaction():

@@ -164,7 +164,8 @@ def shared_view(
         progress: Shows the waits.
 
     Raises:
-        ReplicaError: Each snapshot that the replica exported lacks its transactions in progress.
+        ReplicaError: Each snapshot that the replica exported lacks its list of transactions in
+            progress.
         SnapshotLostError: The replica cancelled the session.
     """
 
@@ -205,17 +206,17 @@ def _tested(
     take: Callable[[Session], Exported],
     otherwise: str,
 ) -> Iterator[Exporter]:
-    """Open a view of a PostgreSQL standby whose snapshot has its transactions in progress.
+    """Open a view of a PostgreSQL standby; its snapshot has the list of transactions in progress.
 
-    A standby can export a snapshot without its list of transactions in progress. This happens if
-    one of these transactions has reported subtransactions to the standby; with wal_level logical, a
-    savepoint is enough. A session that imports such a snapshot sees a transaction of the list once
-    it has committed. Before that, the session marks the transaction's rows as rolled back (see
+    A standby can export a snapshot without this list. This happens if one of the transactions has
+    reported subtransactions to the standby; with wal_level logical, a savepoint is enough. A
+    session that imports a snapshot without the list sees such a transaction after its commit.
+    Before the commit, the session marks the transaction's rows as rolled back (see
     `replica.own_snapshots`).
 
-    The list is exported whole or not at all. So this function keeps a transaction of its own open
-    during the export, and commits it afterwards. The function uses the snapshot only if a session
-    that imports it does not see this transaction.
+    The list is exported whole or not at all. So this function keeps a test transaction open during
+    the export, and commits it afterwards. The function uses the snapshot only if a session that
+    imports the snapshot does not see the test transaction.
     """
     for tried in range(_VIEWS):
         time.sleep(_VIEW_PAUSE_S * tried)
@@ -254,8 +255,8 @@ def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
     """Whether a PostgreSQL session that imports a snapshot sees a marker.
 
     The marker's transaction must have ended. The session reads by the key's index, so that it reads
-    no rows of other transactions. If the snapshot lacks its transactions in progress, to read their
-    rows would mark these rows as rolled back (see `_tested`).
+    no rows of other transactions. If the snapshot lacks the list of transactions in progress,
+    reading rows of these transactions would mark the rows as rolled back (see `_tested`).
     """
     with exporting(connections, on_replica=True) as session:
         session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))

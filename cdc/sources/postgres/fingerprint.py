@@ -230,7 +230,7 @@ def read_fingerprints(
     """Return the fingerprint of each PostgreSQL table; missing tables are left out.
 
     The fingerprint includes the table's entry in the publication. A table that was removed from the
-    publication and added again has a new entry. Its changes in between are in no topic.
+    publication and added again has a new entry. No topic has the table's changes from the meantime.
     """
     named = {(table.schema, table.name): table for table in tables}
     with session.transaction():
@@ -313,7 +313,7 @@ def truncated(
     ids. So a partition with a new file is left out if it has a row from before the look.
 
     If ``since`` is empty, the function returns all partitions with new files. If the search for
-    such rows takes too long, it returns also the partitions that it has not searched.
+    older rows takes too long, the result includes the partitions that were not searched.
 
     Args:
         session: A session of a role that may read the table.

@@ -110,10 +110,10 @@ def differs(
 
     If so, the function logs a warning with the reason.
 
-    There are two reasons. An index can be older than the server's library that compares text, and
-    so be sorted by an earlier version of it. Or the replica, whose indexes are copies of the
-    primary's, compares text with a different version of the library. In both cases, ranges that are
-    read by an index could lack rows or contain rows twice.
+    There are two reasons. An index can be older than the server's library that compares text: it is
+    then sorted by an earlier version of the library. Or the replica, whose indexes are copies of
+    the primary's, compares text with a different version of the library. In both cases, ranges that
+    are read by an index could lack rows or contain rows twice.
     """
     with connections.open("snapshot") as session:
         ours = versions(session, table, key)
@@ -143,7 +143,7 @@ def differing_versions(
 ) -> list[str]:
     """Return PostgreSQL columns whose library versions on two servers differ or are unknown.
 
-    The names are followed by the versions, for messages.
+    Each string of the result has a column's name and, for messages, the two versions.
 
     Args:
         ours: The versions on the primary, by column.
@@ -160,7 +160,7 @@ def differing_versions(
 def outdated_versions(found: Mapping[str, LibraryVersion]) -> list[str]:
     """Return PostgreSQL columns whose recorded library version differs from the actual one.
 
-    The names are followed by the versions, for messages.
+    Each string of the result has a column's name and, for messages, the two versions.
 
     Args:
         found: The versions on one server, by column.

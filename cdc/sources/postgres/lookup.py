@@ -81,9 +81,10 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column, stored: str
 ) -> tuple[str, TypeRule]:
-    """For a new PostgreSQL column, return its value in older rows (text) and its type rule.
+    """Return a new PostgreSQL column's value in rows older than the column, as a string.
 
-    Older rows are those from before the column was added. A binary value is returned as hex digits.
+    A binary value is returned as hex digits. The second item of the result is the column's type
+    rule.
 
     Args:
         session: A session on the primary.

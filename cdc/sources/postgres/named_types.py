@@ -67,7 +67,7 @@ class UserTypes:
             return _digest(session)
 
     def read(self) -> tuple[str, Names]:
-        """Return the digest of PostgreSQL's types, and the types by name and then by schema.
+        """Return a digest of PostgreSQL's types, and the types: ``types[name][schema]``.
 
         Both are read at one moment.
         """

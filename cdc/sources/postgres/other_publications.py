@@ -1,4 +1,4 @@
-"""Finds publications of others that would send Tributary's own tables to their subscribers.
+"""Finds publications of other tools that would send Tributary's own tables to subscribers.
 
 A publication FOR ALL TABLES also publishes tables that are created later. A subscriber that lacks
 such a table stops at the first row of it, and the primary retains its log for that subscriber.
@@ -35,9 +35,10 @@ WHERE plugin = %s AND database = pg_catalog.current_database() AND NOT temporary
 
 
 def obstacle(session: Session, admin: str) -> tuple[str, str] | None:
-    """Return why creating Tributary's own tables can stop subscribers of others, and the remedy.
+    """Return why Tributary's own tables would stop subscribers of other tools, and the remedy.
 
-    The result is None if the tables exist, or if nothing would send their rows.
+    The result is None if the tables already exist. It is also None if no publication contains them,
+    or if no slot sends publications.
 
     Args:
         session: A session on the primary.
@@ -77,7 +78,7 @@ def check(session: Session, admin: str) -> list[Check]:
 
 
 def _covering(session: Session) -> list[str]:
-    """Return the publications that would publish tables of schema ``tributary``, by name.
+    """Return the names of the publications that would publish tables of schema ``tributary``.
 
     The result is empty if all of Tributary's own tables exist.
     """

@@ -28,8 +28,8 @@ FROM unnest(%(names)s::text[], %(values)s::text[]) AS wanted (name, value)
 class OwnSession(psycopg.Connection[tuple[Any, ...]]):
     """A session on a PostgreSQL server, or through a pooler.
 
-    Through a pooler, each transaction begins with the settings. A statement outside of a
-    transaction gets a transaction of its own.
+    Through a pooler, each transaction first applies the session's settings. A statement outside of
+    a transaction gets a transaction of its own.
     """
 
     _each_time: sql.Composed | None = None
@@ -42,9 +42,9 @@ class OwnSession(psycopg.Connection[tuple[Any, ...]]):
     def apply(self, settings: Mapping[str, str]) -> None:
         """Apply settings to everything that the session executes from now on.
 
-        At a login, a server sends the process id of the session. A pooler sends another number, by
-        which it knows its client. It does so in each mode, and a client cannot see in which mode
-        the pooler is.
+        The method also finds out whether there is a pooler. At a login, a server sends the process
+        id of its session. A pooler sends another number, in each of its modes. So the mode itself
+        cannot be found out.
 
         Args:
             settings: The settings' values by name.

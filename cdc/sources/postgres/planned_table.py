@@ -255,7 +255,7 @@ class _Draft:
             self._rewrite()
 
     def _change(self, number: int, **facts: Any) -> None:
-        """Change attributes of a PostgreSQL column, such as ``nullable``, and the fingerprint."""
+        """Change attributes of a PostgreSQL column and of its entry in the fingerprint."""
         column = self._columns[number]
         if "name" in facts:
             column = replace(column, name=facts["name"])

@@ -400,7 +400,7 @@ def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> Slot
 
 
 def drop_slot(session: Session, slot: str, source: str, timeout_s: float) -> bool:
-    """Drop the slot once no connection reads it; return whether the slot was dropped.
+    """Wait until no connection reads the slot, then drop it; return whether it was dropped.
 
     Raises:
         CaptureError: The slot was still in use at the end of the wait.

@@ -56,10 +56,10 @@ def snapshot_query(
     """Return the query with which Spark reads ranges of a PostgreSQL table.
 
     Each range is one partition in Spark. Columns get generated names, since Spark does not escape
-    quotes in names; ``select`` restores the source's names. The generated names come from a
-    subquery. The server flattens it, so predicates use the key's index. A table without a key is
-    read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of the table or
-    partition, followed by the row's ``ctid``. Under one view, this value is different for each row.
+    quotes in names; `SnapshotQuery.select` restores the source's names. The generated names come
+    from a subquery. The server flattens it, so predicates use the key's index. A table without a
+    key is read by the ``ctid`` of its rows. For such a table, column `ROW` has the id of the table
+    or partition, followed by the row's ``ctid``. Under one view, no two rows have the same value.
     """
     on_replica = view is None or view.on_replica
     endpoint = connections.endpoint(on_replica=on_replica)

@@ -278,7 +278,7 @@ def proven(
     *,
     on_replica: bool,
 ) -> View:
-    """Check the marker and the server of a PostgreSQL view, and return the view.
+    """Check that a PostgreSQL session sees the marker on the right server; return its view.
 
     Raises:
         ReplicaError: The view lacks the marker, or the replica is not a standby of the primary.
@@ -329,7 +329,9 @@ def assert_alive(connections: Connections, exporter: Exporter) -> None:
 
 
 def assert_same_server(connections: Connections, view: View) -> None:
-    """Check that the PostgreSQL replica is still the server of a view without a shared snapshot.
+    """Check that the PostgreSQL replica is still the server on which a view was opened.
+
+    The view has no shared snapshot, so no session stays open that could be checked.
 
     Raises:
         SnapshotLostError: The server is not the same one, or cannot be reached.

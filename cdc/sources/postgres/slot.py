@@ -147,7 +147,7 @@ class NoSlot:
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Return the names that `SlotHealth.facts` has as keys, each with the value None."""
+        """Return a dictionary with the keys of `SlotHealth.facts`; each value is None."""
         return dict.fromkeys(
             ("active", "wal_status", "retained_bytes", "safe_wal_size", "confirmed_flush_lsn")
         )

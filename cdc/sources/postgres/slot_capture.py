@@ -82,7 +82,7 @@ class Slot:
             return publication.ensure_slot(session, self._name, self._connections.source)
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Drop the slot once no session reads it; return whether the slot existed."""
+        """Wait until no session reads the slot, then drop it; return whether the slot existed."""
         with self._connections.open("capture") as session:
             return publication.drop_slot(session, self._name, self._connections.source, timeout_s)
 
@@ -133,7 +133,8 @@ class PostgresCapture:
         ``tributary``: the table of markers and the table of heartbeats.
 
         Raises:
-            CaptureError: The tables do not exist yet, and could stop subscribers of others.
+            CaptureError: Tributary's own tables do not exist yet, and another tool's publication
+                would send them to its subscribers, which would stop.
         """
         users, name = self._connections.config.credentials, self._publication
         with self._connections.open("admin") as session:

@@ -94,9 +94,10 @@ class PostgresSource:
         return checks.run(self._connections)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Return why a capture of PostgreSQL would lack changes or stop others, and the remedy.
+        """Return why the PostgreSQL source cannot be captured at all, and the remedy.
 
-        The result is None if it would do neither.
+        For example, the connector would not start, or other tools' subscribers would stop. The
+        result is None if the source can be captured.
         """
         with self._connections.open("admin") as session:
             return (
@@ -125,18 +126,18 @@ class PostgresSource:
             return planned_table.after_statements(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """For a new PostgreSQL column, return its value in older rows (text) and its type rule."""
+        """Return a new PostgreSQL column's value in older rows, and the column's type rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
 
     @property
     def partition_files(self) -> PostgresPartitionFiles:
-        """The files of PostgreSQL partitions."""
+        """Detects DDL on PostgreSQL partitions by the partitions' files."""
         return PostgresPartitionFiles(self._connections)
 
     @property
     def named_types(self) -> UserTypes:
-        """The types that PostgreSQL's connector finds by name."""
+        """The user-defined types, which PostgreSQL's connector looks up by name."""
         return UserTypes(self._connections)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
@@ -150,7 +151,7 @@ class PostgresSource:
             return primary.identity(session)
 
     def commit_position(self, last: str) -> str | None:
-        """Return the LSN of the last commit before an event; None if it is not known.
+        """Return the LSN of the last commit before an event; None if the event lacks this LSN.
 
         Args:
             last: The event's value of `cdc.rows.columns.POSITION`.
@@ -184,7 +185,7 @@ class PostgresSource:
             )
 
     def nudge(self) -> None:
-        """Do nothing, since PostgreSQL's log advances by itself."""
+        """Do nothing, since PostgreSQL's log also grows without a marker."""
 
     def write_marker(self) -> Marker:
         """Write a new marker row on the PostgreSQL primary."""
@@ -204,7 +205,7 @@ class PostgresSource:
     def open_view(
         self, marker: Marker, *, one_moment: bool, timeout_s: float, progress: Progress
     ) -> Iterator[View]:
-        """Open a PostgreSQL view with the marker, until the block ends.
+        """Open a PostgreSQL view that contains the marker; the view closes at the block's end.
 
         On a primary, sessions import one snapshot. A commit is in the log of a primary before it is
         visible, so the method first waits until older transactions have ended. On a replica, each
@@ -285,7 +286,7 @@ class PostgresSource:
         replica.assert_alive(self._connections, exporter)
 
     def assert_rows_of_primary(self, view: View) -> None:
-        """Do nothing, since a PostgreSQL standby has no other changes than its primary."""
+        """Do nothing, since a PostgreSQL standby has no changes except those of its primary."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
         """Return the typed error for a read of PostgreSQL that failed in Spark.
@@ -378,9 +379,9 @@ class PostgresSource:
     def next_inserted(
         self, table: SourceTable, key: Mapping[str, object], transaction: int | None
     ) -> NextInserted:
-        """Return the next row that was inserted by the transaction that inserted a given row.
+        """Return the row that the given row's transaction inserted next after the given row.
 
-        Only rows in the same page of the PostgreSQL table are searched.
+        Only rows in the given row's page of the PostgreSQL table are searched.
         """
         with self._connections.open("snapshot") as session:
             return heap_page.next_inserted(session, table, key, transaction)

@@ -40,14 +40,19 @@ class PostgresTableRules:
         )
 
     def misplaced(self, table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
-        """Return a problem if the connector reads values into wrong columns without a sign of it.
+        """Return a problem if the PostgreSQL connector would assign values to wrong columns.
 
-        At a label of an enum that Debezium 3.7.0 does not know, it reads the table's definition
-        from the catalog again. This definition includes generated columns, which the log does not
-        contain. So the connector assigns values of columns behind a generated column to wrong
-        columns. The events' schema then has the generated column, unless Debezium has no field for
-        the column's type. The connector never knows the labels of a domain over an enum, so it
-        always assigns values in this way.
+        The log does not contain generated columns. When Debezium 3.7.0 finds an unknown label of an
+        enum, it reads the table's definition from the catalog, which includes these columns. It
+        then assigns values to columns by their order. So each column after a generated column gets
+        the value of a later column. A run recognizes such an event by the generated column in the
+        event's schema.
+
+        The function returns a problem in two cases:
+
+        - Events have no field for the generated column's type.
+        - A column's type is a domain over an enum. The connector never knows the labels of the
+          domain, so it assigns the values of each event to wrong columns.
 
         Args:
             table: The table.
@@ -92,7 +97,7 @@ class PostgresTableRules:
         )
 
     def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-        """Return a problem if PostgreSQL refuses changes of the table, or does not log old keys.
+        """Return a problem if PostgreSQL refuses changes of the table, or logs no key of old rows.
 
         PostgreSQL checks the replica identity of the partition that has the row, and not of the
         root table. The replica identity of a new partition is the root table's primary key; without
@@ -112,9 +117,9 @@ class PostgresTableRules:
         return f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return SQL with two PostgreSQL statements, one of which the operator chooses.
+        """Return SQL for a message with two alternatives: set NOT NULL, or drop the default.
 
-        The first one makes a column NOT NULL. The second one drops the column's default.
+        The column's name is left open, as ``...`` in a PostgreSQL statement.
         """
         relation = table.table.relation
         return f"ALTER TABLE {relation} ALTER COLUMN ... SET NOT NULL, or DROP DEFAULT"
@@ -218,11 +223,11 @@ def _unlogged_partition(table: SourceTable) -> Obstacle | None:
 
 
 def _beside_domain(table: SourceTable, first: str) -> Obstacle | None:
-    """Return a problem if a PostgreSQL table with misplaced values has a domain over an enum.
+    """Return a problem if a PostgreSQL table has a domain over an enum (see `misplaced`).
 
     Args:
-        table: The table.
-        first: The first generated column behind which values are misplaced.
+        table: A table in which an ordinary column follows a generated column.
+        first: The name of the table's first generated column.
     """
     over = next((one for one in table.columns if _is_over_enum(one)), None)
     if over is None:
@@ -238,7 +243,9 @@ def _beside_domain(table: SourceTable, first: str) -> Obstacle | None:
 
 
 def _beside_enum(table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
-    """Return a problem if a PostgreSQL table has an enum, and no event shows misplaced values.
+    """Return a problem if a PostgreSQL table has an enum, and events cannot show wrong values.
+
+    This is so if an ordinary column follows a generated column for whose type events have no field.
 
     Args:
         table: The table.
@@ -262,7 +269,7 @@ def _beside_enum(table: SourceTable, withheld: Collection[str]) -> Obstacle | No
 
 
 def _first_misplacing(table: SourceTable) -> str | None:
-    """Return the first generated column of a PostgreSQL table if other columns are behind it."""
+    """Return a PostgreSQL table's first generated column if an ordinary column follows it."""
     generated = [one.name for one in table.columns if one.generated]
     return misplacing([one.name for one in table.columns], generated)
 
@@ -285,7 +292,7 @@ def _identity_nothing(table: SourceTable) -> Obstacle | None:
 
 
 def _deferrable(table: SourceTable) -> Obstacle | None:
-    """Return a problem if PostgreSQL's log identifies no rows, since the key is DEFERRABLE."""
+    """Return a problem if a PostgreSQL table's replica identity is a DEFERRABLE primary key."""
     if (
         table.replica_identity != "default"
         or not table.primary_key
@@ -345,7 +352,7 @@ def _whole_rows(table: SourceTable) -> Obstacle | None:
 
 
 def _another_identity(table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-    """Return a problem if PostgreSQL's log does not identify deleted rows by the lake's key."""
+    """Return a problem if PostgreSQL does not log all columns of the lake's key at a DELETE."""
     if table.logs_whole_rows or set(key) <= set(table.identity_columns):
         return None
     columns, relation = ", ".join(table.identity_columns), table.table.relation

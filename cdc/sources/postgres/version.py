@@ -17,9 +17,9 @@ copies the copies, too. In the end, the memory does not suffice, and the log can
 
 
 def obstacle(version: int) -> tuple[str, str] | None:
-    """Return why tables may not join a publication on this version, with the remedy.
+    """Return why no table may join a publication on this PostgreSQL version, and the remedy.
 
-    The result is None if tables may join.
+    The result is None if tables may join, since the version has no known defect.
 
     Args:
         version: ``server_version_num``: 150018 for 15.18. The builds of distributions and of
