@@ -71,7 +71,7 @@ def continuity(connections: Connections, earlier: LogMark | None, sent: Sent) ->
 def known_by_file(
     kind: str, earlier: LogMark, sent: Iterable[SentTransaction], files: Sequence[str]
 ) -> Mapping[str, GtidSet]:
-    """Return for each binlog file known transactions that were logged before the next file began.
+    """Return, by binlog file, the known transactions that were logged before the next file began.
 
     The known transactions are those of ``earlier`` and ``sent``. The newest file is left out, since
     only the list of GTIDs at the beginning of a later file can show a loss.
@@ -147,7 +147,7 @@ def _unlogged(session: Session, kind: str) -> GtidSet:
     """Return MySQL's executed GTIDs that no binlog file has; for MariaDB, the empty set.
 
     After a crash, InnoDB can have a transaction that the binlog has lost. MySQL never gives this
-    transaction's GTID to a later transaction, which the connector would then skip.
+    transaction's GTID to a later transaction. So the connector skips no later transaction.
     """
     return gtids(session.value("SELECT @@global.gtid_purged") if kind == "mysql" else "", kind)
 

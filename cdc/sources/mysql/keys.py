@@ -55,8 +55,8 @@ def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
         key: The table's key in the lake; empty for ``mode: append``.
 
     Returns:
-        The columns. For ``mode: append``, they are empty if there is no primary key, or if values
-        of its types cannot be cut into ranges.
+        The columns. For ``mode: append``, the result is empty if there is no primary key, or if
+        values of the primary key's types cannot be cut into ranges.
     """
     if key:
         return tuple(key)

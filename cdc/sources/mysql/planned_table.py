@@ -66,7 +66,7 @@ class Lookups:
     Args:
         define: Takes the SQL of a column's definition. Returns the row that the catalog would have
             for this column, with ``shown``, ``nullable``, ``value``, ``charset`` and ``collation``.
-        defaults: The default of each column, by name, printed like ``value`` of ``define``.
+        defaults: The default of each column, by name, as ``define`` returns it in ``value``.
         indexes: The columns of each unique index, by the index's name; empty for an index on a
             column's prefix or on an expression.
     """

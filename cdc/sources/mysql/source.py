@@ -115,7 +115,10 @@ class MysqlSource:
             return planned_table.after_statements(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return a new MySQL column's value in rows older than the column, and its type rule."""
+        """Return a new MySQL column's value in older rows, and the column's type rule.
+
+        Older rows are those from before the column was added.
+        """
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
 

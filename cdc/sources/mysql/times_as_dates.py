@@ -209,5 +209,5 @@ def reads_time_as_date(
 
 
 def _values(kind: str) -> frozenset[str]:
-    """Return ``time`` or ``date`` for a column's or literal's type; nothing for other types."""
+    """Return the set that `_Level` has for a type: ``time``, ``date``, or the empty set."""
     return _TIME if kind == "time" else _DATE if kind in _DATES else frozenset()

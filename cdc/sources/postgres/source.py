@@ -126,7 +126,10 @@ class PostgresSource:
             return planned_table.after_statements(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """Return a new PostgreSQL column's value in older rows, and the column's type rule."""
+        """Return a new PostgreSQL column's value in older rows, and the column's type rule.
+
+        Older rows are those from before the column was added.
+        """
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
 

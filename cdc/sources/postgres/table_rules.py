@@ -50,7 +50,8 @@ class PostgresTableRules:
 
         The function returns a problem in two cases:
 
-        - Events have no field for the generated column's type.
+        - The table has an enum, and events have no field for the generated column. So no run
+          recognizes the wrong values.
         - A column's type is a domain over an enum. The connector never knows the labels of the
           domain, so it assigns the values of each event to wrong columns.
 
@@ -97,7 +98,7 @@ class PostgresTableRules:
         )
 
     def not_applicable(self, table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-        """Return a problem if PostgreSQL refuses changes of the table, or logs no key of old rows.
+        """Return a problem if PostgreSQL refuses changes, or does not log the key of old rows.
 
         PostgreSQL checks the replica identity of the partition that has the row, and not of the
         root table. The replica identity of a new partition is the root table's primary key; without
@@ -243,9 +244,10 @@ def _beside_domain(table: SourceTable, first: str) -> Obstacle | None:
 
 
 def _beside_enum(table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
-    """Return a problem if a PostgreSQL table has an enum, and events cannot show wrong values.
+    """Return a problem if values can be in wrong columns without a sign in events.
 
-    This is so if an ordinary column follows a generated column for whose type events have no field.
+    This is possible in a PostgreSQL table with an enum, if an ordinary column follows a generated
+    column for whose type events have no field.
 
     Args:
         table: The table.
