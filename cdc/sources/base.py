@@ -335,7 +335,7 @@ class SnapshotReader(Protocol):
         """
 
     def size(self, table: SourceTable) -> TableSize:
-        """Return an estimate of the source table's rows and bytes, from its current size."""
+        """Return an estimate of the source table's current number of rows and bytes."""
 
     def sample_boundaries(
         self,

@@ -199,8 +199,8 @@ def binlog_bytes(session: Session) -> int:
 def identity(session: Session, kind: str) -> tuple[str, bool]:
     """Return the unique id of a MySQL or MariaDB server, and whether the server is read-only.
 
-    MariaDB's id comes from a row in database ``tributary``, which the first capture writes. If this
-    row is missing, the returned id begins with `UNKNOWN`.
+    MariaDB's id begins with a value from database ``tributary``, which the first capture writes. If
+    this value is missing, the id begins with `UNKNOWN`.
     """
     # read_only is a number, and in newer servers of MariaDB a word.
     read_only = str(session.value("SELECT @@global.read_only")) not in ("0", "OFF")

@@ -115,9 +115,9 @@ def session_init(view: View | None, kind: str) -> str:
     A session cannot import another session's view, so each session opens a view of its own. The
     statements check that the session sees the marker, so its view was opened after the marker was
     replicated. They also compare the server's id, since a load balancer can send the session to
-    another server. The check is a subquery that returns two rows, and so fails, if the session or
-    the server is wrong (see :func:`explain_failure`). For an exact view, the session first waits at
-    the view's `Gate`.
+    another server. If the session does not see the marker, or the server is another one, a subquery
+    returns two rows, so the statement fails (see :func:`explain_failure`). For an exact view, the
+    session first waits at the view's `Gate`.
     """
     if view is None:
         return BEGIN
