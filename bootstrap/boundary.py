@@ -78,7 +78,11 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """Return the attempt with O, other topics' end offsets, and the UUIDs of the topics."""
+    """Return the attempt with O, and with the UUIDs and end offsets of the topics.
+
+    The topics are the table's topic and, if the attempt needs them, Debezium's topics of
+    transactions and of DDL statements.
+    """
     names, statements_upto, statements_topic_id = capture.names, None, None
     if names.reports_definitions:
         statements_topic_id = capture.kafka.topic_id(names.schema_change_topic)

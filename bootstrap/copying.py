@@ -277,9 +277,9 @@ class Copying:
     def _planned(self, copy: SnapshotCopy) -> tuple[Chunk, ...]:
         """Return the attempt's chunks to copy.
 
-        The chunks are planned once and recorded, so that a resumed copy has the same chunks. An
-        exception is a copy under a single view. Such a copy is never resumed, so its chunks are
-        planned for each view.
+        The chunks are planned once and recorded, so that a resumed copy has the same chunks. If all
+        chunks must be read under one view, they are planned again with each new view, since no
+        chunk of an earlier view can be used.
         """
         if self._attempt.chunks and not self._one_view:
             return self._attempt.chunks
@@ -329,8 +329,8 @@ class Copying:
 
         The fingerprint is read in fresh transactions: before a view opens, before the view's first
         chunk is read, and after the view closes. If the replica replays a rewrite in between, the
-        view reads no rows, without an error. Chunks show the names of labels of the moment at which
-        they are read, also under one view.
+        view reads no rows, without an error. If an enum's label is renamed in between, later chunks
+        have the new name, even if they are read in the same view as earlier chunks.
 
         Raises:
             AttemptSpoiledError: A change spoils the copy. The error names the change.

@@ -8,8 +8,8 @@ A new session of the connector begins with a description of each table, so a res
 definitions.
 
 When an enum has a new label, the connector reads the table's definition from the catalog. That
-definition includes generated columns, which the WAL does not carry. The connector then confuses the
-columns behind them (`schemas.withheld_columns`).
+definition includes generated columns, which the WAL does not carry. The connector then assigns
+values to wrong columns (`schemas.withheld_columns`).
 
 The connector also remembers the first type that it has found for each type name. Until it restarts,
 it uses this type, even if the name has passed to another type (`cdc.capture.type_looks`).
@@ -58,7 +58,8 @@ def renew_definition(
     The newest event of the topic shows which definition the connector uses. It is a former
     definition in three cases:
 
-    - The event has a generated column that the WAL does not carry, and other columns behind it.
+    - The event has a generated column that the WAL does not carry, and after it a column that the
+      WAL carries.
     - The event's key has other columns than the table's key. Such an event does not identify the
       row that it changes.
     - The event's schema does not allow NULL for a column in which the table allows NULL, so the

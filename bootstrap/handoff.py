@@ -233,7 +233,7 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin another attempt, since the lake has commits that the state store did not record."""
+        """Begin another attempt: the state store does not know all lake commits of this attempt."""
         _log.warning(
             "attempt %s of %s is further in the lake than in the state store: was the store"
             " restored from a backup? The table is copied again",
@@ -379,7 +379,7 @@ class _Bootstrap:
         )
 
     def _commit_handoff(self) -> None:
-        """Commit the handoff without rows; no earlier commit of the lake table has offsets."""
+        """Write the handoff commit: it has no rows, and is the first lake commit with offsets."""
         self._require_start()
         crash("bootstrap.before_handoff_commit")
         described, now = self._source.capture(self._capture.names).described(self._table)
@@ -438,7 +438,7 @@ class _Bootstrap:
             self._note_attempt(attempt)
 
     def _require_start(self) -> None:
-        """Check that no setting changed, no loss was counted, and no record from O on expired."""
+        """Check that since O no setting changed, no loss was counted, and no event expired."""
         require_same_settings(self._record, self._attempt, self._made_by.settings_digest)
         self._context.looks.follow(self._capture.names, self._source)
         try:

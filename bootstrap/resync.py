@@ -78,7 +78,7 @@ def resync_table(
 def _forget_given_up(context: RunContext, record: TableRecord) -> None:
     """Delete the record of a next generation whose state is NEEDS_BOOTSTRAP.
 
-    That generation cannot be completed. The caller then copies the table itself again.
+    That generation cannot be completed. The caller then copies the table again, as in a bootstrap.
     """
     build = context.store.get(record.table, beside=True)
     if build is not None and build.state is State.NEEDS_BOOTSTRAP:

@@ -66,7 +66,7 @@ class SnapshotCopy:
         table: The source table.
         schema: The table's lake schema.
         lake: The attempt's own lake table.
-        lake_config: The settings of the lake, with the secret key of the hashes.
+        lake_config: The settings of the lake, which contain the secret key of the hashes.
         guard: Called right before each commit completes; raises FencedError to refuse the commit.
         taken_at: Start of the attempt, which all copied rows get as their source time.
         parallel: Number of chunks that are read at the same time; None for Spark's number of cores.
@@ -96,7 +96,7 @@ class SnapshotCopy:
 
         Args:
             chunks: The chunks; one Spark task each.
-            view: The view that every session imports.
+            view: The view in which the sessions read the chunks.
             commit: The metadata of the commit.
             size: Planned size of the whole copy.
             task: The display of the copy's progress, which shows the number of rows.

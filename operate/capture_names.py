@@ -52,10 +52,10 @@ def refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 
 
 def refuse_edited_names(services: Services, group: Group) -> dict[TableId, ConfigError]:
-    """Return an error for each table of a group whose configured names are not the capture's.
+    """Return an error for each table of a group if the settings have renamed the group's capture.
 
-    The tables of the capture on the plan show the capture's names. With another name, the command
-    would create a second capture, and nothing would watch or remove the first one.
+    The records of onboarded tables have the former names. With the new names, the command would
+    create a second capture, and nothing would watch or remove the first one.
     """
     for record in not_retired(services, group.capture):
         try:
@@ -68,8 +68,8 @@ def refuse_edited_names(services: Services, group: Group) -> dict[TableId, Confi
 def refuse_other_writers(configs: Mapping[str, Mapping[str, str]], capture: CaptureNames) -> None:
     """Check that no other connector writes to the topics of a capture that has no connector yet.
 
-    Such a connector is a remainder of an earlier onboarding, or another installation's. It would
-    write each change to the topics a second time, also behind newer changes.
+    Such a connector is left from an earlier onboarding, or belongs to another installation. It
+    would write each change a second time, perhaps after newer changes of the same row.
 
     Args:
         configs: The configuration of each connector, by its name.

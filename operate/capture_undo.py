@@ -103,7 +103,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
 
 
 def _failure(what: str, step: Callable[[], object]) -> str | None:
-    """Execute ``step``, which removes ``what``; if it fails, return both as a message."""
+    """Execute ``step``, which removes ``what``; return a message if it fails, otherwise None."""
     try:
         step()
     except TributaryError as error:

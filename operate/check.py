@@ -80,8 +80,8 @@ def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence
     """Execute a check and return its lines; an error of the check becomes a single line.
 
     Args:
-        name: The subject of the line for an error.
-        look: The check.
+        name: The name of the line that reports an error.
+        look: Executes the check.
     """
     try:
         return look()
@@ -250,7 +250,7 @@ def _exactly_once(services: Services, enabled: bool | None) -> Check:
 
 
 def _at_least(name: str, version: str, oldest: tuple[int, int]) -> Check:
-    """Return the line of ``check`` about a version: an error if ``oldest`` is later."""
+    """Return the line of ``check`` about a version: an error if it is older than ``oldest``."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if len(numbers) == len(oldest) and numbers < oldest:
         return Check(
@@ -342,7 +342,7 @@ def _other_settings(
 
 
 def _executors(services: Services) -> list[Check]:
-    """Check that the cluster starts executors with the driver's versions; return the line.
+    """Check that executors start, and have the same versions as the driver; return the line.
 
     Raises:
         ClusterError: The cluster starts no executor, an executor cannot run tasks, or a version

@@ -131,11 +131,12 @@ class Partition:
         kind: The kind of relation in PostgreSQL's catalog, for example ``r`` for a plain table.
         persistence: The persistence in PostgreSQL's catalog, for example ``p`` if the WAL contains
             the changes.
-        replica_identity: The same values as in `Catalog`.
+        replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
         identity_key: Columns of the index that is the replica identity; None without such an index.
         attached: The ids of the transactions that attached the partition, and the parent partitions
             above it.
-        indexes: As for `Catalog`.
+        indexes: By object id, the indexes that PostgreSQL accepts as the partition's replica
+            identity in place of the primary key.
         access_method: The table access method if it writes no row changes to the WAL; else empty.
     """
 
@@ -183,7 +184,7 @@ class PublicationState:
     Args:
         owner: Object id of the role that owns the publication.
         written: The id of the transaction that last wrote the publication's row in the catalog.
-        settings: The rest of that row.
+        settings: The other values of that row.
     """
 
     owner: str

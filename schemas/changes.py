@@ -202,7 +202,7 @@ class ChangeParts(Change):
 
     @property
     def what(self) -> str:
-        """The schema change in words, with the label or field before and after it."""
+        """The schema change in words, with the old and the new label or field."""
         if self.old == self.new:
             return (
                 f"label {self.old!r} of the type of column {self.name!r} was rewritten in the"
@@ -261,8 +261,8 @@ class AddPartition(Change):
 class ChangeNullability(Change):
     """A schema change: a column now allows NULL, or no longer allows it.
 
-    If ``back`` is true, ``nullable`` is the same as at the earlier read of the catalog, but the
-    column's definition was written in between. So ``nullable`` can have been different for a while.
+    If ``back`` is true, both compared catalogs agree on whether the column allows NULL. But the
+    column's definition was written in between, so this can have been different for a while.
     """
 
     name: str

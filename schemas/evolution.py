@@ -404,8 +404,8 @@ class _Diff:
         """Return a label of a new column's enum that can have been renamed; None if there is none.
 
         A label can have been renamed if its catalog row was written after the earlier read of the
-        catalog. There is one exception: the enum itself is new if one transaction wrote all labels
-        before the column was added, or added it, too. The labels of a new enum were not renamed.
+        catalog. The exception is a new enum: one transaction wrote all its labels, and the column
+        was added by the same transaction or by a younger one.
         """
         since = self._before.horizon
         young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
@@ -417,7 +417,7 @@ class _Diff:
         return column.parts[min(young)] if young else None
 
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-        """Yield a change if a column that is now dropped can have had the name of ``new``."""
+        """Yield a change if a column that was added and dropped can have had ``new``'s name."""
         later = range(self._before.attributes + 1, self._now.attributes + 1)
         gone = any(number not in self._now.columns for number in later)
         if gone and old.name == new.name and old.written != new.written:
@@ -430,7 +430,7 @@ class _Diff:
             )
 
     def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether a statement rewrote the rows, and did more than cast them to a wider type."""
+        """Whether a rewrite of the table can have changed the column's values, as USING does."""
         if not (self._new_file and self._on_postgres and old.written != new.written):
             return False
         if new.moved_only(old):

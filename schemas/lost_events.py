@@ -97,7 +97,7 @@ def _partitions(
 
 
 def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
-    """Yield a change if the replica identity was another index between two reads of the catalog.
+    """Yield a change if another index was the replica identity between two reads of the catalog.
 
     The table and each of its partitions are examined.
 
@@ -120,13 +120,14 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
 
 
 def _chosen(old: IdentityIndex | None, new: IdentityIndex) -> bool:
-    """Whether an index was the replica identity for a while, so that events can be missing.
+    """Whether an index can have been the replica identity between two reads of the catalog.
 
-    An index that the earlier catalog has was the replica identity if its catalog row was written
-    again with the same flags. For a new index, this is not enough, since its creation writes the
-    row as well, with CONCURRENTLY several times. A new index was the replica identity if the
-    transaction that last wrote its row also wrote the table's row, and another transaction created
-    the index.
+    If both catalogs have the index, it can have been the replica identity if its catalog row was
+    written again with the same flags. For a new index, the result is `IdentityIndex.chosen`.
+
+    Args:
+        old: The index in the earlier catalog; None if it is new.
+        new: The index in the current catalog.
     """
     if old is None:
         return new.chosen

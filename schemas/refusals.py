@@ -80,18 +80,19 @@ def of_postgres(kind: PostgresType) -> str:
 
 
 def names_others(kind: PostgresType) -> bool:
-    """Whether the text of a type's values has the names of other objects of PostgreSQL.
+    """Whether PostgreSQL prints a type's values as names of other objects: tables, roles, types.
 
-    A rename of such an object changes the text in all rows, and sends no event.
+    For example, it prints a ``regclass`` as a table's name. A rename of this table changes what
+    PostgreSQL prints for existing rows, and sends no event.
     """
     inner = kind.base or kind.element
     return names_others(inner) if inner is not None else _POSTGRES.get(kind.name) == NAMES_OTHERS
 
 
 def is_sent(kind: PostgresType) -> bool:
-    """Whether PostgreSQL's connector has a field for the columns of a type without a rule.
+    """Whether events have a field for a column whose PostgreSQL type has no rule.
 
-    False also if this is not known.
+    The result is False, too, if this is not known.
     """
     if kind.kind == "b" and kind.element is None and kind.name in _SENT_UNPROVEN:
         return True

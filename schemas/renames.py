@@ -38,7 +38,7 @@ class Renames:
         The result is empty if the settings do not allow the rename.
 
         There are several names if the column was renamed several times between two reads of the
-        catalog. Events from between two renames have a name in the middle.
+        catalog. An event can have any of these names.
         """
         names: list[str] = []
         name = new

@@ -80,8 +80,8 @@ class StatementEffects:
     def verdict(self, column: CatalogColumn, *, hidden: bool) -> tuple[Verdict, str, str | None]:
         """Return the verdict on a column that DDL added, the verdict's reason, and a default.
 
-        The default is the value that old rows of the lake must get, as the catalog prints it; None
-        if they need none.
+        If the verdict is FILL, old rows of the lake must get the default, which is returned as the
+        catalog prints it. For any other verdict, the returned default is None.
 
         Args:
             column: The column in the current catalog.
@@ -147,8 +147,8 @@ class StatementEffects:
         return times > 1 or (times == 1 and (stricter or renumbered))
 
     def is_another(self, column: str) -> bool:
-        """Whether the column that now has this name is another column than before.
+        """Whether a DDL statement has dropped or renamed a column of this name.
 
-        This is so if a DDL statement dropped or renamed a column of this name.
+        A column that has this name now can be another column than before.
         """
         return column.lower() in self.gone

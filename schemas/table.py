@@ -172,8 +172,8 @@ class Column:
         plain: If the lake hides the column's values, the Spark SQL type of the original values.
         decimal: Whether the settings choose a decimal type for the column's values.
         secret: Whether output for people must not show the column's values.
-        doubtful: A regular expression. A string in an event that matches it can stand for several
-            values of the source (see `schemas.type_rule.TypeRule`).
+        doubtful: A regular expression. If an event's string for the column matches it, the string
+            can stand for several values of the source (see `schemas.type_rule.TypeRule`).
     """
 
     name: str

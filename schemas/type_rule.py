@@ -35,8 +35,8 @@ class TypeRule:
             value; None if `lake_type` determines this conversion.
         one_to_one: Whether different values in the source are always different in the lake, which a
             key column needs.
-        doubtful: A regular expression. A string in an event that matches it can stand for several
-            values of the source. Empty if each string stands for one value.
+        doubtful: A regular expression. If an event's string for the column matches it, the string
+            can stand for several values of the source. Empty if each string stands for one value.
     """
 
     lake_type: str
@@ -137,8 +137,8 @@ class SourceType(Protocol):
         Args:
             table: The table, for messages.
             column: The column, for messages.
-            as_text: Whether the lake stores each value as the string that the server prints. Only
-                types that are refused in any form lack this rule.
+            as_text: Whether the lake stores each value as the string that the server prints. Many
+                types have a rule only with this argument, and a few types have no rule at all.
             decimal: The decimal type that the settings choose for a number without precision; empty
                 if they choose none.
             hidden: Whether errors must not show the column's values.

@@ -18,7 +18,7 @@ These types have no rule:
 
 - ``uuid``, ``inet4`` and ``inet6`` of MariaDB, since Debezium 3.5 garbles them or stops at them;
 - an enum or set with a backslash, newline, carriage return or NUL in a label, since the connector
-  sends such a label with its escapes, as a statement has it;
+  does not send these characters, but their escapes, as in an SQL literal;
 - text in a character set that the connectors read differently (`schemas.charsets_mysql`);
 - ``year(2)`` of MariaDB, since the copy has two digits of the year and the stream four.
 
@@ -210,7 +210,7 @@ def on_calendar(column: str) -> str:
 
 
 def _real(moment: str) -> str:
-    """Return SQL that MySQL evaluates to ``moment``, or to NULL if no calendar has the date.
+    """Return SQL that MySQL evaluates to ``moment``, or to NULL if its date does not exist.
 
     Args:
         moment: MySQL's SQL expression for the column's value.

@@ -61,10 +61,10 @@ _GROWING = frozenset({"varchar", "varbinary", "enum", "set"})
 
 
 def keeps_rows(old: str, new: str) -> bool:
-    """Whether a MODIFY between two types with the same lake type keeps all values.
+    """Whether a MODIFY keeps every value of a column in any sql_mode.
 
-    True means that it keeps them in every sql_mode. In a mode that is not strict, the server
-    truncates a value that does not fit into the new type.
+    Both types have the same lake type. Without strict mode, the server truncates a value that does
+    not fit into the new type.
 
     Args:
         old: The column's type before, as MySQL or MariaDB prints it.
@@ -115,10 +115,10 @@ def definition(column: CatalogColumn) -> str:
 def same_for_expressions(old: CatalogColumn, new: CatalogColumn) -> bool:
     """Whether generated columns keep their values after a MODIFY of a column that they use.
 
-    They do if the integer type becomes wider with the same sign, or if the column gets more bytes,
-    letters or labels and has the same character set and collation. They can change after any other
-    change of a type: an expression can cast a value to a string, in which zerofill, digits and
-    fractions of seconds are visible.
+    The values stay if an integer type becomes wider and stays signed or unsigned. They also stay if
+    the column only gets more bytes, letters or labels. Any other change of the type can change
+    them: an expression can cast a value to a string, in which zerofill, digits and fractions of
+    seconds are visible.
     """
     if definition(old).removeprefix(old.type) != definition(new).removeprefix(new.type):
         return False
@@ -144,7 +144,7 @@ def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
 
 
 def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
-    """Whether rows keep their values when a change of type makes the lake's type wider, too.
+    """Whether the source's rows keep their values if a change of type widens the lake's type, too.
 
     Args:
         was: The column's former type, as the source prints it.
@@ -156,10 +156,7 @@ def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
 
 
 def more_digits_only(old: str, new: str) -> bool:
-    """Whether two decimal types of a source have the same scale.
-
-    Their precisions can differ.
-    """
+    """Whether two types of a source are decimals with the same scale and any precision."""
     shapes = [re.fullmatch(r"(?:numeric|decimal)\((\d+),(-?\d+)\)", kind) for kind in (old, new)]
     before, after = shapes
     return before is not None and after is not None and before[2] == after[2]

@@ -3,9 +3,10 @@
 PostgreSQL's WAL has no values of generated columns, unless the publication adds them: the WAL
 withholds these columns. When Debezium 3.7.0 finds an unknown label of an enum, it reads the table's
 definition from the catalog. This definition has all generated columns. Debezium then assigns a
-row's values to the columns by their order, so each column behind a generated one gets the value of
-the column after it. This lasts until the server describes the table again, after ALTER TABLE or for
-a new session of the connector.
+row's values to the columns by their order. For example, let ``g`` be generated in a table with the
+columns ``a``, ``g``, ``b`` and ``c``. The WAL has the values of ``a``, ``b`` and ``c``. In the
+event, ``g`` has the value of ``b``, and ``b`` has the value of ``c``. This lasts until the server
+describes the table again, after ALTER TABLE or for a new session of the connector.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ def withheld(catalog: Catalog) -> frozenset[str]:
 
 
 def misplacing(names: Sequence[str], hidden: Collection[str]) -> str | None:
-    """Return the first withheld column behind which values are misplaced; None if none are.
+    """Return the first column that gets another column's value in an event; None without one.
 
-    The values in front of the first withheld column are right. So the whole event is right if it
-    has only withheld columns from there on.
+    It is the first withheld column: the WAL has no value for it, so the later values move up. If
+    the WAL has no later values, nothing moves, and the result is None.
 
     Args:
         names: The columns of a table's definition, or of an event, in order.
@@ -43,9 +44,9 @@ def misplacing(names: Sequence[str], hidden: Collection[str]) -> str | None:
 def no_longer_withheld(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
     """Yield a change for each withheld column that was dropped, renamed or redefined.
 
-    A run recognizes an event with misplaced values by a withheld column's name in the event's
-    schema. If the column was dropped, renamed, or is no longer generated, the run would not
-    recognize earlier events, which have the former name.
+    If the schema of an event has the name of a withheld column, a run knows that the event's values
+    can be in wrong columns. Once no withheld column has this name, the run would accept such events
+    from before the change.
 
     Args:
         before: The catalog that the lake follows.

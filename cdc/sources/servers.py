@@ -56,7 +56,10 @@ class Servers(Generic[C, E]):
         self.config: C = config
 
     def endpoint(self, *, on_replica: bool) -> E:
-        """Return the endpoint of the replica or primary; the primary's if there is no replica."""
+        """Return the endpoint of the replica, or of the primary if the source has no replica.
+
+        If ``on_replica`` is false, always return the endpoint of the primary.
+        """
         # A configuration has endpoints of its own kind. The type variables cannot express this.
         config: Any = self.config
         endpoint: E = (config.replica if on_replica else None) or config.primary
@@ -68,7 +71,7 @@ class Servers(Generic[C, E]):
         return credential
 
     def where(self, *, on_replica: bool) -> str:
-        """Return the source's server as messages name it."""
+        """Return the name of a server for messages, for example ``replica db2:5432``."""
         endpoint = self.endpoint(on_replica=on_replica)
         kind = "replica" if on_replica and self.config.replica else "primary"
         return f"{kind} {endpoint.host}:{endpoint.port}"
@@ -127,7 +130,8 @@ def check_logins(
 
     Args:
         config: The source.
-        login: Logs in, and returns the line of ``check``.
+        login: Logs in with a role and returns the line of ``check``. Its second argument is true
+            for a login at the replica.
 
     Returns:
         The lines, and the successful logins.

@@ -132,9 +132,9 @@ class SourceTable:
         kind: The table's kind.
         columns: Live columns in catalog order.
         primary_key: The primary key's columns in key order; empty without a primary key.
-        unique_indexes: The columns of each unique index, also of the primary key's index. Indexes
-            are left out that are invalid or deferrable, have a condition, or are on expressions or
-            prefixes of columns.
+        unique_indexes: The columns of each unique index, also of the primary key's index. This
+            field lacks invalid and deferrable indexes, indexes with a condition, and indexes on
+            expressions or on prefixes of columns.
         replica_identity: PostgreSQL's setting for the columns of an old row in the log; None for a
             source without this setting, whose log has whole rows.
         identity_columns: Columns by which the log identifies an old row; empty for replica identity
@@ -146,7 +146,7 @@ class SourceTable:
         deleted: Rows deleted since the server's statistics began.
         hazards: Reasons why the connector could stop for all tables of the tier, one sentence each.
         children: Names of the tables that inherit from this table. Partitions are left out.
-        leaves: The partitions with the table's rows.
+        leaves: The partitions that contain the table's rows; empty for a plain table.
         withheld: Generated columns that are not published. If the replica identity is ``full``, the
             server refuses UPDATE and DELETE of a published table with such columns.
         number: The table's number in the catalog, which a rename does not change; None if the
@@ -187,7 +187,7 @@ class SourceTable:
 
     @property
     def identity_in_log(self) -> frozenset[str] | None:
-        """The columns of old rows that the source's log has; None if it has whole old rows.
+        """The columns of an old row that the log contains; None if the log has the whole old row.
 
         For a partitioned table, the result has each column that the log has for at least one
         partition. It is None if the log has whole old rows of at least one partition.
@@ -198,12 +198,12 @@ class SourceTable:
         return frozenset(name for one in logged for name in one.identity_columns)
 
     def columns_with_nulls(self, *, trust_domains: bool) -> frozenset[str]:
-        """Return the columns that can have NULL in the source and be NOT NULL for the connector.
+        """Return the columns that allow NULL, but that the connector can treat as NOT NULL.
 
-        PostgreSQL's connector reads the table's definition from the catalog, before or after the
-        change that it sends. A column that allowed NULL at the change can be NOT NULL in this
-        definition. So the result has all columns that allow NULL. The connectors of MySQL and
-        MariaDB read the definition from the log, so for these sources the result is empty.
+        PostgreSQL's connector reads the table's definition from the catalog, earlier or later than
+        the change that it sends. In between, NOT NULL can have been set or dropped. So the result
+        has all columns that allow NULL. The connectors of MySQL and MariaDB read the definition
+        from the log, so for these sources the result is empty.
 
         Args:
             trust_domains: Whether to assume that no row has NULL in a column whose domain refuses
@@ -225,8 +225,9 @@ class Look:
     Args:
         table: The table in the catalog.
         fingerprint: The table's fingerprint.
-        statements: The effects of the DDL statements since the look that the lake follows. None
-            until they are read. None for PostgreSQL, whose catalog shows all their effects.
+        statements: The effects of the DDL statements that were executed after the look that the
+            lake follows. None until the statements are read. Always None for PostgreSQL, whose
+            catalog shows all effects.
     """
 
     table: SourceTable
@@ -263,7 +264,8 @@ class ServerIdentity:
         timeline: The timeline, which each promotion increases; None if the login may not read it,
             or the server has no timelines.
         in_recovery: Whether the server is a standby now. MySQL: whether it is read-only.
-        unknown: MariaDB: whether the row with the server's id is missing, so the id is not known.
+        unknown: MariaDB: whether the id is not known, since the server lacks the row in which
+            Tributary stores the id.
     """
 
     system_identifier: str | None
@@ -274,12 +276,16 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class OlderEnded:
-    """A source's proof that older transactions have ended, so that none is captured in part.
+    """A proof that all transactions from before the capture of a table have ended.
+
+    The connector could capture only some of the changes of such a transaction.
 
     Args:
-        by: The proof as text: x0 for PostgreSQL; for MySQL and MariaDB, the id of a later marker.
-        captured: The position after these transactions in the log. The capture must reach it before
-            O is recorded. None for PostgreSQL, where x0 is the whole proof.
+        by: x0 for PostgreSQL; for MySQL and MariaDB, the id of a marker that was written after
+            these transactions.
+        captured: A position of the log after these transactions. The connector must have captured
+            everything up to this position before O is recorded. None for PostgreSQL, where x0 is
+            the whole proof.
     """
 
     by: str
@@ -333,10 +339,11 @@ class LogHealth(Protocol):
         """Return why the source's log has lost uncaptured changes; None if none are lost.
 
         Args:
-            stored: The position that Connect has stored, read after this health; None if Connect
-                has stored no position, or if the position is not known.
-            recorded: A position that is captured for certain: a lake table has all changes up to
-                this position.
+            stored: The connector's position in the offsets of Kafka Connect. The caller must read
+                it after it has read this health. None if there is no such position, or if it is not
+                known.
+            recorded: A position up to which a lake table has all changes, so that they were
+                captured for certain.
         """
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
@@ -345,7 +352,7 @@ class LogHealth(Protocol):
         The result is None if the position is not known.
 
         Args:
-            stored: Reads the position that Connect has stored.
+            stored: Reads the connector's position in the offsets of Kafka Connect.
             exactly_once: Whether the connector writes to Kafka in transactions.
         """
 
@@ -395,7 +402,7 @@ class KeyRange:
     Args:
         lower: Values of the key columns as the source prints them, in key order; None if there is
             no lower bound.
-        upper: The same for the upper bound; None if there is no upper bound.
+        upper: Values of the key columns at the upper bound; None if there is no upper bound.
     """
 
     lower: tuple[str, ...] | None = None
@@ -417,7 +424,7 @@ class TableSize:
 
 @dataclass(frozen=True)
 class Boundaries:
-    """Keys of a source table's rows that cut it into ranges of about equally many rows.
+    """Keys that cut a source table into ranges of about equally many rows.
 
     Args:
         points: Keys in strictly ascending order, their values as text; ``n`` keys make ``n + 1``

@@ -25,7 +25,7 @@ class TableRules(Protocol):
         """
 
     def misplaced(self, table: SourceTable, withheld: Collection[str]) -> Obstacle | None:
-        """Return why events can have values in wrong columns without a sign of it; None if not.
+        """Return why the connector can silently put values in wrong columns; None if it cannot.
 
         Args:
             table: The table.
@@ -55,7 +55,7 @@ class TableRules(Protocol):
         """
 
     def without_null_or_default(self, table: SourceTable) -> str:
-        """Return two SQL statements as one text for the operator, who runs one of them.
+        """Return a remedy with two SQL statements, of which the operator executes one.
 
         The first statement makes a column NOT NULL. The second one drops the column's default.
         """

@@ -26,7 +26,7 @@ class Split(Protocol):
         """
 
     def failure(self) -> TributaryError | None:
-        """Return the error because of which S will never be known; None without such an error."""
+        """Return the error that makes it impossible to find S; None if there is no such error."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class View:
 def wants_exact_view(source: SnapshotReader, settings: TableSettings) -> bool:
     """Whether copies of a source table need an exact view: a view at a known position.
 
-    An append table needs an exact view, so that a row which the copy contains is not appended again
-    from its event. A table with ``one_view`` needs an exact view if the source's sessions cannot
-    share a view.
+    An append table needs one: if the copy contains a row, the row's event must not append it again.
+    A table with the setting ``one_view`` needs one only if the source's sessions cannot share a
+    view. Each session then opens a view of its own, and all these views have the same position.
     """
     return settings.appends or (settings.one_view and not source.shares_views)

@@ -92,8 +92,8 @@ class Restarts:
     def forget_if_stable(self, connector: str) -> None:
         """Delete a connector's stored restarts if the connector has recovered.
 
-        The caller has seen the connector running. The connector has recovered if its next restart
-        became due more than ten minutes ago.
+        The caller must have seen the connector running. Each restart sets the earliest time of the
+        next restart. The connector counts as recovered ten minutes after that time.
         """
         long_ago = restart_rows.c.next_at < self._store.clock - _SETTLED_S
         with self._store.transaction() as connection:

@@ -46,7 +46,8 @@ class KeptSchemas:
         """Return an id's Avro schema (JSON), from the state store if the registry does not answer.
 
         Raises:
-            UnknownSchemaError: The registry has no schema of the id, or another schema than before.
+            UnknownSchemaError: The registry has no schema with this id, or its schema differs from
+                the stored copy.
             RegistryError: The registry does not answer, and the state store lacks the schema.
             StateError: The state store is not usable.
         """

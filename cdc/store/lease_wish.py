@@ -1,6 +1,6 @@
 """Registers that a process waits for a lease.
 
-A holder that still has many changes to apply reads this and releases the lease.
+A holder that still has many changes to apply releases the lease if another process waits for it.
 """
 
 from __future__ import annotations

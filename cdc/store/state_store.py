@@ -83,7 +83,7 @@ class Store:
         ]
 
     def builds(self) -> list[TableRecord]:
-        """Return the state store's records of next generations, built beside the current ones."""
+        """Return the records of the next generations that resyncs are building."""
         return self._records(beside=True)
 
     def get(self, table: TableId, *, beside: bool = False) -> TableRecord | None:
@@ -455,7 +455,7 @@ def _is_version(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
 
 
 def _values(record: TableRecord, version: int) -> dict[str, Any]:
-    """Return the columns that ``put`` writes for a record, except those of the row's identity."""
+    """Return the values of a record's row in the SQL table, without the primary key."""
     return {
         "state": record.state.value,
         "generation": record.generation,

@@ -165,8 +165,8 @@ class TableRecord(Part):
         beside: Whether this is a second record of the table, for the next generation that a resync
             builds. The resync later replaces the table's first record by this second one.
         size: The table's size in the lake, as last measured after a copy or an upkeep.
-        capture: The names of the table's capture at onboarding. If None, the configured names count
-            as these.
+        capture: The names of the table's capture at onboarding. If None, they are not recorded, and
+            every configured name is accepted.
         named: The table's entry in the Hive Metastore, as written after the last commit: metastore,
             name and path in one string. None if no metastore is configured, or if the next run must
             write the entry or check it.
@@ -204,7 +204,7 @@ class TableRecord(Part):
 
     @property
     def resource(self) -> TableId | str:
-        """The resource that a process leases before it writes the record or the attempt's path."""
+        """What a process must lease before it writes this record, or files of its attempt."""
         return f"the next generation of table {self.table}" if self.beside else self.table
 
     @property

@@ -46,8 +46,8 @@ class TaskLook(Part):
 
     Args:
         task: The task that sent the newest heartbeat.
-        beat_at: Time of that heartbeat, by the clock of its sender.
-        ends: By topic, its end offset, read after the heartbeat.
+        beat_at: The Kafka timestamp of that heartbeat.
+        ends: The end offset of each topic, by the topic's name, read after that heartbeat.
         doubts: By table, the newest doubt. A look records a doubt if it cannot find out whether
             changes of the table were lost when a task ended.
         format: Version of this document.
@@ -60,7 +60,7 @@ class TaskLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> str | None:
-        """Return the sentence of a table's doubt; None if no doubt concerns the table's copy."""
+        """Return what a table could have lost since O, as a sentence; None if there is no doubt."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         if found is None or first is None or found.offset < first:
             return None
@@ -110,7 +110,7 @@ class KeptLooks(StoredLooks[TaskLook]):
         """Return the newest look of each connector, without connectors that have none.
 
         Raises:
-            StateError: As for `of`.
+            StateError: The state store cannot be used, or a stored document is not a look.
         """
         kept = {connector: self.of(connector) for connector in connectors}
         return {connector: one.look for connector, one in kept.items() if one is not None}

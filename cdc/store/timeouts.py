@@ -79,10 +79,11 @@ def connect_args(url: URL) -> dict[str, Any]:
 
 
 def idle_limit(url: URL) -> str | None:
-    """Return the SQL statement by which the server ends transactions that stay idle too long.
+    """Return the SQL that makes the server end sessions whose transaction is idle too long.
 
-    MySQL has no such limit for transactions. Its limit ends all idle sessions; the connection pool
-    opens new ones. The result is None for other databases.
+    MySQL has no such setting. The SQL for MySQL makes the server end every idle session, and the
+    connection pool then opens a new one. The result is None for databases other than PostgreSQL,
+    MySQL and MariaDB.
     """
     return {
         "postgresql": f"SET idle_in_transaction_session_timeout = '{IDLE_LIMIT_S}s'",

@@ -71,13 +71,14 @@ class TypeLook(Part):
         digest: A digest of all names and types.
         types: The types by name, then by schema. Arrays that are named after their elements are
             left out.
-        run: The task that sent the connector's newest heartbeat; empty if there is none.
-        former: By name, then by schema, the types that had this name before, oldest first. It
-            contains those that were noticed while the task ``run`` sent the newest heartbeat.
-        older: What ``former`` contained at the last look during the task before ``run``.
+        run: The Kafka Connect task that sent the connector's newest heartbeat; empty if there is no
+            heartbeat.
+        former: By name, then by schema, the types that had this name before, oldest first. Only the
+            types that looks have found since the first look that saw the task ``run``.
+        older: The ``former`` of the task before ``run``, from the last look that saw that task.
         suspects: Object ids of the types that the connector can mistake for another type.
-        mistaken: By table and column, the name of the column's type. It has only columns whose type
-            the connector can mistake for another type.
+        mistaken: The columns whose type the connector can mistake for another type: by table and
+            column, the name of the type.
         doubts: By table, all columns that were in ``mistaken`` at this look or at an earlier one.
         format: Version of this document.
     """
@@ -93,14 +94,14 @@ class TypeLook(Part):
     format: Literal[1] = 1
 
     def doubt(self, record: TableRecord) -> TypeDoubt | None:
-        """Return the columns with possibly wrong values in events since the copy; None if none."""
+        """Return the columns that can have wrong values in events from O on; None without any."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
         return None if found is None or first is None or found.offset < first else found
 
     def columns(self, record: TableRecord) -> Mapping[str, str]:
-        """Return the name of the type, for each column whose type the connector could mistake.
+        """Return the columns whose type the connector can mistake, each with its type's name.
 
-        They are the columns in ``mistaken``, and those that were in it since the table's copy.
+        The result has the columns in this look's ``mistaken``, and those of the table's doubt.
         """
         doubt = self.doubt(record)
         earlier = {} if doubt is None else doubt.columns

@@ -169,7 +169,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
-    """Raise an error for an unparsed MySQL statement, unless it surely requires a new copy."""
+    """Accept an unparsed MySQL statement that surely requires a new copy, or raise an error."""
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
         raise _refused(table, text, "only ALTER TABLE is understood")
@@ -310,7 +310,7 @@ def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a table's name can begin at a token: no dot is before the token."""
+    """Whether ``schema.table`` or ``table`` can begin at a token: no dot precedes the token."""
     return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
 
 
@@ -338,7 +338,7 @@ def _names_table(named: tuple[str | None, str], table: TableId) -> bool:
 
 
 def _is_other_word(token: Token) -> bool:
-    """Whether sqlglot takes the token for another type than MySQL does."""
+    """Whether the token names a column type that means another type to sqlglot than to MySQL."""
     quoted = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
     return not quoted and bool(_OTHER_WORDS.fullmatch(token.text))
 
