@@ -44,8 +44,8 @@ class Services:
     Args:
         config: The configuration.
         progress: Shows the progress of long work.
-        spark: An open session of the caller, which :meth:`close` leaves open. If None, a session is
-            started on first use.
+        spark: An open Spark session of the caller, which :meth:`close` leaves open. If None, a
+            session is started on first use.
 
     Several threads can share an instance. Close it with :meth:`close`, or use :func:`services`.
     """
@@ -75,7 +75,7 @@ class Services:
 
     @cached_property
     def interruptible(self) -> Interruptible:
-        """The progress display, whose ``interrupt`` stops automatic resyncs when ``run`` stops."""
+        """The progress display that ``run`` interrupts in order to stop automatic resyncs."""
         return Interruptible(self.progress)
 
     @cached_property
@@ -94,8 +94,8 @@ class Services:
     def store(self) -> Store:
         """The state store that a command uses.
 
-        A killed process could have left a replica's replay paused. So the first use also resumes
-        such a replay. Almost every command uses the store, so the replay is resumed soon.
+        A killed process can leave a replica on which the replay of the primary's log is paused. The
+        first use of this property also resumes that replay.
         """
         store = Store(self.config.state.connection_url())
         self._exit.callback(store.close)
@@ -124,7 +124,7 @@ class Services:
 
     @cached_property
     def schemas(self) -> KeptSchemas:
-        """The schemas of the registry; if it does not answer, those that the state store keeps."""
+        """Avro schemas from the registry, or from the state store if the registry is down."""
         return KeptSchemas(self.registry, self.config.kafka.registry.url, self.store)
 
     def capture(self, table: TableId) -> CaptureNames:
@@ -168,10 +168,10 @@ class Services:
 
     @cached_property
     def published_settings(self) -> PublishedSettings:
-        """The settings with which each table was last copied, as of this property's first use.
+        """The settings with which each table was last copied, as read at this property's first use.
 
-        The first use must come soon after the process has read its configuration. If a table is
-        copied with other settings after that, runs of this process refuse the table.
+        The first use must come soon after the process has read its configuration. If another
+        process later copies a table with different settings, runs of this process refuse the table.
         """
         from cdc.run.published_settings import PublishedSettings
 

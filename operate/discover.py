@@ -48,7 +48,7 @@ class Entry:
 
     @property
     def problem(self) -> str:
-        """The reason why the table is refused, without the table's name; empty if not refused."""
+        """The message of ``refusal`` without the table's name; empty without a refusal."""
         return (
             ""
             if self.refusal is None
@@ -57,7 +57,7 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """The verdict of ``discover`` for people: on the plan, ready, or refused and why."""
+        """What ``discover`` prints about the table: on the plan, ready, or refused and why."""
         if self.state is not None:
             return "on the plan"
         return "ready" if self.refusal is None else f"refused: {self.problem}"
@@ -177,22 +177,22 @@ def followed(
     tiers: Sequence[str] = (),
     unmatched: Callable[[str], object] | None = None,
 ) -> Callable[[], list[TableRecord]]:
-    """Return a function that returns the current records of the tables that arguments select.
+    """Return a function that reads the current records of the tables that arguments select.
 
-    Each call of the returned function reads the plan again. So tables that were onboarded since the
-    previous call are in the new result, and tables that were offboarded since then are not.
+    Each call of the returned function reads the plan again. So the result includes tables that were
+    onboarded since the previous call, and lacks tables that were offboarded since that call.
 
     Args:
         services: The services of the command.
-        arguments: Names and wildcards; without one, all tables on the plan are selected.
-        tiers: Only tables of these tiers are selected; without one, tables of every tier.
-        unmatched: Called with each tier and wildcard that has no table yet. If None, such a tier or
-            wildcard is an error.
+        arguments: Names and wildcards. If there are none, all tables on the plan are selected.
+        tiers: Only tables of these tiers are selected. If there are none, the tier does not matter.
+        unmatched: Called with each tier and each wildcard that selects no table on the plan now. If
+            None, such a tier or wildcard is an error.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
         ConfigError: A source is not configured; a table that is named without a wildcard is not of
-            the given tiers; or a tier or wildcard has no table and ``unmatched`` is None.
+            the given tiers; or a tier or wildcard selects no table and ``unmatched`` is None.
         StateError: A table that is named without a wildcard is not on the plan.
     """
     selection = Selection(arguments, services.config, tiers)

@@ -96,7 +96,7 @@ def order_of(
     Args:
         entries: The tables that have work.
         rules: The settings of the schedule.
-        now: The current time in seconds, by the same clock as the entries' deadlines.
+        now: The current time, in seconds on the clock of the entries' deadlines.
         count: Maximum number of tables to return.
     """
     schedule = Schedule(rules)

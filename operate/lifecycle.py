@@ -85,16 +85,16 @@ def resume(services: Services, table: TableId) -> Outcome:
 
 
 def retry(services: Services, table: TableId) -> Outcome:
-    """Put a failed table back in the state before the failure, and repair its connector.
+    """Repair a table's connector, and put a FAILED table back in its state before the failure.
 
-    The connector is restarted if it has failed or lost its connection, and resumed if it was
-    stopped. If Kafka Connect does not answer, only the state changes, and a note says that the
-    connector was not checked.
+    The connector is restarted if it has failed or has lost its connection to the source, and
+    resumed if it was stopped. If Kafka Connect does not answer, only the table's state changes, and
+    a note says that the connector was not checked.
 
     Raises:
-        ConnectError: Kafka Connect does not answer and the table has not failed, or the connector
-            fails again.
-        StateError: Neither the table nor the connector has failed.
+        ConnectError: The connector fails again. Or Kafka Connect does not answer, and the table's
+            state is not FAILED.
+        StateError: The table's state is not FAILED, and the connector needs no repair.
     """
     record = require(services, table)
     names = services.capture_of(record)
@@ -155,7 +155,9 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
 
 
 def forget_build(services: Services, table: TableId) -> bool:
-    """Give up a table's next generation. Its files stay until abandoned generations are removed.
+    """Give up a table's next generation.
+
+    The files of this generation stay until abandoned generations are removed.
 
     Returns:
         Whether there was a next generation.
@@ -252,7 +254,7 @@ def offboard(
 def _naming_absence(
     services: Services, table: TableId, absent: SourceError | None
 ) -> Iterator[None]:
-    """If a block fails and the source does not answer, add ``--source-gone`` to the remedy."""
+    """If the ``with`` block fails and the source does not answer, advise ``--source-gone``."""
     try:
         yield
     except TributaryError as error:
@@ -276,7 +278,7 @@ def _left_there(
 ) -> list[str]:
     """Return notes on what ``offboard`` could not remove, since the source does not answer.
 
-    Each note says what to do if the source comes back.
+    Each note says what to do when the source answers again.
     """
     on_source = services.source(names.source).capture(names)
     notes = []

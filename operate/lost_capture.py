@@ -33,12 +33,12 @@ _log = logging.getLogger(__name__)
 
 
 def is_copying(record: TableRecord) -> bool:
-    """Whether the table is being copied and not published yet. Such a copy can be discarded."""
+    """Whether the copy that a record describes has begun but is not published yet."""
     return record.state in _COPYING or record.resume_to in _COPYING
 
 
 def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
-    """Return the records of a lost capture's tables that are not retired."""
+    """Return the records of a capture's tables whose state is not RETIRED."""
     records = _of_capture(services.store.tables(), capture)
     return [record for record in records if record.state is not State.RETIRED]
 
@@ -46,10 +46,11 @@ def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
 def dependent(
     services: Services, capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:
-    """Return the records of tables and of next generations that depend on a lost capture.
+    """Return the records of tables and of next generations that depend on a capture.
 
-    Every next generation depends on its capture. A table depends on its capture unless the table's
-    state is REGISTERED, NEEDS_BOOTSTRAP or RETIRED.
+    To depend on a capture means to need the events that the capture has sent so far. Every next
+    generation needs them. A table needs them unless its state is REGISTERED, NEEDS_BOOTSTRAP or
+    RETIRED.
 
     Args:
         services: The services of the command.
@@ -68,7 +69,8 @@ def after_gtid_change(
     """Return why a capture is lost if its source has turned GTIDs on or off.
 
     The switch shows in the tables' recorded positions R: an R from before the switch cannot be
-    compared with the binlog's current position. The connector's stored position does not show it.
+    compared with the binlog's current position. The connector's stored position does not show the
+    switch.
 
     Returns:
         The reason; None if no table has an R, or if at least one R can be compared with the
@@ -102,11 +104,11 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
 def cut_off(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None = None
 ) -> Iterator[None]:
-    """Ensure that no table depends on a lost capture while a block recreates the capture.
+    """Ensure that no table depends on a lost capture while a ``with`` block recreates the capture.
 
-    Unpublished copies are discarded. Their tables' leases are held during the block, so that no
-    other process begins a copy under the old capture. If a published table depends on the capture,
-    an error is raised: a run must first record the loss in the state of that table.
+    Unpublished copies are discarded. The leases of their tables are held during the block, so that
+    no other process begins a copy under the old capture. If a published table depends on the
+    capture, an error is raised: a run must first record the loss in the state of that table.
 
     Args:
         services: The services of the command.
@@ -146,7 +148,8 @@ def cut_off(
 def _discard(services: Services, record: TableRecord, lost: str) -> None:
     """Discard a copy that depends on a lost capture.
 
-    The record of a next generation is deleted. A table's own record becomes NEEDS_BOOTSTRAP.
+    If the record is that of a next generation, it is deleted. If it is the table's own record, its
+    state becomes NEEDS_BOOTSTRAP.
     """
     if record.beside:
         services.store.delete(record.table, beside=True)
@@ -188,7 +191,7 @@ def _refuse_followed(
 
 
 def _continues_from_past(record: TableRecord) -> bool:
-    """Whether a table or next generation depends on a lost capture (see the module)."""
+    """Whether a table or a next generation needs events that its capture has already sent."""
     # A next generation can record offsets at any moment.
     return record.state not in _CUT_OFF or record.beside
 

@@ -198,7 +198,7 @@ def recaptured(
 ) -> list[Outcome]:
     """Check tables on the plan, prepare their captures again, and let ``work`` copy the tables.
 
-    The preparation of a capture recreates its slot if the slot is lost.
+    If a capture's slot is lost, the preparation recreates the slot.
 
     Args:
         services: The services of the command.
@@ -258,7 +258,13 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
 
 def copied(done: BootstrapResult, then: str) -> Outcome:
-    """Return the outcome of a copy; ``then`` ends its text, as in ``published generation 2``."""
+    """Return the outcome of a table's copy.
+
+    Args:
+        done: The result of the copy.
+        then: What happened after the copy, for example ``published generation 2``. The text of the
+            outcome ends with it.
+    """
     # A resumed copy shows no number of rows, since an earlier command copied some of them.
     copied = f"copied {done.rows:,} rows" if done.attempts else "continued its copy"
     return Outcome(
@@ -278,8 +284,8 @@ def copied(done: BootstrapResult, then: str) -> Outcome:
 def _check_before_copy(services: Services, table: TableId) -> Outcome:
     """Examine a table on the plan before it is copied.
 
-    If the table needs a bootstrap, its next generation is given up, since that generation follows
-    the same lost stream.
+    If the table's state is NEEDS_BOOTSTRAP, its next generation is given up: it follows the stream
+    from which the table cannot continue.
     """
     record = require(services, table)
     examine(services, table)

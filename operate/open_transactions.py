@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 
 def unreadable(held: Held) -> str:
-    """Return the part of a Kafka topic that an open transaction hides, in words for a message."""
+    """Name the records that an open Kafka transaction hides, as in ``topic t from offset 7 on``."""
     return f"topic {held.topic} from offset {held.offset} on"
 
 
 def ended(table: TableId, held: Held) -> str:
-    """Return how to end a hanging Kafka transaction, in words for a remedy.
+    """Return the words of a remedy that say how to end a hanging Kafka transaction.
 
-    An abort drops the transaction's changes. They are lost if Connect has stored their position as
-    sent, which no later fact shows.
+    The remedy also advises `verify`. An abort drops the transaction's changes. If Connect has
+    stored their position as sent, it does not send them again, and only `verify` shows the loss.
 
     Args:
         table: The table whose changes the transaction hides.

@@ -64,8 +64,8 @@ def judge(
     Args:
         table: The table in the source's catalog.
         settings: The table's settings.
-        nulls_are_kept: Whether the converter sends NULL, and not the default, for a NULL in a
-            column with a default.
+        nulls_are_kept: Whether the connector's converter sends a NULL as NULL. If False, it sends
+            the column's default for a NULL.
     """
     rules = table_rules(table.source_kind)
     if obstacle := rules.not_in_log(table):
@@ -98,12 +98,12 @@ DEFAULT_MESSAGE_BYTES = 1_048_588
 
 
 def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
-    """Return why a table's events could be too large for a message; None if sampled rows fit.
+    """Return why an event could be too large for a Kafka message; None if all sampled rows fit.
 
     Args:
         table: The table.
         largest: Size of the largest sampled row, in bytes; None if the table has no row.
-        limit: Size of the largest allowed message, in bytes.
+        limit: Size of the largest Kafka message that is allowed, in bytes.
     """
     # If the source's log has whole old rows, the event of an update has both the old and the new
     # row.
@@ -156,10 +156,11 @@ def _replicated(table: SourceTable, settings: TableSettings) -> list[SourceColum
 
 
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
-    """Return the nullable columns with a constant default, which the converter sends for NULL.
+    """Return the replicated columns that are nullable and have a constant default.
 
-    In such a column, a NULL cannot be distinguished from a value that equals the default. A default
-    that is a function call is not constant.
+    For a NULL in such a column, Apicurio's converter sends the default. So the NULL cannot be
+    distinguished from a value that equals the default. A default that is a function call is not
+    constant.
     """
     return [
         column.name
@@ -171,9 +172,9 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
 
 
 def _log_notes(table: SourceTable, rules: TableRules) -> tuple[str, ...]:
-    """Return onboarding's note on updates and deletes of an append table.
+    """Return the note that updates and deletes of an append table are not captured.
 
-    If the server's statistics have counts of updated or deleted rows, the note contains them.
+    If the server's statistics count rows that were updated or deleted, the note has these numbers.
     """
     note = rules.log_note(table)
     if not (table.updated or table.deleted):
@@ -223,7 +224,7 @@ def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
 
 
 def _hidden(settings: TableSettings) -> tuple[str, ...]:
-    """Return a note on the hashed columns and one on the masked columns, each if there are any."""
+    """Return a note on the hashed columns, if any, and a note on the masked columns, if any."""
     effects = {
         "hash": "the lake has the HMAC-SHA-256 of each value",
         "mask": "the lake has *** for each value",

@@ -163,10 +163,10 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
 
 
 def nulls_are_kept(services: Services, table: TableId, settings: TableSettings) -> bool:
-    """Return whether the connector of a table sends NULL, and not the default, for a column's NULL.
+    """Return whether a table's connector sends a NULL as NULL, and not as the column's default.
 
-    If ``connect.converter`` keeps NULL, an append table's existing connector is checked, too, since
-    it can still have another converter.
+    The setting ``connect.converter`` decides this. But an existing connector can still have another
+    converter. So for an append table, the connector's converter must keep NULL, too.
 
     Raises:
         ConnectError: The table is an append table, and Connect does not answer.
@@ -277,9 +277,9 @@ def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterato
 def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSettings) -> None:
     """Refuse to onboard a table that needs an exact view, if its source cannot open one.
 
-    An exact view shows the source at a known position of the source's log. An append table needs an
-    exact view, since its copied rows cannot otherwise be distinguished from its streamed rows. The
-    setting ``one_view`` needs an exact view, too.
+    An exact view shows the source at a known position of the source's log. An append table needs
+    such a view: only this position separates the rows to copy from the rows to stream. The setting
+    ``one_view`` needs an exact view, too.
 
     Raises:
         CaptureError: The source cannot open an exact view. The remedy names the alternatives.
@@ -330,7 +330,7 @@ def unused_path(services: Services, table: TableId) -> str:
 
 
 def _refuse_other_tier(record: TableRecord, tier: str) -> None:
-    """Refuse to onboard a table if its settings have another tier than its record."""
+    """Refuse to onboard a table if the tier in its settings differs from that in its record."""
     now = configured_tier(record.tier)
     if now != tier:
         raise StateError(

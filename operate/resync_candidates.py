@@ -44,7 +44,7 @@ def waits_for(
         record: The table's record.
         settings: The table's settings.
         rows: The table's estimated number of rows; None if the number is unknown.
-        now: The time by the state store's clock, which all machines share.
+        now: The current time by the state store's clock, which all machines share.
     """
     limits = settings.resync
     if record.state is State.FAILED:
@@ -60,7 +60,7 @@ def waits_for(
 
 
 def why_not_copied(services: Services, record: TableRecord, settings: TableSettings) -> str | None:
-    """Return why a table's requested resync must wait now.
+    """Return why the automatic resync of a table must wait now.
 
     Args:
         services: The services of the command. If the settings limit the number of rows, the table's

@@ -115,8 +115,8 @@ class Runs:
         The signals are SIGINT and SIGTERM. A signal gives the current run 20 seconds to finish, and
         then interrupts it. The next command continues from the last commit.
 
-        Tables whose settings request a resync are copied again in a thread beside the runs. A
-        signal interrupts such a copy within a minute, and the next command continues the copy.
+        A second thread resyncs the tables that need a resync, if their settings request automatic
+        resyncs. A signal interrupts a resync within a minute, and the next command continues it.
         """
         stop, ending = threading.Event(), list[threading.Timer]()
         copying = threading.Thread(
@@ -162,7 +162,7 @@ class Runs:
                 signal.signal(kind, handler)
 
     def _interrupt(self, copying: threading.Thread) -> None:
-        """Interrupt automatic resyncs; cancel their Spark jobs until they end or time runs out."""
+        """Interrupt automatic resyncs, cancel their Spark jobs, and wait for a limited time."""
         self._services.interruptible.interrupt()
         deadline = time.monotonic() + _INTERRUPT_S
         copying.join(_CANCEL_S)
@@ -187,7 +187,7 @@ class Runs:
 
     @property
     def not_resynced(self) -> dict[TableId, str]:
-        """The command's tables whose requested resync must wait, each with the reason."""
+        """The command's tables whose automatic resync must wait, each with the reason."""
         return dict(self._unattended.waiting)
 
     def exit_code(self) -> ExitCode:
@@ -212,7 +212,7 @@ class Runs:
 def _named(targets: list[Shortfall]) -> set[tuple[TableId, str, bool]]:
     """Return each table with the cause of its shortfall, and whether its target is missed.
 
-    The shortfalls are reported again when this value changes. Figures are left out, since they
-    change all the time.
+    ``run`` reports the shortfalls again when this result changes. The result has no figures, since
+    they change all the time.
     """
     return {(table, one.cause, one.missed) for one in targets for table in one.tables}

@@ -72,9 +72,9 @@ class Selection:
     """Decides whether a command's arguments select a table, which may be onboarded later.
 
     Args:
-        arguments: The same as those of `expand`. If there are none, every table is selected.
+        arguments: Names and wildcards, as for `expand`. If there are none, all tables are selected.
         config: The configuration.
-        tiers: Only tables of these tiers are selected; if there are none, tables of every tier.
+        tiers: Only tables of these tiers are selected. If there are none, the tier does not matter.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.

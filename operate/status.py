@@ -51,8 +51,8 @@ class CaptureStatus:
         log: The state of the source's log; None if the source could not be queried.
         connector: ``running``, ``not running`` or ``missing``; None if Connect did not answer.
         beat_at: Time of the newest heartbeat in Kafka, by the source's clock. The connector has
-            read all source transactions that committed before. None if there is no heartbeat, or if
-            it could not be read.
+            read all source transactions that committed before this time. None if there is no
+            heartbeat, or if it could not be read.
         problem: The capture's problems, joined into one string; None if there is no problem.
     """
 
@@ -88,12 +88,12 @@ class TableStatus:
 
     Args:
         record: The table's record in the state store.
-        events_behind: Number of offsets between the last commit and the end of the topic. It is the
-            maximum number of waiting events, with those of open Kafka transactions. None without a
+        events_behind: Number of offsets between the last commit and the end of the topic, where
+            events of open Kafka transactions count. At most this many events wait. None without a
             commit, or if Kafka did not answer.
-        watermark: Event time up to which the table is complete; None if this time is not known. If
-            the lake has all events of the topic and Connect writes in Kafka transactions, the
-            newest heartbeat can make this time later than the last commit's watermark.
+        watermark: Event time up to which the table is complete; None if this time is not known. It
+            can be later than the last commit's watermark: the newest heartbeat counts, too, if the
+            lake has all events of the topic and Connect writes in Kafka transactions.
         freshness_s: Seconds since the watermark. Without a watermark: seconds since the last commit
             if events wait in the topic, otherwise None.
         target_s: The freshness target, in seconds.
@@ -269,8 +269,8 @@ def _end_offsets(
 ) -> tuple[dict[str, dict[int, int]], str | None]:
     """Return the end offsets of tables' topics, by topic and partition, or why they are unknown.
 
-    Records of open Kafka transactions count. They can have been captured before the newest
-    heartbeat, and nobody can read them yet.
+    Kafka records of open transactions count, although no consumer can read them yet. Otherwise a
+    table that lacks these records would seem complete up to the newest heartbeat.
 
     Returns:
         The end offsets and None; or an empty mapping and the message of the error.
@@ -404,9 +404,10 @@ def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | No
 
 
 def _edit_notes(services: Services, record: TableRecord) -> list[str]:
-    """Return the note that the settings give a table another capture or folder, if they do so.
+    """Return a note if the settings now give a table a different capture or folder.
 
-    If a run has already stopped the table for this reason, the table's error says the same.
+    The result is empty if a run has already stopped the table for this reason, since the table's
+    error then says the same.
     """
     if record.state is State.RETIRED:
         return []
@@ -471,7 +472,7 @@ def _capture(services: Services, evidence: CaptureEvidence) -> CaptureStatus:
 
 @contextmanager
 def _noted(problems: list[str]) -> Iterator[None]:
-    """Catch an error of the block, and append its message to ``problems``."""
+    """Catch a TributaryError of the ``with`` block, and append its message to ``problems``."""
     try:
         yield
     except TributaryError as error:

@@ -67,7 +67,7 @@ class UnexpectedError(TributaryError):
 
 
 def as_unexpected_error(table: TableId, error: Exception) -> UnexpectedError:
-    """Return the error with a remedy for an unforeseen exception of a command."""
+    """Convert a command's unforeseen exception to an error that has a remedy."""
     lines = redact(str(error)).strip().splitlines()
     return UnexpectedError(
         f"table {table}: unexpected {type(error).__name__}: {lines[0] if lines else 'no message'}",
@@ -86,8 +86,9 @@ class OutcomeProblem:
 
     Args:
         tables: The tables.
-        message: What happened. With several tables, `THESE` replaces the table's name.
-        remedy: What to do. With several tables, `THESE` replaces the table's name here, too.
+        message: What happened. If there are several tables, the placeholder `THESE` stands for the
+            name of each.
+        remedy: What to do. It has the same placeholder.
     """
 
     tables: tuple[TableId, ...]
@@ -96,7 +97,7 @@ class OutcomeProblem:
 
 
 def problems(outcomes: Iterable[Outcome]) -> list[OutcomeProblem]:
-    """Return the problems of a command. Errors that differ only in the table are one problem."""
+    """Return a command's problems. Errors that differ only in the table's name are one problem."""
     alike: dict[tuple[str, str], list[tuple[TableId, TributaryError]]] = {}
     for outcome in outcomes:
         if outcome.error is not None:

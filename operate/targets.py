@@ -224,7 +224,7 @@ def shortfalls(
 
 
 def _held(table: TableId, late: Late) -> Shortfall:
-    """Return the shortfall of a table some of whose changes an open Kafka transaction hides."""
+    """Return the shortfall of a late table with changes that an open Kafka transaction hides."""
     reason = (
         "changes that are older than the target are behind an open Kafka transaction, so nobody can"
         f" read {listed([*map(unreadable, late.held)])}"
@@ -321,7 +321,7 @@ def _overload(
 
 
 def _heaviest(needs: Sequence[Need]) -> str:
-    """Return the advice for the tier with the greatest load."""
+    """Return the advice for the tier with the greatest load: a longer target or another job."""
     tiers: dict[str, float] = {}
     for need in needs:
         tiers[need.tier] = tiers.get(need.tier, 0.0) + need.load

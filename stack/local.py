@@ -55,7 +55,7 @@ class LocalStack:
     Args:
         folder: Holds all data, logs and secrets.
         cache: Cache of downloads; by default the cache of ``cdc.runtime.jars``.
-        report: Receives lines of progress, unless a method gets another receiver.
+        report: Receives lines of progress, unless a method is called with its own ``report``.
     """
 
     def __init__(
@@ -199,8 +199,8 @@ class LocalStack:
         """Return a ``tributary.yaml`` for this stack.
 
         Args:
-            source: Name of the PostgreSQL source. Other sources add their kind to this name, for
-                example ``shop_mysql``.
+            source: Name of the PostgreSQL source. The name of a source of another kind is this name
+                followed by the kind, for example ``shop_mysql``.
             database: The database that is captured.
             folder: Folder of the lake and the state; by default the stack's folder.
             kinds: Kinds of source to include; by default all that the stack has.

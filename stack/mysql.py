@@ -214,7 +214,11 @@ class MysqlReplica(MysqlServer):
         return f"it does not replicate (receiver {state['io']}, applier {state['sql']}): {reason}"
 
     def _state(self) -> dict[str, str]:
-        """Return the primary's port, the threads' states and errors; empty without replication."""
+        """Return the status of the replication; empty if the server does not replicate.
+
+        The keys are ``port`` (the primary's), ``io`` and ``sql`` (the states of the two threads),
+        and ``io_error`` and ``sql_error``.
+        """
         new = self._kind == MYSQL
         statement = "SHOW REPLICA STATUS" if new else "SHOW SLAVE STATUS"
         rows, names = self._sql([statement], None, _PROBE_LIMIT_S)

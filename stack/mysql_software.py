@@ -120,7 +120,7 @@ class Installation:
 
     @property
     def places(self) -> dict[str, Path]:
-        """The server settings with the folders of an unpacked MySQL; empty for an installed one."""
+        """The settings that name an unpacked MySQL's folders; empty if MySQL is installed."""
         if self.root is None:
             return {}
         share = self.root / "usr" / "share" / "mysql"

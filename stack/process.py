@@ -182,7 +182,7 @@ class ServerProcess:
 
 @atexit.register
 def _take_note() -> None:
-    """Reap the ended children among the stack's servers, and drop their handles."""
+    """Reap the stack's servers that this process started and that have ended."""
     for pid, child in list(_CHILDREN.items()):
         if child.poll() is not None:
             _CHILDREN.pop(pid, None)

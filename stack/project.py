@@ -160,8 +160,8 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
     Args:
         addresses: The addresses of the servers.
         folder: Folder of the lake and the state.
-        source: Name of the PostgreSQL source. The other sources add their kind to this name, for
-            example ``shop_mysql``.
+        source: Name of the PostgreSQL source. The name of a source of another kind is this name
+            followed by the kind, for example ``shop_mysql``.
     """
     credentials = "".join(
         f"      {purpose}:\n        user: {role}\n"

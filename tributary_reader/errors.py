@@ -10,9 +10,9 @@ class ReadError(TributaryError):
 
 
 class CleanedError(ReadError):
-    """A cleaning may have deleted files of the state that a reader requested.
+    """A cleaning may have deleted files that the table had at the instant that a reader requested.
 
-    ``oldest`` in the error's context is the instant of the oldest state whose files all exist.
+    ``oldest`` in the error's context is the oldest instant for which all files exist.
     """
 
 

@@ -83,9 +83,9 @@ def require_written(
         files: The result of :func:`as_of`.
         timeline: The table's commits.
         instant: The instant of the files.
-        commits: The commits to check. For each file that such a commit wrote, ``files`` must have a
-            version: for a commit up to the instant, the version that it wrote or a newer one; for a
-            later commit, the version that it replaced or a newer one.
+        commits: The commits to check. ``files`` must have a version of each file that they wrote.
+            For a commit up to the instant, this is the version that the commit wrote or a newer
+            one. For a later commit, it is the version that the commit replaced or a newer one.
 
     Raises:
         ReadError: A file is missing.

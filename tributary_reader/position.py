@@ -39,12 +39,12 @@ class Position(Part):
     format: Literal[1] = 1
 
     def to_text(self) -> str:
-        """Return the reader's position as text."""
+        """Return the position as the opaque string that readers store."""
         return base64.urlsafe_b64encode(_CODEC.write(self).encode()).decode()
 
     @classmethod
     def from_text(cls, text: str) -> Position:
-        """Return the reader's position that :meth:`to_text` wrote.
+        """Return the position in a string of :meth:`to_text`.
 
         Raises:
             ReadError: The string is no position, or the version of its format is not supported.
@@ -88,7 +88,7 @@ class Progress:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Progress | None:
-        """Return the progress that a commit has recorded; None if it has recorded no handoff.
+        """Return the progress in a commit's metadata; None if the metadata has no handoff document.
 
         Args:
             record: The parsed JSON that Tributary writes into a commit's extra metadata.

@@ -289,7 +289,7 @@ def _instant(as_of: datetime | str | None) -> str | None:
     """Convert a time to Hudi's instant; return an instant or None unchanged.
 
     Raises:
-        ReadError: The time has no time zone, or the text is not an instant.
+        ReadError: The time has no time zone, or the string is not an instant.
     """
     if isinstance(as_of, datetime) and as_of.tzinfo is not None:
         return f"{as_of.astimezone(timezone.utc):%Y%m%d%H%M%S%f}"[:17]

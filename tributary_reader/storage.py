@@ -172,7 +172,7 @@ def storage_of(filesystem: FileSystem | None) -> Storage:
 
 
 def no_file_system(url: str) -> ReadError:
-    """Return the reader's error for a folder that is not on the local disk."""
+    """Return the error for a URL that is not on the local disk and needs a file system."""
     return ReadError(
         f"{url} is not on this machine",
         remedy="Give the file system that has it: filesystem=, a file system of pyarrow.",

@@ -73,10 +73,10 @@ def changes(
             position. If False, a position stays valid after a cleaning has deleted these files.
         meta: Whether the rows have Hudi's own columns, ``_hoodie_*``.
         over_resync: Whether to continue after every new copy of the table. If False, the reader
-            continues only after a copy during which runs followed the table and no change was lost;
-            after another copy, a WholeTableError is raised. If True, the result can lack changes
-            that never reached the topic. In both cases, the result lacks the corrections that a
-            copy made to wrong rows of the lake.
+            continues only if runs followed the table during the copy and no change was lost. If
+            that is not so, a WholeTableError is raised. If True, the result can lack changes that
+            never reached the topic. In both cases, the result lacks the corrections that a copy
+            made to wrong rows of the lake.
         filesystem: A file system of pyarrow that has the folder; None for the local disk.
 
     Raises:
@@ -214,8 +214,8 @@ class _Reader:
         offset.
 
         Raises:
-            WholeTableError: A changed row can have an earlier offset, or the deleted rows are not
-                known.
+            WholeTableError: A row that changed after the position can have an offset before the
+                position's offset, or the deleted rows are not known.
         """
         now = self._opened(self._pointer.current)
         next_ = _progress(now)
@@ -262,7 +262,7 @@ def _progress(at: Snapshot) -> Progress | None:
 
 
 def _difference(since: Position, next_: Progress | None) -> str | None:
-    """Return why a reader cannot continue from its generation in the next; None if it can."""
+    """Return why a reader cannot continue in the next generation; None if the reader can."""
     if next_ is None or len(since.offsets) != 1 or since.offsets.keys() != next_.offsets.keys():
         return "the table was copied again, and its rows have no offsets of one topic partition"
     if since.topic_id != next_.topic_id:

@@ -196,10 +196,10 @@ class Timeline:
 
     @property
     def undone(self) -> frozenset[str]:
-        """The completed commits that another writer rolled back, so that their files are deleted.
+        """The completed commits that another writer has rolled back, or has begun to roll back.
 
-        A chunk's commit is not among them once its rollback is complete, since the copy has then
-        copied the chunk again.
+        Their files may be deleted. A chunk's commit is left out once its rollback is complete: the
+        copy then copies the chunk again, in a new commit.
         """
         undone: set[str] = set()
         for instant, complete in self._rollbacks.items():

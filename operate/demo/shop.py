@@ -35,7 +35,7 @@ class Witness:
 
     Args:
         table: A table of :data:`TABLES`.
-        what: The change of the row, as a text for the output.
+        what: What happens to the row, for the output, for example ``an order is paid``.
         changes: The SQL statements that make the change.
         before: SQL condition that finds the row before the change, at the source and in the lake.
         after: SQL condition that finds the row after the change.

@@ -44,7 +44,7 @@ class ComparedRows:
         keys: Number of distinct keys on both sides together.
         differing: Number of keys whose rows differ, including keys that have several rows in the
             lake.
-        suspects: The differing keys, at most as many as the given limit.
+        suspects: The differing keys, up to the ``limit`` of :func:`compare`.
     """
 
     source_rows: int
@@ -64,8 +64,8 @@ class BagComparison:
         rows: Number of distinct rows on both sides together.
         differing: Number of rows without a counterpart on the other side. If one side has a row n
             more times than the other side, the row counts n times.
-        surplus: The distinct rows whose counts differ, at most as many as the given limit. Each row
-            comes with its count in the source minus its count in the lake.
+        surplus: The distinct rows whose counts differ, up to the ``limit`` of :func:`compare_bags`.
+            Each row comes with its count in the source minus its count in the lake.
     """
 
     source_rows: int
@@ -78,7 +78,7 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Return a data frame of rows that were read by key; their values are not hashed or masked."""
+    """Return the given source rows, whose values are not hashed or masked, as a data frame."""
     shown = schema.shown().columns
     ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
@@ -229,14 +229,14 @@ def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]
 def with_keys(
     spark: SparkSession, lake: DataFrame, schema: TableSchema, keys: Iterable[Key]
 ) -> DataFrame:
-    """Return the lake's rows with the given keys, which are sent to every executor."""
+    """Return the lake's rows that have one of the given keys. Each executor gets all keys."""
     ddl = ", ".join(f"{_quoted(name)} {schema.column(name).lake_type}" for name in schema.key)
     wanted = local_frame(spark, keys, ddl)
     return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")
 
 
 def _row_digest(schema: TableSchema) -> list[SparkColumn]:
-    """Return the expressions of ``_DIGEST``, which together are a compared row's digest."""
+    """Return the Spark expressions whose results together are a compared row's digest."""
     facts = [fact for column in schema.columns for fact in _facts(column.name, column.lake_type)]
     return [
         F.xxhash64(F.lit(seed), *facts).alias(name)
@@ -274,7 +274,7 @@ def _key(row: Any, schema: TableSchema) -> Key:
 
 
 def _python(value: Any, lake_type: str) -> object:
-    """Convert a key's value from Spark to the hashable value that `cdc.sources` returns."""
+    """Convert a key's value from Spark so that it equals the value that `cdc.sources` returns."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, float) and math.isnan(value):

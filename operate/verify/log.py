@@ -46,11 +46,11 @@ class LogComparison:
     """The comparison of an append table with its source.
 
     Args:
-        context: The runs' context.
+        context: The context of the runs that bring the lake up to date.
         capture: The capture of the table's changes.
         lake: The lake table.
         settings: The table's settings.
-        ranges: Returns the ranges of the table that are read at the same time.
+        ranges: Divides the source table into ranges that Spark reads in parallel.
         read_source: Returns the source's rows of the given ranges, as the given view shows them.
         advance: Applies changes until the lake has all events before the given offsets.
         wait_s: Bound of each wait, in seconds.
@@ -88,7 +88,7 @@ class LogComparison:
         )
 
     def _compare_once(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
-        """Compare source and lake of an append table once, and return the same as ``compare``."""
+        """Compare source and lake of an append table once; return S, the offsets and the result."""
         capture, context = self.capture, self.context
         source, schema = capture.source, self.lake.layout.schema
         origin, ranges = Origin.now(capture), self.ranges()
@@ -124,9 +124,10 @@ class LogComparison:
         return split, boundary, found
 
     def _truncated_beyond(self, boundary: Mapping[int, int]) -> bool:
-        """Whether a TRUNCATE after the boundary offset may have removed rows before the comparison.
+        """Whether a TRUNCATE after S may have removed rows of the lake before they were compared.
 
-        This is assumed if a run's commit has a TRUNCATE and also events at or after this offset.
+        This is assumed if a run's commit has a TRUNCATE and also events after S, which are those at
+        or after the offsets in ``boundary``.
         """
         return any(
             committed.record.counts.get("t")

@@ -1,9 +1,9 @@
 """Decides, with pure functions, whether a differing key is a fault or is still being changed.
 
 The source is written to during the comparison, so one difference proves nothing. A round first
-notes the position P of the source's log. It samples the source's row of each suspect key repeatedly
-until the lake has all changes up to P and its rows were read. So a correct lake has one of the
-sampled rows, even if the row changed often.
+notes the position P of the source's log. The round then samples the source's row of each suspect
+key repeatedly, until the lake has all changes up to P and the lake's rows were read. So a correct
+lake has one of the sampled rows, even if the row changed often.
 
 - If the lake has one of the sampled rows, the key is equal.
 - If all samples are equal and the lake has another row, this is a difference. A difference is
@@ -86,7 +86,7 @@ class Suspect:
 
     Args:
         key: Values of the key columns.
-        seen: Number of rounds in a row, counted back from the last one, that saw the same
+        seen: Number of consecutive rounds, up to and including the last round, that saw the same
             difference.
         last: The key's last sighting; None before the first round.
     """

@@ -150,7 +150,7 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
     """Compare a table with its source row by row while both change.
 
     If the table equals its source, `status` no longer warns that rows of the table could have been
-    lost at the end of a connector's task.
+    lost when a task of the connector ended.
 
     Args:
         services: The services of the command.
