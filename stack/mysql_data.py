@@ -1,4 +1,4 @@
-"""Creates the data directory, the option file and the first statements of a MySQL or MariaDB."""
+"""Creates the data directory, options and initial SQL of a MySQL or MariaDB server."""
 
 from __future__ import annotations
 

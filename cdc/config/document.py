@@ -324,12 +324,12 @@ def _url_password(url: str, path: _Path) -> Iterator[ConfigProblem]:
 
 
 def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
-    """Return the type of a key's value, and the classes of its markers, such as `Verbatim`.
+    """Return the type of a key's value, and the classes in its `Annotated`, such as `Verbatim`.
 
     Args:
         annotation: The type of the map or section that has the key.
         key: The key.
-        value: The value. If the type is a tagged union, the value selects the union's member.
+        value: The value. It selects the member if the value's type is a tagged union.
     """
     inner, marks = _unwrap(_raw_child(annotation, key), value)
     if _is_model(annotation) and (field := _fields(annotation).get(str(key))) is not None:

@@ -162,7 +162,7 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """Return the shard that a source table is by its settings; None if it is no shard.
+        """Return a source table's `Shard` if the settings make the table a shard, else None.
 
         Raises:
             ConfigError: The settings name the source table in the ``from`` of two lake tables.

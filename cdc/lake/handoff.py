@@ -90,7 +90,7 @@ class LakeColumn(Part):
         return replace(self, name=change.to, renamed=True, former=former)
 
     def as_in(self, column: Column) -> LakeColumn:
-        """Return this lake column with the name, the types and the hiding of a source column.
+        """Return this lake column with the name, types and ``hide`` of another column.
 
         ``late``, ``added``, ``fill``, ``renamed`` and ``former`` do not change.
         """

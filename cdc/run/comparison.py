@@ -327,7 +327,7 @@ class SettingsDigests(NamedTuple):
 
     Args:
         settings_digest: Digest of all settings that determine a lake table's rows.
-        policies_digest: Digest of the settings by which runs handle later events and old files, for
+        policies_digest: Digest of the other settings of runs, which change no existing row, for
             example ``on_truncate`` and ``readers_keep``.
     """
 

@@ -424,7 +424,7 @@ class SourceCapture(Protocol):
 
     @property
     def kept_log(self) -> KeptLog | None:
-        """The log retained for the capture; None if the source retains its log in any case."""
+        """The log that is kept only for the capture; None if the source keeps its log anyway."""
 
     def prepare(self) -> None:
         """Create the missing parts of schema ``tributary`` and of `sent_tables` on the source."""
