@@ -16,12 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from stack.object_store import BUCKET
 from stack.ports import HOST
 from tests.integration.rigs.captured import wait_until
-from tests.integration.rigs.cluster import DEFAULTS, Cluster, own_cluster
+from tests.integration.rigs.cluster import DEFAULTS, EXECUTOR, Cluster, own_cluster
+from tests.integration.rigs.command_lines import watched_command_lines
 from tests.integration.rigs.packed import call, installed, unpacked
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project, Ran
+from tests.integration.rigs.s3 import CANARY, S3
+from tests.integration.rigs.s3 import s3 as s3
 
 ORDERS = "public.orders"
 ROWS = 60_000
@@ -111,6 +115,43 @@ def test_a_cluster_without_room_is_named_before_a_table_is_touched(
 
 
 @pytest.mark.breadth
+@pytest.mark.timeout(1200)
+def test_a_table_lives_on_s3_with_executors_that_get_all_from_the_driver(
+    project: Project, cluster: Cluster, s3: S3
+) -> None:
+    """The jars of S3A and the settings of ``lake.hadoop``, which have the secret key."""
+    s3.move(project)
+    with watched_command_lines() as lines:
+        outputs = [project.run("onboard", ORDERS).expect(0)]
+        project.execute(
+            "UPDATE orders SET v = -1 WHERE id <= 10",
+            "DELETE FROM orders WHERE id = 11",
+            f"INSERT INTO orders VALUES ({ROWS + 1}, 1, NULL)",
+        )
+        outputs.append(project.run("run").expect(0))
+        first = project.run("path", ORDERS).expect(0).stdout.strip()
+        assert first.startswith("s3a://")
+        outputs.append(project.run("resync", ORDERS).expect(0))
+        second = project.run("path", ORDERS).expect(0).stdout.strip()
+        assert second != first
+        outputs.append(assert_equal(project))
+    rows = [key for key in s3.objects() if key.endswith(".parquet")]
+    for path in (first, second):
+        assert [key for key in rows if key.startswith(path.partition(f"{BUCKET}/")[2])]
+    assert not lake(project).exists()
+    work = [path for path in cluster.folder.rglob("work/app-*/*/*") if path.is_file()]
+    assert [path for path in work if path.name.startswith("hadoop-aws-")], "served by the driver"
+    assert [line for line in lines if EXECUTOR in line], "the executors were not seen"
+    places = {
+        **{" ".join(ran.arguments): ran.stdout + ran.stderr for ran in outputs},
+        **{line[:200]: line for line in lines},
+        **{str(path): path.read_text("latin-1") for path in work if path.suffix != ".jar"},
+    }
+    assert [path for path in work if path.name == "stderr"]
+    assert not [place for place, text in places.items() if CANARY in text]
+
+
+@pytest.mark.breadth
 @pytest.mark.timeout(2400)
 def test_a_package_in_another_folder_serves_the_cluster_with_what_was_packed(
     project: Project, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -184,9 +225,11 @@ def words(ran: Ran) -> str:
     return " ".join((ran.stdout + ran.stderr).split())
 
 
-def assert_equal(project: Project) -> None:
-    (found,) = project.run("verify", ORDERS, "--output", "json").expect(0).json["tables"]
+def assert_equal(project: Project) -> Ran:
+    ran = project.run("verify", ORDERS, "--output", "json").expect(0)
+    (found,) = ran.json["tables"]
     assert (found["equal"], found["rows_compared"]) == (True, ROWS)
+    return ran
 
 
 @contextmanager

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-import psutil
 import pytest
 import yaml
 
 from stack.ports import HOST
 from stack.roles import ADMIN, CONNECT, PURPOSES
-from tests.integration.rigs.at_work import at_work
+from tests.integration.rigs.command_lines import watched_command_lines
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project, Ran
 
-SAMPLE_S = 0.2
-"""Time between two looks at the command lines of all processes."""
 PLANTED = {
     name: f"canary/{name.lower()}+{number}"
     for number, name in enumerate(("LAKE_SECRET", "HASH_KEY", "REGISTRY_PW", "WRONG_PW"))
 }
-
-
-@contextmanager
-def watched_command_lines() -> Iterator[set[str]]:
-    """The command lines of all processes of the machine while a block runs."""
-    seen: set[str] = set()
-
-    def look(_: int, stop: threading.Event) -> None:
-        while not stop.wait(SAMPLE_S):
-            for process in psutil.process_iter(["cmdline"]):
-                seen.add(" ".join(process.info["cmdline"] or ()))
-
-    with at_work(look):
-        yield seen
 
 
 def with_secrets(project: Project, state: str) -> None:

@@ -19,7 +19,8 @@ from stack.process import Command, ServerProcess
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.project import Project
 
-_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+"""The class of an executor, which is on its command line."""
 _READY_S = 120.0
 WORKERS = ("worker1", "worker2")
 
@@ -127,7 +128,7 @@ def _is_data(path: str, folder: Path) -> bool:
 
 def _is_executor(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
-        return _EXECUTOR in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE
+        return EXECUTOR in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE
     return False
 
 
