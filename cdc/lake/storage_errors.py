@@ -136,7 +136,8 @@ _REMEDIES = (
     ),
     (
         r"ConnectException|ConnectTimeoutException|UnknownHostException|SocketTimeoutException"
-        r"|NoRouteToHostException|Connection refused",
+        r"|NoRouteToHostException|Connection refused|NoHttpResponseException"
+        r"|SocketException: (Connection reset|Broken pipe)",
         "The store does not answer. Check that it runs, and lake.url, the endpoint in"
         " lake.hadoop, the proxy and the network; then run again.",
     ),

@@ -106,6 +106,12 @@ _IDS = "; Request ID: 1F9; S3 Extended Request ID: 9Gj=; Proxy: null), S3 Extend
         ("java.security.cert.CertificateExpiredException: NotAfter", "Java's trust store"),
         ("java.net.ConnectException: Connection refused", "does not answer"),
         ("java.net.UnknownHostException: nowhere.invalid", "does not answer"),
+        (
+            "com.amazonaws.thirdparty.apache.http.NoHttpResponseException: 127.0.0.1:9000 failed to"
+            " respond",
+            "does not answer",
+        ),
+        ("java.net.SocketException: Connection reset", "does not answer"),
         ("java.io.IOException: disk", "Check the lake's URL"),
     ],
 )
