@@ -82,5 +82,7 @@ def test_a_key_in_pem_is_read_by_every_client(
         broken = with_key(database, tmp_path, "broken.key")
         with pytest.raises(SourceError, match="could not load private key"):
             broken.table(table_id(database, "t"))
+        # The source knows already that there is no pooler, so only Spark's client connects.
+        (tmp_path / "client.plain").write_text("no key at all")
         with pytest.raises(Exception, match=r"PSQLException|SSL key"):
-            read(spark, broken, table, schema).collect()
+            read(spark, source, table, schema).collect()
