@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import sqlalchemy as sa
 
-from cdc.capture.recovery import FailedConnector, restart, restart_connector
-from cdc.store.connector_restarts import Restarts
+from cdc.capture.recovery import FailedConnector, explained, restart, restart_connector
+from cdc.store.connector_restarts import LIMIT, Restarts
 from cdc.store.state_store import Store
+from cdc.store.tables import restart_rows
 
 BEHIND = {
     "messageType": "TRUNCATE",
@@ -79,3 +81,21 @@ def test_a_run_lets_a_failed_connector_go_on_after_a_truncate(tmp_path: Path) ->
     connect, restarts = Connect(BEHIND), Restarts(Store(f"sqlite:///{tmp_path / 'state.db'}"))
     restart_connector(cast("Any", connect), restarts, "c", FailedConnector("why", "what to do"))
     assert connect.asked == ["change"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "goes_on"),
+    [("Connection to db:5432 refused", True), ('column "x" does not exist', False)],
+)
+def test_only_a_connector_whose_source_is_away_is_restarted_beyond_the_limit(
+    tmp_path: Path, cause: str, goes_on: bool
+) -> None:
+    store = Store(f"sqlite:///{tmp_path / 'state.db'}")
+    connect, failed = Connect(None), explained("c", f"a.b.SomeException: {cause}\n\tat x")
+    with store.transaction() as connection:
+        due = {"connector": "c", "times": LIMIT, "next_at": 0.0}
+        connection.execute(sa.insert(restart_rows).values(due))
+    found = restart_connector(cast("Any", connect), Restarts(store), "c", failed)
+    assert connect.asked == (["restart failed"] if goes_on else [])
+    assert found.given_up is not goes_on
+    store.close()
