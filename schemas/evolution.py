@@ -230,8 +230,8 @@ class _Diff:
             return Verdict.IGNORE, "on_schema_change is freeze", None
         if column.name not in self._wanted:
             return Verdict.IGNORE, "the settings leave it out", None
-        if column.name in self._lake.types:
-            why = "the lake still has the values of a column of that name that was dropped"
+        if held := [one for one in self._lake.types if one.lower() == column.name.lower()]:
+            why = f"the lake still has the values of a column {held[0]!r} that was dropped"
             return Verdict.BOOTSTRAP, why, None
         if not self._on_postgres:
             hidden = bool(self._wanted[column.name].hide)

@@ -22,6 +22,7 @@ from schemas.changes import (
     Verdict,
 )
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
+from schemas.statement_effects import OldValue, StatementEffects
 from schemas.table import Column
 from tests.unit.schemas.catalogs import (
     FACTS,
@@ -151,6 +152,31 @@ def test_a_column_that_the_lake_only_kept_needs_a_copy_when_it_returns() -> None
     lake = {**LAKE, "gone": "string"}
     assert only(now, lake=lake, dropped=("gone",)).verdict is Verdict.BOOTSTRAP
     assert compared(deepcopy(FACTS), lake=lake, dropped=("gone",)) == ()
+
+
+@pytest.mark.parametrize("source_kind", ["postgres", "mysql"])
+@pytest.mark.parametrize("later", [False, True])
+def test_a_column_that_returns_in_another_case_needs_a_copy(
+    source_kind: str, *, later: bool
+) -> None:
+    """The lake would have two columns whose names it cannot tell apart."""
+    before = changed(source_kind=source_kind)
+    before["columns"]["2"]["name"] = "Note"
+    now = deepcopy(before)
+    del now["columns"]["2"]
+    looks = [before, deepcopy(now)]
+    now["columns"]["4"] = column("note")
+    now["attributes"] = 4
+    change = diff(
+        Catalog.read(looks[later]),
+        Catalog.read(now),
+        LakeColumns({"id": "int", "Note": "string"}, frozenset({"Note"} if later else ())),
+        Rules([Column("id", "integer", "int"), Column("note", "text", "string")]),
+        Evidence(statements=StatementEffects(added={"note": OldValue(constant=True, null=True)})),
+    )[-1]
+    assert isinstance(change, AddColumn)
+    assert change.verdict is Verdict.BOOTSTRAP
+    assert "'Note'" in change.why
 
 
 def test_a_column_that_the_settings_left_out_until_now_needs_a_copy() -> None:
