@@ -1,4 +1,4 @@
-"""A lake on S3 that throttles, or takes rights away amid a commit; and one behind TLS."""
+"""A lake on S3 that throttles, or takes rights away or goes amid a commit; and one behind TLS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project
 from tests.integration.rigs.s3 import S3
 from tests.integration.rigs.s3 import s3 as s3
-from tests.integration.rigs.s3_gate import BUSY, FORBIDDEN, Gate, Refusal, Request, gate
+from tests.integration.rigs.s3_gate import AWAY, BUSY, FORBIDDEN, Gate, Refusal, Request, gate
 
 ORDERS = "public.orders"
 BOUND_S = 600.0
@@ -81,7 +81,12 @@ def test_a_store_that_throttles_now_and_then_delays_a_run_only(
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("refusal", "remedy"), [(BUSY, "The store is busy"), (FORBIDDEN, "Allow s3:ListBucket")]
+    ("refusal", "remedy"),
+    [
+        (BUSY, "The store is busy"),
+        (FORBIDDEN, "Allow s3:ListBucket"),
+        (AWAY, "The store does not answer"),
+    ],
 )
 def test_a_store_that_refuses_amid_a_commit_stops_the_table_by_name_and_loses_nothing(
     project: Project, before: Gate, refusal: Refusal, remedy: str

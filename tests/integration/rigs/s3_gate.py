@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import http.server
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -42,12 +43,12 @@ class Refusal:
     """An answer that the gate gives in the server's place.
 
     Args:
-        status: Status of HTTP.
+        status: Status of HTTP; None closes the connection without an answer.
         code: The code of S3's error.
     """
 
-    status: int
-    code: str
+    status: int | None
+    code: str = ""
 
     @property
     def body(self) -> bytes:
@@ -57,6 +58,7 @@ class Refusal:
 
 BUSY = Refusal(503, "SlowDown")
 FORBIDDEN = Refusal(403, "AccessDenied")
+AWAY = Refusal(None)
 
 
 @dataclass
@@ -142,6 +144,10 @@ def _handler(opened: Gate, port: int) -> type[http.server.BaseHTTPRequestHandler
             opened.requests.append(request)
             if (refusal := opened.judge(request)) is not None:
                 opened.refused += 1
+                if refusal.status is None:
+                    self.close_connection = True
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    return
                 self._answer(refusal.status, {"content-type": "application/xml"}, refusal.body)
                 return
             server = http.client.HTTPConnection(HOST, port, timeout=_LIMIT_S)
