@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -30,7 +31,9 @@ SERVERS = Artifact(
 PORTS = ("namenode", "namenode_http", "datanode", "datanode_http", "datanode_ipc")
 _PACKAGE = "org.apache.hadoop.hdfs.server"
 _STATE = "service=NameNode,name=FSNamesystemState"
-_FORMAT_LIMIT_S = 120.0
+FILES = "org.apache.hadoop.fs.FsShell"
+ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
+_PROGRAM_LIMIT_S = 120.0
 _PROBE_S = 3.0
 
 
@@ -100,6 +103,18 @@ class Hdfs:
         }
         project.file.write_text(yaml.safe_dump(document))
 
+    def administer(self, main: str, *words: str) -> None:
+        """Run one of Hadoop's programs as the user that owns the file system."""
+        node, _ = self.servers[0]
+        own = {name: value for name, value in os.environ.items() if name != "HADOOP_USER_NAME"}
+        subprocess.run(
+            replace(node, main=main).argv(*words),
+            env=own,
+            check=True,
+            capture_output=True,
+            timeout=_PROGRAM_LIMIT_S,
+        )
+
     def restart(self, name: str) -> None:
         """Kill a node, as a crash does, and start it again."""
         ((node, process),) = [one for one in self.servers if one[0].name == name]
@@ -130,7 +145,7 @@ def own_hdfs(folder: Path) -> Iterator[Hdfs]:
         nodes[0].argv("-format", "-nonInteractive"),
         check=True,
         capture_output=True,
-        timeout=_FORMAT_LIMIT_S,
+        timeout=_PROGRAM_LIMIT_S,
     )
     with contextlib.ExitStack() as ended:
         servers = []

@@ -42,6 +42,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     "test_a_run_leaves_a_table_alone_that_another_process_has_resynced": (
         "Start this process again, so that it reads the configuration",
     ),
+    f"{_TESTS}hdfs.py::test_check_says_what_hdfs_lacks_and_is_content_once_it_has_it": (
+        "Give the user that Tributary has on HDFS the right to write",
+        "The name node takes no changes while it is in safe mode",
+    ),
     f"{_TESTS}s3.py::test_check_says_what_the_store_lacks_and_is_content_once_it_has_it": (
         "Allow s3:ListBucket",
         "Create the bucket",

@@ -41,7 +41,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
     ),
     Why.LOOK: (
         "Read it when its copy has ended",
-        "The name node takes no changes while it is in safe mode",
         "`tributary path TABLE` prints where a table is",
         "Check ",
         "Compare the statements",
@@ -73,7 +72,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Create the container",
         "Give the account that Tributary uses the role Storage Blob Data Contributor",
         "Give the account the role roles/storage.objectAdmin",
-        "Give the user that Tributary has on HDFS the right to write",
         "In lake.hadoop, correct fs.azure.",
         "In lake.hadoop, set fs.azure.account.key.",
         "Name the nameservice in lake.url",
