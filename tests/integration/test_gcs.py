@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from tests.integration.rigs.project import Project
 from tributary_reader import open_table
 
 ORDERS = "public.orders"
+BOUND_S = 300.0
+"""The longest time that a store which does not answer may hold a run, whose requests take 33 s."""
 pytestmark = pytest.mark.breadth
 
 
@@ -81,9 +84,22 @@ def test_a_store_that_is_away_stops_a_run_by_name_and_loses_nothing(
     kept = project.file.read_text()
     nobody = f"http://{HOST}:{choose(['nobody'])['nobody']}"
     project.file.write_text(kept.replace(gcs.server.endpoint, nobody))
+    started = time.monotonic()
     ran = project.run("run").expect(1, 3)
+    assert time.monotonic() - started < BOUND_S
     assert "The store does not answer" in ran.stdout + ran.stderr
     project.file.write_text(kept)
     project.run("retry", ORDERS)
     project.run("run").expect(0)
     project.run("verify", ORDERS).expect(0)
+
+
+def test_check_says_that_the_bucket_is_missing_and_is_content_once_it_is_there(
+    project: Project, gcs: Gcs
+) -> None:
+    text = project.file.read_text()
+    project.file.write_text(text.replace(f"gs://{BUCKET}/", "gs://nowhere/"))
+    refused = project.run("check").expect(1)
+    assert "Create the bucket" in refused.stdout + refused.stderr
+    gcs.create_bucket("nowhere")
+    assert "nowhere/lake is writable" in project.run("check").expect(0).stdout

@@ -104,9 +104,9 @@ class Gcs:
         place = f"{HOST}:{self.server.port}"
         return GcsFileSystem(anonymous=True, endpoint_override=place, scheme="http")
 
-    def create_bucket(self) -> None:
+    def create_bucket(self, name: str = BUCKET) -> None:
         url = f"{self.server.endpoint}/storage/v1/b?project=p"
-        httpx.post(url, json={"name": BUCKET}, timeout=30).raise_for_status()
+        httpx.post(url, json={"name": name}, timeout=30).raise_for_status()
 
     def move(self, project: Project) -> None:
         """Put a project's lake here."""
