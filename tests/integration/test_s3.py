@@ -13,7 +13,7 @@ from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project
 from tests.integration.rigs.s3 import CANARY, S3
 from tests.integration.rigs.s3 import s3 as s3
-from tributary_reader import open_table
+from tributary_reader import changes, open_table
 
 ORDERS = "public.orders"
 BOUND_S = 120.0
@@ -33,6 +33,14 @@ def test_a_table_lives_on_s3_from_its_first_command_to_its_last(project: Project
         "INSERT INTO orders SELECT g, g FROM generate_series(1, 500) g",
     )
     outputs = [project.run("onboard", ORDERS).expect(0)]
+    files = S3FileSystem(
+        endpoint_override=s3.store.endpoint, access_key="a", secret_key="b", region="us-east-1"
+    )
+    first = project.run("path", ORDERS).expect(0).stdout.strip()
+    assert first.startswith(f"s3a://{BUCKET}/lake/{project.database.name}/public/orders/attempt=")
+    folder = first.rpartition("/")[0]
+    copied = changes(folder, filesystem=files)
+    assert (copied.whole, copied.rows.num_rows) == (True, 500)
     project.execute(
         "UPDATE orders SET v = -1 WHERE id <= 10",
         "DELETE FROM orders WHERE id = 11",
@@ -42,19 +50,17 @@ def test_a_table_lives_on_s3_from_its_first_command_to_its_last(project: Project
     outputs.append(project.run("run").expect(0))
     assert_few_requests(s3.requests()[before:])
     outputs.append(project.run("verify", ORDERS).expect(0))
-    first = project.run("path", ORDERS).expect(0).stdout.strip()
-    assert first.startswith(f"s3a://{BUCKET}/lake/{project.database.name}/public/orders/attempt=")
     listed = project.run("path", ORDERS, "--files", "--output", "json").expect(0).json["files"]
     assert sum(one["rows"] for one in listed) == 500
     assert all(one["path"].startswith(f"{first}/") and one["size"] for one in listed)
-    files = S3FileSystem(
-        endpoint_override=s3.store.endpoint, access_key="a", secret_key="b", region="us-east-1"
-    )
-    found = open_table(first.rpartition("/")[0], filesystem=files).read(["id", "v"]).to_pylist()
+    found = open_table(folder, filesystem=files).read(["id", "v"]).to_pylist()
     assert {row["id"]: row["v"] for row in found} == {
         **{key: key for key in range(1, 502) if key != 11},
         **dict.fromkeys(range(1, 11), -1),
     }
+    changed = changes(folder, copied.position, filesystem=files)
+    assert {row["id"] for row in changed.rows.to_pylist()} == {*range(1, 11), 501}
+    assert [row["id"] for row in changed.deleted.to_pylist()] == [11]
     outputs.append(project.run("resync", ORDERS).expect(0))
     second = project.run("path", ORDERS).expect(0).stdout.strip()
     assert second != first
