@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from stack.artifacts import Software
@@ -13,7 +14,7 @@ from stack.jvm import Connect, Kafka, Registry
 from stack.metastore import Metastore
 from stack.mysql import MysqlPair
 from stack.mysql_software import MARIADB, MYSQL, Installation
-from stack.object_store import ObjectStore
+from stack.object_store import ACCESS_KEY, ObjectStore, StoreLogin
 from stack.postgres import POSTGRES, Binaries, PostgresPair
 from stack.secrets import Passwords
 from stack.servers import Server
@@ -155,6 +156,8 @@ def layout(
     """
     ports = record.ports
     passwords = Passwords(folder / SECRETS)
+    s3 = ObjectStore(folder=folder / S3, port=ports[S3]) if S3 in ports else None
+    store = StoreLogin(s3.endpoint, partial(passwords.get, ACCESS_KEY)) if s3 else None
     return Layout(
         postgres=None
         if record.binaries is None
@@ -189,11 +192,9 @@ def layout(
             passwords=passwords,
             software=software,
         ),
-        metastore=Metastore(folder=folder / METASTORE, port=ports[METASTORE], software=software)
-        if METASTORE in ports
-        else None,
-        s3=ObjectStore(folder=folder / S3, port=ports[S3]) if S3 in ports else None,
-        trino=_trino(folder / TRINO, ports, trino_software) if TRINO in ports else None,
+        metastore=_metastore(folder, ports, software, store) if METASTORE in ports else None,
+        s3=s3,
+        trino=_trino(folder / TRINO, ports, trino_software, store) if TRINO in ports else None,
     )
 
 
@@ -203,9 +204,29 @@ def _two_ports(kind: str, ports: Mapping[str, int]) -> tuple[int, int]:
     return ports[primary], ports[replica]
 
 
-def _trino(folder: Path, ports: Mapping[str, int], software: Callable[[], TrinoSoftware]) -> Trino:
+def _metastore(
+    folder: Path,
+    ports: Mapping[str, int],
+    software: Callable[[], Software],
+    store: StoreLogin | None,
+) -> Metastore:
+    return Metastore(
+        folder=folder / METASTORE, port=ports[METASTORE], software=software, store=store
+    )
+
+
+def _trino(
+    folder: Path,
+    ports: Mapping[str, int],
+    software: Callable[[], TrinoSoftware],
+    store: StoreLogin | None,
+) -> Trino:
     return Trino(
-        folder=folder, port=ports[TRINO], metastore_port=ports[METASTORE], software=software
+        folder=folder,
+        port=ports[TRINO],
+        metastore_port=ports[METASTORE],
+        software=software,
+        store=store,
     )
 
 

@@ -19,6 +19,7 @@ from stack.artifacts import fetch_software
 from stack.errors import StackError
 from stack.layout import (
     KINDS,
+    METASTORE,
     NEEDED,
     OPTIONAL,
     PAIRS,
@@ -138,6 +139,8 @@ class LocalStack:
             if before and len(kinds) > len(had):
                 # Connect finds new connectors only at its start. It continues from its position.
                 self.server("connect").stop()
+            if S3 in lacking:
+                self._stop_readers(before)
             self._start_all(report)
             return self.status()
 
@@ -384,6 +387,11 @@ class LocalStack:
             self.passwords.write_pgpass(self._pgpass, ROLES, host=HOST)
         for kind in installations.keys() | kept.installations.keys():
             write_option_file(kind, ports, self.passwords)
+
+    def _stop_readers(self, servers: Sequence[ServerStatus]) -> None:
+        """Stop metastore and Trino, which read at their start how to reach the lake."""
+        for name in {METASTORE, TRINO} & {server.name for server in servers}:
+            self.server(name).stop()
 
     def _lacks(self, kind: str) -> StackError:
         """Return the error for a kind of source that the stack does not have."""

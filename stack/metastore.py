@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from xml.sax.saxutils import escape
 
-from cdc.runtime.jars import pyspark_jars
+from cdc.runtime.jars import STORES, fetch, pyspark_jars
+from stack.artifacts import Software
 from stack.jvm import JavaServer
+from stack.object_store import StoreLogin
 from stack.ports import refused
 from stack.process import Command
-from stack.secrets import private_folder
+from stack.secrets import private_folder, write_private
 
 
 class Metastore(JavaServer):
-    """The stack's Hive Metastore, which stores its data in a Derby database of its own."""
+    """The stack's Hive Metastore, which stores its data in a Derby database of its own.
+
+    It looks for the folder of each table that gets a name, so it needs access to the lake.
+
+    Args:
+        folder: Working directory.
+        port: Port that the server listens on.
+        software: Returns the software, and fetches it if the cache lacks it.
+        store: The S3-compatible server with the lake; None if the lake is on a local disk.
+    """
 
     name = "metastore"
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        port: int,
+        software: Callable[[], Software],
+        store: StoreLogin | None = None,
+    ) -> None:
+        super().__init__(folder=folder, port=port, software=software)
+        self._store = store
 
     def prepare(self) -> None:
         """Write the configuration of the stack's Hive Metastore."""
@@ -27,15 +50,19 @@ class Metastore(JavaServer):
             "hive.metastore.schema.verification": "false",
             # Its asynchronous logging needs a library that pyspark leaves out.
             "hive.async.log.enabled": "false",
+            **(self._store.hadoop_settings() if self._store else {}),
         }
-        (self.folder / "hive-site.xml").write_text(hive_site(settings), "utf-8")
+        write_private(self.folder / "hive-site.xml", hive_site(settings))
 
     def command(self) -> Command:
         """The command that starts the stack's Hive Metastore."""
+        path = [str(self.folder), f"{pyspark_jars()}/*"]
+        if self._store:
+            path.append(f"{fetch('s3', STORES['s3'])}/*")
         argv = self._java(
             *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *opened("lang", "net", "util"),
-            *("-cp", f"{self.folder}:{pyspark_jars()}/*"),
+            *("-cp", ":".join(path)),
             *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(self.port)),
         )
         return Command(argv, self.folder)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -21,8 +23,43 @@ ACCESS_KEY = "tributary"
 Its secret key is in the stack's folder of secrets.
 """
 
+_REGION = "us-east-1"
+"""The region that the server names; clients that sign requests need one."""
 _PROBE_S = 3.0
 _CREATE_S = 10.0
+
+
+@dataclass(frozen=True)
+class StoreLogin:
+    """How the stack's servers of table names reach a lake on its S3-compatible server.
+
+    Args:
+        endpoint: The URL of the S3-compatible server.
+        secret: Returns the secret key of `ACCESS_KEY`.
+    """
+
+    endpoint: str
+    secret: Callable[[], str]
+
+    def hadoop_settings(self) -> dict[str, str]:
+        """Return the settings of Hadoop's S3A, which the Hive Metastore needs; with the secret."""
+        return {
+            "fs.s3a.endpoint": self.endpoint,
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.access.key": ACCESS_KEY,
+            "fs.s3a.secret.key": self.secret(),
+        }
+
+    def trino_settings(self) -> dict[str, str]:
+        """Return the settings of Trino's own file system for S3; with the secret."""
+        return {
+            "fs.native-s3.enabled": "true",
+            "s3.endpoint": self.endpoint,
+            "s3.region": _REGION,
+            "s3.path-style-access": "true",
+            "s3.aws-access-key": ACCESS_KEY,
+            "s3.aws-secret-key": self.secret(),
+        }
 
 
 class ObjectStore:

@@ -9,9 +9,10 @@ from pathlib import Path
 import httpx
 
 from stack.jvm import properties_text
+from stack.object_store import StoreLogin
 from stack.ports import HOST
 from stack.process import Command
-from stack.secrets import private_folder
+from stack.secrets import private_folder, write_private
 from stack.trino_software import TrinoSoftware
 
 CATALOG = "hudi"
@@ -29,6 +30,7 @@ class Trino:
         port: Port of the HTTP interface.
         metastore_port: The metastore's port.
         software: Returns the software, and fetches it if the cache lacks it.
+        store: The S3-compatible server with the lake; None if the lake is on a local disk.
     """
 
     name = "trino"
@@ -44,11 +46,13 @@ class Trino:
         port: int,
         metastore_port: int,
         software: Callable[[], TrinoSoftware],
+        store: StoreLogin | None = None,
     ) -> None:
         self.folder = folder
         self.port = port
         self._metastore_port = metastore_port
         self._software = software
+        self._store = store
 
     def prepare(self) -> None:
         """Write the configuration of the stack's Trino."""
@@ -58,8 +62,9 @@ class Trino:
         (self.folder / "config.properties").write_text(settings, "utf-8")
         catalogs = self.folder / "catalog"
         catalogs.mkdir(exist_ok=True)
-        for name, properties in catalog_properties(self._metastore_port).items():
-            (catalogs / f"{name}.properties").write_text(properties_text(properties), "utf-8")
+        found = catalog_properties(self._metastore_port, self._store)
+        for name, properties in found.items():
+            write_private(catalogs / f"{name}.properties", properties_text(properties))
 
     def command(self) -> Command:
         """The command that starts the stack's Trino."""
@@ -106,12 +111,20 @@ def server_properties(port: int, plugins: Path) -> dict[str, str]:
     }
 
 
-def catalog_properties(metastore_port: int) -> dict[str, dict[str, str]]:
-    """Return the settings of Trino's catalogs, by the catalog's name."""
+def catalog_properties(
+    metastore_port: int, store: StoreLogin | None = None
+) -> dict[str, dict[str, str]]:
+    """Return the settings of Trino's catalogs, by the catalog's name.
+
+    Args:
+        metastore_port: The metastore's port.
+        store: The S3-compatible server with the lake; None if the lake is on a local disk.
+    """
     common = {
         "hive.metastore.uri": f"thrift://{HOST}:{metastore_port}",
         # Hadoop's file systems, which the paths of local lakes need.
         "fs.hadoop.enabled": "true",
+        **(store.trino_settings() if store else {}),
     }
     return {
         CATALOG: {"connector.name": "hudi", **common},
