@@ -19,7 +19,7 @@ from operate.capture_undo import look, undo
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
 from operate.lost_capture import is_copying
-from operate.readiness_check import Examined, examine, examine_all, unused_path
+from operate.readiness_check import Examined, examine, examine_all, on_record
 from operate.render import seconds
 from operate.table_outcome import Outcome, UnexpectedError, for_each
 from schemas.errors import TributaryError
@@ -28,6 +28,7 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from bootstrap.handoff import BootstrapResult
     from operate.context import Services
+    from operate.tables_on_record import TablesOnRecord
 
 
 _CONTINUED = frozenset(
@@ -54,14 +55,16 @@ def onboard(
         tables: The tables.
         with_bootstrap: Whether to copy the tables at once.
         by_wildcard: The tables that a wildcard matched and no argument named. Such a table is left
-            out if it cannot be replicated.
+            out if it cannot be replicated. If it follows its stream already, the source is not
+            asked about it again.
 
     Returns:
         One outcome per table, in the order given.
     """
-    examined = examine_all(services, tables)
+    followed = _followed(services, tables)
+    examined = examine_all(services, tables, only_settings=followed & {*by_wildcard})
     outcomes = {outcome.table: outcome for outcome in refusals(services, examined, by_wildcard)}
-    if with_bootstrap and examined.replicable:
+    if with_bootstrap and not followed.issuperset(examined.replicable):
         services.require_cluster()
     registered: list[TableId] = []
     for group in tier_capture.groups(services, examined.replicable):
@@ -104,11 +107,21 @@ def refusals(
 
 def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
     """Return the tables that an earlier command has begun to copy, except paused tables."""
-    records = [record for table in tables if (record := services.store.get(table)) is not None]
+    wanted = frozenset(tables)
     return frozenset(
         record.table
-        for record in records
-        if is_copying(record) and record.state is not State.PAUSED
+        for record in services.store.tables()
+        if record.table in wanted and is_copying(record) and record.state is not State.PAUSED
+    )
+
+
+def _followed(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
+    """Return the tables whose copy is complete and that follow their streams."""
+    wanted = frozenset(tables)
+    return frozenset(
+        record.table
+        for record in services.store.tables()
+        if record.table in wanted and record.state is State.INCREMENTAL
     )
 
 
@@ -127,8 +140,9 @@ def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
                 if left := undo(services, group, before):
                     raise error.advising(left) from error
                 raise
+            known = on_record(services)
             outcomes = for_each(
-                group.tables, lambda table: register(services, table), action="register"
+                group.tables, lambda table: register(services, table, known), action="register"
             )
             for outcome in outcomes:
                 if outcome.failed:
@@ -153,37 +167,43 @@ def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
     return replace(outcome, details={**outcome.details, "notes": notes})
 
 
-def register(services: Services, table: TableId) -> Outcome:
-    """Put a table on the plan, in state REGISTERED, unless it is on the plan already."""
+def register(services: Services, table: TableId, known: TablesOnRecord | None = None) -> Outcome:
+    """Put a table on the plan, in state REGISTERED, unless it is on the plan already.
+
+    Args:
+        services: The services of the command.
+        table: The table.
+        known: The tables on record, to which the new record is added; None to read them.
+    """
     names = services.capture(table)
     now = datetime.now(timezone.utc)
-    record = services.store.get(table)
+    known = known or on_record(services)
+    record = known.get(table)
+    if record is not None and record.state is not State.RETIRED:
+        return Outcome(table, f"is already on the plan, {record.state.value}", record.state)
+    path, shard = known.unused_path(table), services.config.shard(table)
     if record is None:
-        record = services.store.put(
-            TableRecord(
-                table=table,
-                state=State.REGISTERED,
-                base_path=unused_path(services, table),
-                tier=names.tier,
-                topic=names.topic(table),
-                capture=capture_record(names),
-                updated_at=now,
-                shard=services.config.shard(table),
-            )
-        )
-    elif record.state is State.RETIRED:
-        again = replace(
-            transition(record, State.REGISTERED, at=now),
-            base_path=unused_path(services, table),
+        new = TableRecord(
+            table=table,
+            state=State.REGISTERED,
+            base_path=path,
             tier=names.tier,
             topic=names.topic(table),
             capture=capture_record(names),
-            shard=services.config.shard(table),
+            updated_at=now,
+            shard=shard,
         )
-        record = services.store.put(again)
     else:
-        return Outcome(table, f"is already on the plan, {record.state.value}", record.state)
-    return Outcome(table, "registered", record.state)
+        new = replace(
+            transition(record, State.REGISTERED, at=now),
+            base_path=path,
+            tier=names.tier,
+            topic=names.topic(table),
+            capture=capture_record(names),
+            shard=shard,
+        )
+    known.note(services.store.put(new))
+    return Outcome(table, "registered", State.REGISTERED)
 
 
 def bootstrap(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
@@ -210,9 +230,9 @@ def recaptured(
     """
     services.require_cluster()
     outcomes: dict[TableId, Outcome] = {}
-    fit = []
+    fit, known = [], on_record(services)
     for outcome in for_each(
-        tables, lambda table: _check_before_copy(services, table), action="check"
+        tables, lambda table: _check_before_copy(services, table, known), action="check"
     ):
         if outcome.failed:
             outcomes[outcome.table] = outcome
@@ -234,9 +254,19 @@ def recaptured(
 
 
 def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
-    """Bootstrap onboarded tables whose changes are captured, several at a time."""
-    if not tables:
-        return []
+    """Bootstrap onboarded tables whose changes are captured, several at a time.
+
+    If all of them follow their streams already, Spark is not started.
+    """
+    followed = _followed(services, tables)
+    left = [table for table in tables if table not in followed]
+    outcomes = {table: _up_to_date(table) for table in followed}
+    if left:
+        outcomes |= {one.table: one for one in _copy(services, left)}
+    return [outcomes[table] for table in tables]
+
+
+def _copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
     from bootstrap.handoff import bootstrap_table
 
     context = services.run_context
@@ -244,17 +274,19 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
     def one(table: TableId) -> Outcome:
         before = require(services, table)
         if before.state is State.INCREMENTAL:
-            return Outcome(
-                table,
-                "is already up to date; `tributary resync` copies it again",
-                before.state,
-            )
+            return _up_to_date(table)
         done = bootstrap_table(context, services.connect, before)
         clean(services, table)
         return copied(done, "handed over to the stream")
 
     parallel = min(services.config.spark.parallel_tables, len(tables))
     return for_each(tables, one, action="bootstrap", parallel=parallel)
+
+
+def _up_to_date(table: TableId) -> Outcome:
+    return Outcome(
+        table, "is already up to date; `tributary resync` copies it again", State.INCREMENTAL
+    )
 
 
 def copied(done: BootstrapResult, then: str) -> Outcome:
@@ -281,14 +313,14 @@ def copied(done: BootstrapResult, then: str) -> Outcome:
     )
 
 
-def _check_before_copy(services: Services, table: TableId) -> Outcome:
+def _check_before_copy(services: Services, table: TableId, known: TablesOnRecord) -> Outcome:
     """Examine a table on the plan before it is copied.
 
     If the table's state is NEEDS_BOOTSTRAP, its next generation is given up: it follows the stream
     from which the table cannot continue.
     """
     record = require(services, table)
-    examine(services, table)
+    examine(services, table, known=known)
     if record.state is State.NEEDS_BOOTSTRAP:
         # The table's next generation follows the same broken stream.
         forget_build(services, table)

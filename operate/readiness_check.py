@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.config.tables import configured_tier
-from cdc.config.templates import overlapping
 from cdc.debezium import keeps_nulls
-from cdc.errors import CaptureError, ConfigError, SourceError, StateError, onboard_again
+from cdc.errors import CaptureError, SourceError, StateError, onboard_again
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
 from cdc.store.table_state import State
 from operate import tier_capture
 from operate.capture_names import refuse_edited_names, refuse_shared_topics
 from operate.readiness import DEFAULT_MESSAGE_BYTES, judge, too_large
-from operate.shards import is_beside, refuse_shard_column
+from operate.shards import refuse_shard_column
 from operate.table_outcome import Outcome, for_each
+from operate.tables_on_record import TablesOnRecord
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -57,7 +57,11 @@ class Examined:
 
 
 def examine_all(
-    services: Services, tables: Sequence[TableId], *, with_rows: bool = True
+    services: Services,
+    tables: Sequence[TableId],
+    *,
+    with_rows: bool = True,
+    only_settings: Collection[TableId] = (),
 ) -> Examined:
     """Check which tables can be onboarded, without changing anything.
 
@@ -68,13 +72,17 @@ def examine_all(
         services: The services of the command.
         tables: The tables.
         with_rows: Whether to read rows in addition to the catalogs.
+        only_settings: Tables on the plan of which only the settings are examined, not the source.
     """
-    found = Examined()
+    found, known = Examined(), on_record(services)
     task = services.progress.start("examine tables", len(tables), "tables")
 
     def one(table: TableId) -> Outcome:
         try:
-            notes = examine(services, table, with_rows=with_rows)
+            if table in only_settings:
+                require_settings(services, known, table)
+                return Outcome(table, "checked", details={"notes": []})
+            notes = examine(services, table, with_rows=with_rows, known=known)
             return Outcome(table, "checked", details={"notes": list(notes)})
         finally:
             task.advance()
@@ -115,7 +123,13 @@ def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId
     }
 
 
-def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tuple[str, ...]:
+def examine(
+    services: Services,
+    table: TableId,
+    *,
+    with_rows: bool = True,
+    known: TablesOnRecord | None = None,
+) -> tuple[str, ...]:
     """Check that a table can be onboarded as it is, without changing anything.
 
     Args:
@@ -123,6 +137,7 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
         table: The table.
         with_rows: Whether to read rows in addition to the catalogs. The rows show how large rows
             are, and whether the key identifies each row.
+        known: The tables on record; None to read them.
 
     Returns:
         Remarks that do not prevent the replication of the table.
@@ -137,13 +152,9 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
         ConfigError: The table's path in the lake overlaps with another table's path.
     """
     settings = services.config.table_settings(table)
-    record = services.store.get(table)
-    if record is not None and record.state is not State.RETIRED:
-        services.config.settings_on_plan(table, record.tier)
-        _refuse_other_tier(record, settings.tier)
-        services.config.require_shard(table, record.shard)
-        require_as_onboarded(services.config, record)
-    unused_path(services, table)
+    known = known or on_record(services)
+    require_settings(services, known, table)
+    known.unused_path(table)
     source = services.source(table.source)
     found = source.table(table)
     kept = nulls_are_kept(services, table, settings)
@@ -160,6 +171,26 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
         return tuple(verdict.notes)
     key = source.schema(found, settings).key
     return (*verdict.notes, *_size(services, found), *_key(source, found, key))
+
+
+def require_settings(services: Services, known: TablesOnRecord, table: TableId) -> None:
+    """Check that the settings of a table on the plan still allow what its onboarding has chosen.
+
+    Raises:
+        ConfigError: A setting that must stay as it was at the onboarding has changed.
+        StateError: The settings have another tier.
+    """
+    record = known.get(table)
+    if record is not None and record.state is not State.RETIRED:
+        services.config.settings_on_plan(table, record.tier)
+        _refuse_other_tier(record, services.config.table_settings(table).tier)
+        services.config.require_shard(table, record.shard)
+        require_as_onboarded(services.config, record)
+
+
+def on_record(services: Services) -> TablesOnRecord:
+    """Read the records of all tables."""
+    return TablesOnRecord(services.config, services.store.tables())
 
 
 def nulls_are_kept(services: Services, table: TableId, settings: TableSettings) -> bool:
@@ -297,36 +328,6 @@ def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSe
             table=table,
             refused=True,
         )
-
-
-def unused_path(services: Services, table: TableId) -> str:
-    """Return the lake path of a table to onboard, unless another table's path overlaps with it.
-
-    Paths of retired tables count, too.
-
-    Raises:
-        ConfigError: The path overlaps with the path of another table.
-    """
-    path, shard = services.config.table_path(table), services.config.shard(table)
-    others = [record for record in services.store.tables() if record.table != table]
-    taken = {record.base_path: record.table for record in others}
-    # The folder of a shared table contains its shards' copies.
-    strangers = [one for one in others if shard is None or not is_beside(one, shard)]
-    taken |= {one.shard.base_path: one.table for one in strangers if one.shard is not None}
-    other = overlapping(path, taken)
-    if shard is not None:
-        other = other or overlapping(
-            shard.base_path, {one.base_path: one.table for one in strangers}
-        )
-    if other is not None:
-        raise ConfigError(
-            f"table {table} would be written to {path}, which overlaps with the path of table"
-            f" {other}",
-            remedy=f"Set name of {table.relation}, under tables, to a path of its own.",
-            table=table,
-            field="name",
-        )
-    return path
 
 
 def _refuse_other_tier(record: TableRecord, tier: str) -> None:

@@ -138,8 +138,7 @@ def prepare(services: Services, group: Group) -> None:
     # Check the settings before anything is created: a connector with these settings would be
     # refused later.
     _refuse_unsound(services, capture, wanted)
-    for topic in topics(group):
-        services.kafka.ensure_topic(topic, config=capture.topic_config(topic))
+    services.kafka.ensure_topics({name: capture.topic_config(name) for name in topics(group)})
     crash("onboard.after_topic")
     _heal_log(services, capture, source)
     on_source.prepare()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 
 from schemas.table import TableId
 
@@ -79,24 +79,6 @@ def _encoded(name: str) -> str:
 def encoded(name: str) -> str:
     """Encode a name as one folder of a path. Different names give different folders."""
     return _safe(name)
-
-
-def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
-    """Return a table whose base path overlaps the given path; None if there is none.
-
-    Two paths overlap if they are equal, or if one is inside the other. Upper and lower case count
-    as equal.
-
-    Args:
-        path: The path.
-        taken: The tables, by base path.
-    """
-    mine = path.casefold() + "/"
-    for other, table in taken.items():
-        theirs = other.casefold() + "/"
-        if mine.startswith(theirs) or theirs.startswith(mine):
-            return table
-    return None
 
 
 def _safe(name: str) -> str:

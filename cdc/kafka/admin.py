@@ -12,7 +12,7 @@ import confluent_kafka as ck
 from confluent_kafka import admin as ck_admin
 
 from cdc.errors import KafkaError
-from cdc.kafka import records, topic_looks
+from cdc.kafka import records, topic_creation, topic_looks
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
 from cdc.kafka.reader import RecordReader
 from cdc.kafka.records import KafkaRecord
@@ -67,41 +67,28 @@ class KafkaAdmin:
         )[""]
         return str(found.cluster_id), len(found.nodes)
 
-    def ensure_topic(
-        self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
-    ) -> TopicInfo:
-        """Create a topic, or check that the existing one is suitable, and return its description.
+    def ensure_topics(self, wanted: Mapping[str, Mapping[str, str]]) -> dict[str, TopicInfo]:
+        """Create topics, or check that the existing ones are suitable; return their descriptions.
 
         A new topic has ``cleanup.policy=delete``, since compaction would remove changes that the
         lake has not read. It also has the longest possible compaction lag: if somebody alters the
         policy later, no record is removed before a run notices it. An existing topic is never
-        altered.
+        altered. The number of requests hardly grows with the number of topics.
 
         Args:
-            name: The topic.
-            partitions: Number of partitions. With more than one, the delete and the insert of a key
-                change could be in different partitions.
-            config: Topic settings that override those of ``kafka.topic``.
+            wanted: By topic, the settings that override those of ``kafka.topic``.
 
         Raises:
-            KafkaError: The topic cannot be created, or it exists with another number of partitions,
-                with compaction, or with a retention that is too short.
+            KafkaError: A topic cannot be created, or it exists with several partitions, with
+                compaction, or with a retention that is too short.
         """
-        wanted = self.new_topic_settings(config or {})
-        existing = self.topics([name]).get(name)
-        if existing is None:
-            self._create(name, partitions, wanted)
-            existing = self._wait_for(name)
-        if existing.partitions != partitions:
-            raise KafkaError(
-                f"topic {name} has {existing.partitions} partitions, not {partitions}",
-                remedy=f"Delete topic {name} and run the command again, which recreates it: one"
-                " partition keeps a table's changes in the order of its commits. A table that has"
-                " read from the old topic then needs a new copy.",
-                topic=name,
-            )
-        self._check_settings(name, wanted)
-        return existing
+        settings = {name: self.new_topic_settings(config) for name, config in wanted.items()}
+        factor = self._topic.replication_factor
+        return topic_creation.ensure(self, self._client, self._admin, settings, factor)
+
+    def ensure_topic(self, name: str, *, config: Mapping[str, str] | None = None) -> TopicInfo:
+        """Create one topic, or check that the existing one is suitable; see `ensure_topics`."""
+        return self.ensure_topics({name: config or {}})[name]
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """Return the descriptions of topics, by name; topics that do not exist are left out."""
@@ -361,68 +348,6 @@ class KafkaAdmin:
             for resource, entries in found.items()
         }
         return settings, {str(resource.name): error for resource, error in failed.items()}
-
-    def _create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
-        topic = ck_admin.NewTopic(
-            name,
-            num_partitions=partitions,
-            replication_factor=self._topic.replication_factor,
-            config=dict(settings),
-        )
-        self._client.call(
-            f"create topic {name}",
-            lambda: self._admin.create_topics(
-                [topic],
-                operation_timeout=self._client.timeout_s,
-                request_timeout=self._client.timeout_s,
-            ),
-            ignored=frozenset({ck.KafkaError.TOPIC_ALREADY_EXISTS}),
-            topic=name,
-        )
-
-    def _wait_for(self, name: str) -> TopicInfo:
-        """Wait until all brokers know a new topic, and return its description.
-
-        The controller acknowledges the creation of the topic before that.
-        """
-        found: TopicInfo | None = None
-
-        def unknown() -> bool:
-            nonlocal found
-            found = self.topics([name]).get(name)
-            return found is None or not self.start_offsets_many([name]).get(name)
-
-        late = wait_while(unknown, timeout_s=self._client.timeout_s, poll_s=_POLL_S)
-        if late or found is None:
-            raise missing(name)
-        return found
-
-    def _check_settings(self, name: str, wanted: Mapping[str, str]) -> None:
-        """Refuse a topic that is compacted or whose retention is too short.
-
-        Args:
-            name: The topic.
-            wanted: The settings that a new topic would have.
-        """
-        actual = self.topic_config(name)
-        policy = actual.get("cleanup.policy", "delete")
-        if policy != "delete":
-            raise KafkaError(
-                f"topic {name} has cleanup.policy={policy}: compaction drops changes that the"
-                " lake has not applied yet",
-                remedy=f"Set cleanup.policy=delete on topic {name}.",
-                topic=name,
-                field="cleanup.policy",
-            )
-        asked, kept = int(wanted.get("retention.ms", "0")), int(actual.get("retention.ms", "-1"))
-        shorter = kept >= 0 and (asked < 0 or kept < asked)
-        if shorter:
-            raise KafkaError(
-                f"topic {name} keeps records for {kept} ms instead of {asked} ms",
-                remedy=f"Raise retention.ms of topic {name}, or lower kafka.topic.retention_ms.",
-                topic=name,
-                field="retention.ms",
-            )
 
     def _offsets(
         self, topics: Iterable[str], spec: ck_admin.OffsetSpec, *, committed: bool

@@ -8,7 +8,6 @@ import pytest
 
 from cdc.config.patterns import Pattern
 from cdc.config.tables import TableSettings, configured_tier, is_append_tier
-from cdc.config.templates import overlapping
 from cdc.errors import ConfigError
 from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
@@ -118,23 +117,6 @@ def test_a_topic_prefix_counts_dots_and_underscores_as_one_as_kafka_does() -> No
     document["sources"]["shop"]["topic_prefix"] = "a.b"
     document["sources"]["crm"]["topic_prefix"] = "a_b"
     assert "the same name, a_b" in refusal(document).message
-
-
-@pytest.mark.parametrize(
-    ("path", "lacks"),
-    [
-        ("s3a://lake/shop/public/orders", "orders"),
-        ("s3a://lake/shop/public/ORDERS", "orders"),
-        ("s3a://lake/shop/public", "orders"),
-        ("s3a://lake/shop/public/orders/2026", "orders"),
-        ("s3a://lake/shop/public/orders2", None),
-        ("s3a://lake/shop/public/order", None),
-    ],
-)
-def test_paths_in_one_another_are_found(path: str, lacks: str | None) -> None:
-    orders = TableId("shop", "public", "orders")
-    found = overlapping(path, {"s3a://lake/shop/public/orders": orders})
-    assert found == (orders if lacks else None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,158 @@
+"""Creates topics that are missing, and checks existing ones, in few requests for many topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import confluent_kafka as ck
+from confluent_kafka import admin as ck_admin
+
+from cdc.errors import KafkaError
+from cdc.kafka.client import KafkaClient, missing
+from cdc.kafka.topic_values import TopicInfo
+from cdc.runtime.waiting import wait_while
+
+if TYPE_CHECKING:
+    from cdc.kafka.admin import KafkaAdmin
+
+PARTITIONS = 1
+"""Partitions of a topic. With more than one, the delete and the insert of a key change could be in
+different partitions."""
+_POLL_S = 0.1
+_AT_ONCE = 100
+"""The most topics in one request. A controller writes all of a request in one batch of records,
+which has a bound."""
+
+Settings = Mapping[str, Mapping[str, str]]
+"""The settings of topics, by topic."""
+
+
+def ensure(
+    kafka: KafkaAdmin,
+    client: KafkaClient,
+    admin: ck_admin.AdminClient,
+    wanted: Settings,
+    replication_factor: int,
+) -> dict[str, TopicInfo]:
+    """Create the topics that are missing, and check that existing ones are suitable.
+
+    An existing topic is never altered. If one is not suitable, no topic is created.
+
+    Args:
+        kafka: The cluster.
+        client: Sends requests to the same cluster.
+        admin: The admin client of the same cluster.
+        wanted: The settings that a new topic gets, by topic.
+        replication_factor: The replication factor of a new topic; -1 for the broker's default.
+
+    Returns:
+        The topics' descriptions, in the order of ``wanted``.
+
+    Raises:
+        KafkaError: A topic cannot be created, or it exists with another number of partitions, with
+            compaction, or with a retention that is too short.
+    """
+    existing = kafka.topics(wanted)
+    _check(kafka, {name: wanted[name] for name in wanted if name in existing}, existing)
+    new = {name: settings for name, settings in wanted.items() if name not in existing}
+    for part in _parts(new):
+        _create(client, admin, part, replication_factor)
+    made = _wait_for(kafka, new, client.timeout_s)
+    _check(kafka, new, made)  # another program could have created one of them meanwhile
+    return {name: (existing | made)[name] for name in wanted}
+
+
+def _parts(wanted: Settings) -> Iterator[Settings]:
+    left = iter(wanted.items())
+    while part := dict(islice(left, _AT_ONCE)):
+        yield part
+
+
+def _create(
+    client: KafkaClient,
+    admin: ck_admin.AdminClient,
+    wanted: Settings,
+    replication_factor: int,
+) -> None:
+    topics = [
+        ck_admin.NewTopic(
+            name,
+            num_partitions=PARTITIONS,
+            replication_factor=replication_factor,
+            config=dict(settings),
+        )
+        for name, settings in wanted.items()
+    ]
+    client.call(
+        f"create topic {next(iter(wanted))}" if len(wanted) == 1 else "create topics",
+        lambda: admin.create_topics(
+            topics, operation_timeout=client.timeout_s, request_timeout=client.timeout_s
+        ),
+        ignored=frozenset({ck.KafkaError.TOPIC_ALREADY_EXISTS}),
+    )
+
+
+def _wait_for(kafka: KafkaAdmin, new: Settings, timeout_s: float) -> dict[str, TopicInfo]:
+    """Wait until all brokers know the new topics, and return their descriptions.
+
+    The controller acknowledges the creation of a topic before that.
+    """
+    found: dict[str, TopicInfo] = {}
+    left = list(new)
+
+    def unknown() -> list[str]:
+        nonlocal left
+        there, offsets = kafka.topics(left), kafka.start_offsets_many(left)
+        found.update((name, there[name]) for name in left if name in there and offsets.get(name))
+        left = [name for name in left if name not in found]
+        return left
+
+    if left and (late := wait_while(unknown, timeout_s=timeout_s, poll_s=_POLL_S)):
+        raise missing(late[0])
+    return found
+
+
+def _check(kafka: KafkaAdmin, wanted: Settings, topics: Mapping[str, TopicInfo]) -> None:
+    """Refuse a topic with several partitions, with compaction, or with a retention too short."""
+    settings = kafka.topic_configs(wanted) if wanted else {}
+    for name, asked in wanted.items():
+        if topics[name].partitions != PARTITIONS:
+            raise KafkaError(
+                f"topic {name} has {topics[name].partitions} partitions, not {PARTITIONS}",
+                remedy=f"Delete topic {name} and run the command again, which recreates it: one"
+                " partition keeps a table's changes in the order of its commits. A table that has"
+                " read from the old topic then needs a new copy.",
+                topic=name,
+            )
+        if name not in settings:
+            raise missing(name)
+        _check_settings(name, asked, settings[name])
+
+
+def _check_settings(name: str, wanted: Mapping[str, str], actual: Mapping[str, str]) -> None:
+    """Refuse a topic that is compacted or whose retention is too short.
+
+    Args:
+        name: The topic.
+        wanted: The settings that a new topic would have.
+        actual: The settings that the topic has.
+    """
+    policy = actual.get("cleanup.policy", "delete")
+    if policy != "delete":
+        raise KafkaError(
+            f"topic {name} has cleanup.policy={policy}: compaction drops changes that the"
+            " lake has not applied yet",
+            remedy=f"Set cleanup.policy=delete on topic {name}.",
+            topic=name,
+            field="cleanup.policy",
+        )
+    asked, kept = int(wanted.get("retention.ms", "0")), int(actual.get("retention.ms", "-1"))
+    if kept >= 0 and (asked < 0 or kept < asked):
+        raise KafkaError(
+            f"topic {name} keeps records for {kept} ms instead of {asked} ms",
+            remedy=f"Raise retention.ms of topic {name}, or lower kafka.topic.retention_ms.",
+            topic=name,
+            field="retention.ms",
+        )
