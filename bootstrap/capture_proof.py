@@ -12,7 +12,7 @@ from bootstrap.steps import reaches
 from cdc.capture.evidence import known
 from cdc.capture.gathering import ServerOpeners, cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
-from cdc.capture.known_definition import require_known
+from cdc.capture.known_definition import exact_columns, require_known
 from cdc.capture.remembered_losses import remember
 from cdc.connect import failures
 from cdc.debezium import keeps_nulls, stored_position
@@ -25,6 +25,7 @@ from schemas.redaction import redact
 
 if TYPE_CHECKING:
     from cdc.capture.recovery import Recovery
+    from cdc.config import TableSettings
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames, Definitions
     from cdc.kafka import KafkaAdmin
@@ -119,7 +120,7 @@ class Capture:
         """Return whether the connector sends a NULL as NULL, and not as the column's default."""
         return keeps_nulls(self.connect.connector(self.names.connector) or {})
 
-    def require_known(self, table: SourceTable) -> None:
+    def require_known(self, table: SourceTable, settings: TableSettings) -> None:
         """Prove that the connector's definition of the table equals the server's.
 
         Only connectors of MySQL and MariaDB are checked.
@@ -127,6 +128,7 @@ class Capture:
         Args:
             table: The table, as read from the server. The connector must have captured all changes
                 from before this read.
+            settings: The table's settings, which choose the key.
 
         Raises:
             CaptureError: The definition that the connector has derived from the binlog's statements
@@ -134,7 +136,8 @@ class Capture:
         """
         if self.names.reports_definitions:
             changes = self.definitions.of(self.names).changes
-            require_known(self.table, self.names.connector, changes, table.columns)
+            exact = exact_columns(self.source.schema(table, settings))
+            require_known(self.table, self.names.connector, changes, table.columns, exact=exact)
 
     def require_start(
         self, topic_id: str | None, start: Mapping[int, int], *, topic: str | None = None

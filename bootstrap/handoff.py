@@ -329,7 +329,7 @@ class _Bootstrap:
         table, now = self._source.capture(self._capture.names).described(self._table)
         known = self._attempt.fingerprint
         if known is not None and known.digest == now.digest:
-            self._capture.require_known(table)
+            self._capture.require_known(table, self._settings)
 
     def _copy_chunks(self) -> None:
         self._require_start()

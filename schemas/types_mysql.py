@@ -190,6 +190,13 @@ TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 The binlog has their values as bytes in the column's character set.
 """
 
+BOOLEANS = frozenset({"bool", "boolean"})
+"""Names in statements for ``tinyint(1)``, in lower case.
+
+If a connector derives a column's type from such a statement, it sends TRUE for each number other
+than 0.
+"""
+
 CALENDAR = frozenset({"date", "datetime", "timestamp"})
 """Types whose values can be dates that no calendar has."""
 

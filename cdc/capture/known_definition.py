@@ -11,13 +11,13 @@ not repair the connector's definition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cdc.errors import CaptureError, LostHistoryError
-from schemas.table import TableId
-from schemas.types_mysql import TEXTS, MysqlType
+from schemas.table import TableId, TableSchema
+from schemas.types_mysql import BOOLEANS, TEXTS, MysqlType
 
 if TYPE_CHECKING:
     from cdc.debezium import DefinitionChange, KnownColumn
@@ -82,7 +82,11 @@ class _Form:
         return " ".join(filter(None, parts))
 
 
-def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -> list[str]:
+def differences(
+    known: Sequence[KnownColumn],
+    columns: Sequence[SourceColumn],
+    exact: Collection[str] = (),
+) -> list[str]:
     """Return how a connector's definition of a table differs from the catalog's definition.
 
     Differences that do not change how the connector reads values are left out, for example the
@@ -91,13 +95,15 @@ def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -
     Args:
         known: The connector's columns, in order.
         columns: The catalog's columns, in order.
+        exact: The columns whose values cannot be read from the source by key. If the connector has
+            such a column as BOOLEAN, the definitions differ.
     """
     names = [column.name for column in known]
     there = [column.name for column in columns]
     if names != there:
         order = "come in the order" if sorted(names) == sorted(there) else "are"
         return [f"its columns {order} {', '.join(there)}, and the connector has {', '.join(names)}"]
-    return [
+    found = [
         f"column {column.name} is {_form_text(actual, column.nullable)}, and the connector has"
         f" {_form_text(read, one.nullable)}"
         for one, column in zip(known, columns, strict=True)
@@ -107,6 +113,23 @@ def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -
         # of a key.
         if not _same_form(read, actual) or (column.nullable and not one.nullable)
     ]
+    return found + [
+        f"column {column.name} is {column.type}, and the connector has it as {one.type_name}, so it"
+        " sends true for each number other than 0"
+        for one, column in zip(known, columns, strict=True)
+        if one.name in exact and one.type_name.lower() in BOOLEANS
+    ]
+
+
+def exact_columns(schema: TableSchema) -> tuple[str, ...]:
+    """Return the columns whose values no run can read from the source by key.
+
+    These are the key's columns, and all columns of an append table.
+
+    Args:
+        schema: The lake's columns and key.
+    """
+    return schema.key or tuple(column.name for column in schema.columns)
 
 
 def newest(changes: Iterable[DefinitionChange]) -> dict[TableId, tuple[KnownColumn, ...]]:
@@ -120,6 +143,7 @@ def require_known(
     changes: Iterable[DefinitionChange],
     columns: Sequence[SourceColumn],
     error: type[CaptureError | LostHistoryError] = CaptureError,
+    exact: Collection[str] = (),
 ) -> None:
     """Check that the connector's definition of a table agrees with the catalog.
 
@@ -130,13 +154,14 @@ def require_known(
             that was committed before the catalog was read.
         columns: The table's columns in the catalog.
         error: The type of the error to raise.
+        exact: As in `differences`.
 
     Raises:
         CaptureError: The definitions differ. The error names each difference.
         LostHistoryError: The definitions differ, and the caller has chosen this type of error. A
             caller does so if the lake already has rows from this connector.
     """
-    if what := "; ".join(differences(newest(changes).get(table, ()), columns)):
+    if what := "; ".join(differences(newest(changes).get(table, ()), columns, exact)):
         raise error(
             f"connector {connector} reads table {table} by a definition that differs from the"
             f" server's: {what}",

@@ -7,6 +7,7 @@ module returns Spark SQL that converts the values that ``from_avro`` has decoded
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cdc.rows.semantic_types import (
@@ -20,6 +21,7 @@ from cdc.rows.semantic_types import (
 from schemas import json_text
 from schemas.avro import DebeziumField, DebeziumSchema
 from schemas.table import Column, TableId, TableSchema
+from schemas.types_mysql import BOOLEANS
 
 _JSON = "json"
 """The type json of MySQL. In MariaDB, a json column has the type longtext."""
@@ -28,8 +30,13 @@ _INTEGERS = ("int", "bigint")
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
 """The number of bits of each integer type, by the type's name in statements and in catalogs."""
 _NO_SIGN = frozenset({"unsigned", "zerofill"})
-_BOOLEANS = frozenset({"bool", "boolean"})
 _START_OF_1970 = "^1970-01-01T00:00:00([.]0+)?Z$"
+
+NUMBER_AS_TRUE = (
+    " is TRUE, which the connector sends for each number other than 0, since a statement declared"
+    " the column as BOOLEAN"
+)
+"""What ``PROBLEM`` says, after the column's name, of a value that could be any number but 0."""
 
 
 def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
@@ -124,7 +131,7 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
         places = range((int(field.parameters.get("length", "64")) + 7) // 8, 0, -1)
         digits = ", ".join(f"substring(hex({raw}), {2 * place - 1}, 2)" for place in places)
         return LakeValue(f"CAST(conv(concat({digits}), 16, 10) AS {lake.upper()})")
-    if _is_declared_boolean(field, lake):
+    if is_declared_boolean(field, lake):
         return LakeValue(f"CAST({raw} AS {lake.upper()})")
     if kind == "string" and lake == "string" and source_type.startswith("enum("):
         return LakeValue(f"replace({raw}, '\\\\,', ',')")
@@ -135,7 +142,7 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
     return None
 
 
-def _is_declared_boolean(field: DebeziumField, lake: str) -> bool:
+def is_declared_boolean(field: DebeziumField, lake: str) -> bool:
     """Whether a statement declared the integer column as BOOL or BOOLEAN.
 
     The server then has a ``tinyint``, and the connector sends true for each number other than 0.
@@ -144,7 +151,7 @@ def _is_declared_boolean(field: DebeziumField, lake: str) -> bool:
         field: The field in the writer's schema.
         lake: The lake column's Spark SQL type.
     """
-    declared = field.source_type is None or field.source_type.lower() in _BOOLEANS
+    declared = field.source_type is None or field.source_type.lower() in BOOLEANS
     return field.avro_type == "boolean" and declared and lake in _INTEGERS
 
 
@@ -182,7 +189,7 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
         # A row that is older than a NOT NULL column stores nothing for that column. The server
         # reads this as the document null, and the connector sends an empty object.
         return doubt if field.nullable or not table.key else f"({doubt} OR {raw} = '{{}}')"
-    if _is_declared_boolean(field, column.lake_type):
+    if is_declared_boolean(field, column.lake_type):
         return raw
     return doubtful_test(raw, field, column) or zero_date_test(raw, field)
 
@@ -274,6 +281,27 @@ def _has_gtid(schema: DebeziumSchema) -> bool:
     return any(field.name == "gtid" for field in schema.source)
 
 
+def number_as_true(first: str, schema_id: str, booleans: Mapping[str, Sequence[str]]) -> str:
+    """Return a WHEN branch of Spark SQL for a TRUE that could be any number but 0.
+
+    The result of the branch is the text of the record's ``PROBLEM``.
+
+    Args:
+        first: Spark SQL of the name of a column whose value in the event is uncertain; NULL if
+            there is none.
+        schema_id: Spark SQL of the id of the event's schema, in the form of the keys of
+            ``booleans``.
+        booleans: By schema id, the columns that a statement declared as BOOL or BOOLEAN.
+    """
+    tests = (
+        f"({schema_id} = {literal(which)} AND {first} IN ({', '.join(map(literal, names))}))"
+        for which, names in booleans.items()
+        if names
+    )
+    either = " OR ".join(tests)
+    return f"WHEN {either} THEN concat('column ', {first}, '{NUMBER_AS_TRUE}')" if either else ""
+
+
 def not_appendable(operation: str, lacking: str, *, from_binlog: bool) -> str:
     """Return WHEN branches of Spark SQL with the reasons why an append table cannot apply an event.
 
@@ -290,8 +318,8 @@ def not_appendable(operation: str, lacking: str, *, from_binlog: bool) -> str:
     """
     unclear = f"""WHEN {operation} IN ('c', 'r') AND {lacking} IS NOT NULL
         THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL, an'
-          ' impossible date, an infinite interval or, if declared as BOOLEAN, any number, or has a'
-          ' character that replaces unknown ones')"""
+          ' impossible date or an infinite interval, or has a character that replaces unknown'
+          ' ones')"""
     other = (
         f"WHEN {operation} IN ('u', 'd')"
         " THEN 'an update or delete, which an append table cannot apply'"

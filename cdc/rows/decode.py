@@ -17,7 +17,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from cdc.errors import DecodeError
-from cdc.rows.binlog_values import not_appendable
+from cdc.rows.binlog_values import not_appendable, number_as_true
 from cdc.rows.columns import (
     INGESTED_AT,
     OFFSET,
@@ -266,6 +266,9 @@ def _problem(
     lost = " ".join(inexact(column, alias) for column, alias in checked.items())
     from_binlog = any(plan.from_binlog for plan in plans.values())
     append = "" if table.key else not_appendable(_OP, UNAVAILABLE, from_binlog=from_binlog)
+    booleans = {_hex(schema_id): plan.booleans for schema_id, plan in plans.items()}
+    inserted = f"CASE WHEN {_OP} IN ('c', 'r') THEN {UNAVAILABLE}[0] END"
+    uncertain = f"{_DOUBTED}[0]" if table.key else inserted
     return f"""CASE
         WHEN {_FRAME} = '{TOMBSTONE}' THEN NULL
         WHEN {_FRAME} IS NOT NULL THEN {_FRAME}
@@ -280,9 +283,10 @@ def _problem(
         WHEN {_OP} IN ({rows}) AND NOT {_HAS_ROW} THEN 'the row after the change is missing'
         WHEN {_OP} IN ({rowless}) AND {_HAS_ROW} THEN 'there is a row after a delete or TRUNCATE'
         WHEN {_GARBLED} IS NOT NULL THEN concat('text that is not UTF-8 in column ', {_GARBLED}[0])
+        {number_as_true(uncertain, _SCHEMA, booleans)}
         WHEN {_DOUBTED} IS NOT NULL THEN concat('a value that may replace another one (a zero'
-          ' date, a character that the connector does not know, TRUE of a column declared as'
-          ' BOOLEAN, or an interval of 0 for an infinite one) in key column ', {_DOUBTED}[0])
+          ' date, a character that the connector does not know, or an interval of 0 for an'
+          ' infinite one) in key column ', {_DOUBTED}[0])
         WHEN {_KEYLESS} THEN 'the row before the change lacks the key: the replica identity was an'
           ' index without the key'
         {lost}

@@ -10,6 +10,7 @@ from cdc.rows.binlog_values import (
     binlog_position,
     binlog_value,
     doubt_test,
+    is_declared_boolean,
     is_tagged,
     order_in_transaction,
     transaction_number,
@@ -75,7 +76,7 @@ class EventRules:
 class EventPlan:
     """The Spark SQL expressions that read a decoded event. They differ by the event's schema.
 
-    Spark evaluates each argument except ``from_binlog`` to the described value.
+    Spark evaluates each argument except ``from_binlog`` and ``booleans`` to the described value.
 
     Args:
         from_binlog: Whether a connector of MySQL or MariaDB wrote the events.
@@ -99,6 +100,7 @@ class EventPlan:
             value.
         former: The key before an update that changed the key; null for any other event.
         keyless: Whether the event's row before the change lacks the key (`lacks_key`).
+        booleans: Names of the columns whose TRUE in an event stands for any number other than 0.
     """
 
     from_binlog: bool
@@ -118,6 +120,7 @@ class EventPlan:
     doubted: str
     former: str
     keyless: str
+    booleans: tuple[str, ...]
 
 
 def event_plan(
@@ -167,6 +170,7 @@ def event_plan(
         keyless="FALSE"
         if schema.from_binlog or rules.identity is None
         else lacks_key(event, schema, table.key, rules.identity),
+        booleans=tuple(name for name, one in columns.items() if one.any_number),
     )
 
 
@@ -186,6 +190,7 @@ class _ColumnSql:
             column.
         given: As in :class:`EventPlan`; None if the lake type can represent every value.
         former: The value before the change. Only for a key column.
+        any_number: Whether TRUE in an event stands for any number other than 0. Not Spark SQL.
     """
 
     value: str
@@ -195,6 +200,7 @@ class _ColumnSql:
     doubted: str | None = None
     given: str | None = None
     former: str | None = None
+    any_number: bool = False
 
 
 def _column(
@@ -246,6 +252,7 @@ def _column(
         doubted=doubted,
         given=None if value.total else _given(raw, lacked, column),
         former=read(before, found, column, table.table).sql if is_key else None,
+        any_number=schema.from_binlog and is_declared_boolean(found, column.lake_type),
     )
 
 

@@ -14,6 +14,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from cdc.errors import DecodeError, SchemaChangeError, UnseenError, copy_again
+from cdc.rows.binlog_values import NUMBER_AS_TRUE
 from cdc.rows.decode import SCHEMA_ID_SQL, TAGGED, UNKNOWN_SCHEMA, decode
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import RecordProblem, Summary, problems, summarize
@@ -357,6 +358,13 @@ class BatchReader:
                 "Find what writes such records. `tributary quarantine replay"
                 f" {table}` applies those in `tributary quarantine list {table}` that can be read"
                 f" by now. Then run `tributary retry {table}`; or {copy_again(table)}."
+            )
+        if first.reason.endswith(NUMBER_AS_TRUE):
+            remedy = (
+                f"Run ALTER TABLE {table.relation} MODIFY for the column, as tinyint(1), with the"
+                " rest of its definition from SHOW CREATE TABLE: the server changes no row, and the"
+                f" connector sends numbers from then on. Then {copy_again(table)}, which brings the"
+                " numbers of earlier rows. In new tables and columns, write tinyint(1)."
             )
         return DecodeError(
             f"{self._place_text(first)} cannot be applied: {first.reason}{others}",

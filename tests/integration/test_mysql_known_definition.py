@@ -9,6 +9,7 @@ import pytest
 from cdc.capture.gathering import Captures
 from cdc.capture.known_definition import differences, newest
 from cdc.capture.topic_facts import one_topic
+from cdc.rows.binlog_values import NUMBER_AS_TRUE
 from cdc.run.table import run_table
 from cdc.sources.mysql import lookup
 from cdc.store.loss_counts import Losses
@@ -22,6 +23,8 @@ from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 from tests.integration.rigs.mysql_captured import mysql_capturing
 from tests.integration.rigs.mysql_cells import CASES, OWN
+from tests.integration.rigs.person import Person
+from tests.integration.rigs.person import person as person
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, run_without_error, succeeded
 from tests.integration.rigs.shop import shop as shop
@@ -130,6 +133,49 @@ def test_true_of_a_boolean_that_a_statement_declares_is_read_by_key(
     run_without_error(shop)
     shop.assert_equal("orders")
     assert asked == []
+
+
+def test_a_boolean_of_an_append_table_is_refused_or_stops_it_at_the_first_true(
+    person: Person,
+) -> None:
+    """No run can read the number by key; after MODIFY the connector sends it."""
+    shop, database = person.shop, mysql_of(person.shop.database)
+    early, late = database.label("early"), database.label("late")
+    database.execute("CREATE TABLE early (n int)", "INSERT INTO early VALUES (1)")
+    database.let_pause()
+    shop.tables = {name: {"mode": "append"} for name in (early, late)}
+    person.configure()
+    person.done("onboard", early)
+    database.execute("CREATE TABLE late (n int, flag BOOLEAN)", "INSERT INTO late VALUES (1, 2)")
+    database.catch_up()
+    told = person.refused("onboard", late).remedy
+    assert told.startswith(f"Run ALTER TABLE {database.name}.late MODIFY")
+    database.execute("ALTER TABLE late MODIFY flag tinyint(1)")
+    person.follow(told)
+    database.execute(
+        "ALTER TABLE early ADD COLUMN flag BOOL",
+        "INSERT INTO early VALUES (2, FALSE), (3, NULL)",
+        "INSERT INTO late VALUES (2, -1), (3, TRUE)",
+    )
+    shop.settle("early")
+    person.done("run", early)
+    database.execute("INSERT INTO early VALUES (4, 2)")
+    shop.settle("early")
+    stopped = person.run("run", early)
+    assert f"column flag{NUMBER_AS_TRUE}" in stopped.messages
+    assert stopped.remedy.startswith(f"Run ALTER TABLE {database.name}.early MODIFY")
+    database.execute("ALTER TABLE early MODIFY flag tinyint(1)")
+    person.follow(stopped.remedy)
+    database.execute("INSERT INTO early VALUES (5, -128)", "INSERT INTO late VALUES (4, 127)")
+    for name in ("early", "late"):
+        shop.settle(name)
+    person.done("run", early, late)
+    person.done("verify", early, late)
+    rows = {
+        name: sorted(shop.lake(name).select("n", "flag").collect()) for name in ("early", "late")
+    }
+    assert list(map(tuple, rows["early"])) == [(1, None), (2, 0), (3, None), (4, 2), (5, -128)]
+    assert list(map(tuple, rows["late"])) == [(1, 2), (2, -1), (3, 1), (4, 127)]
 
 
 def test_a_run_that_another_one_has_overtaken_reads_the_statements_again(shop: Shop) -> None:

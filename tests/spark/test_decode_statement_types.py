@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from cdc.rows.binlog_values import NUMBER_AS_TRUE
 from cdc.rows.columns import PROBLEM, UNAVAILABLE, UNCLEAR
 from schemas.table import Column, TableSchema
 from schemas.types_mysql import MysqlType
@@ -90,9 +91,24 @@ def test_true_of_a_declared_boolean_may_be_any_number(
     assert (false["v"], false[UNAVAILABLE], false[PROBLEM]) == (0, None, None)
     for key in (("id", "v"), ()):
         true, false = rows(spark, events, holding(source_type, *key))
-        assert "v" in (true[PROBLEM] or "")
-        assert "BOOLEAN" in true[PROBLEM]
+        assert true[PROBLEM] == f"column v{NUMBER_AS_TRUE}"
         assert (false["v"], false[PROBLEM]) == (0, None)
+
+
+def test_true_in_an_update_is_no_matter_of_an_append_table(spark: SparkSession) -> None:
+    events = sent(known_as("boolean", "BOOL"), False)
+    events.update(id=1, v=True)
+    assert [row[PROBLEM] for row in rows(spark, events, holding("tinyint(1)"))] == [None, None]
+
+
+def test_each_schema_has_its_own_declaration(spark: SparkSession) -> None:
+    """Before and after MODIFY c tinyint(1); then a value of that column may be its default."""
+    events = sent(known_as("boolean", "BOOL"), True)
+    events.register(8, {"id": "int", "v": "int"}, required=("id",), defaults={"v": 1})
+    events.insert(id=2, v=1)
+    true, default = rows(spark, events, holding("tinyint(1)"), nulls_are_kept=False)
+    assert true[PROBLEM] == f"column v{NUMBER_AS_TRUE}"
+    assert default[PROBLEM].startswith("the value of column v may be its default")
 
 
 def test_a_bit_is_certain(spark: SparkSession) -> None:

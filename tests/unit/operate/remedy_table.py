@@ -115,6 +115,8 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     CAPTURE: ("Run `tributary onboard` for one of its tables, which creates it",),
     f"{_TESTS}mysql_known_definition.py::test_a_table_stops_whose_definition_the_connector_has"
     "_otherwise": ("Run ALTER TABLE {} MODIFY",),
+    f"{_TESTS}mysql_known_definition.py::test_a_boolean_of_an_append_table_is_refused_or_stops_it"
+    "_at_the_first_true": ("Run ALTER TABLE {} MODIFY for the column, as tinyint(1)",),
     f"{_TESTS}mysql_source.py::test_what_refuses_each_table_is_named_before_there_is_one": (
         "Stop the use of XA transactions",
     ),

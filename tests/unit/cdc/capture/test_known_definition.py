@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.capture.known_definition import differences, newest
+from cdc.capture.known_definition import differences, exact_columns, newest
 from cdc.debezium import DefinitionChange, KnownColumn
 from cdc.sources.source_facts import SourceColumn
-from schemas.table import TableId
+from schemas.table import Column, TableId, TableSchema
 from schemas.types_mysql import MysqlType
 
 TABLE = TableId("shop", "shop", "t")
@@ -88,6 +88,24 @@ def test_what_is_read_otherwise_is_one(
 ) -> None:
     (found,) = differences([connector], [server])
     assert told in found
+
+
+@pytest.mark.parametrize("name", ["BOOL", "BOOLEAN"])
+def test_a_boolean_differs_where_no_run_can_read_the_number_by_key(name: str) -> None:
+    columns = [catalog("tinyint(1)"), catalog("tinyint(1)", name="d")]
+    connector = [known(name), known("TINYINT", 1, name="d")]
+    assert differences(connector, columns, exact=("d",)) == []
+    (found,) = differences(connector, columns, exact=("c", "d"))
+    assert found == (
+        f"column c is tinyint(1), and the connector has it as {name}, so it sends true for each"
+        " number other than 0"
+    )
+
+
+def test_no_run_reads_a_key_by_key_nor_a_row_without_one() -> None:
+    columns = (Column("id", "int", "int"), Column("flag", "tinyint(1)", "int"))
+    assert exact_columns(TableSchema(TABLE, columns, ("id",))) == ("id",)
+    assert exact_columns(TableSchema(TABLE, columns, ())) == ("id", "flag")
 
 
 def test_names_and_their_order_count() -> None:
