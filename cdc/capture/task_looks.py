@@ -142,8 +142,8 @@ class TaskLooks:
         """
         earlier = self._looks.of(names.connector)
         kept = None if earlier is None else earlier.look
-        known = _NO_LOOK if kept is None else kept
         begun = {one.topic: one for one in records if first_offset(one) is not None}
+        known = _NO_LOOK if kept is None else _of_same_topics(kept, begun)
         following = tuple(begun.values())
         beat = self._kafka.latest_record(names.heartbeat_topic)
         now = self._look(beat, begun)
@@ -168,13 +168,20 @@ class TaskLooks:
         found.log()
         return now
 
-    def _look(self, beat: KafkaRecord | None, topics: Iterable[str]) -> TaskLook | None:
+    def _look(self, beat: KafkaRecord | None, begun: Mapping[str, TableRecord]) -> TaskLook | None:
         """Return a new look; None if there is no heartbeat, or if it lacks a task or a time."""
         task = None if beat is None else task_of(beat)
         if beat is None or task is None or beat.timestamp is None:
             return None
-        ends = self._kafka.stable_offsets_many(topics)
-        return TaskLook(task, beat.timestamp, {topic: of[0] for topic, of in ends.items()})
+        ends = self._kafka.stable_offsets_many(begun)
+        attempts = {topic: one.attempt for topic, one in begun.items()}
+        ids = {topic: one.topic_id for topic, one in attempts.items() if one is not None}
+        return TaskLook(
+            task,
+            beat.timestamp,
+            {topic: of[0] for topic, of in ends.items()},
+            topic_ids={topic: one for topic, one in ids.items() if one is not None},
+        )
 
     def _search(
         self,
@@ -427,6 +434,16 @@ def _has_later_task(ends: TaskEnds, topic: str, now: TaskLook) -> bool:
     return last.timestamp > now.beat_at
 
 
+def _of_same_topics(known: TaskLook, begun: Mapping[str, TableRecord]) -> TaskLook:
+    """Return the previous look without the ends of topics that were created again since then."""
+    ends = {
+        topic: end
+        for topic, end in known.ends.items()
+        if topic in begun and known.is_of(begun[topic])
+    }
+    return replace(known, ends=ends)
+
+
 def _remaining(known: TaskLook, records: Iterable[TableRecord]) -> dict[str, Doubt]:
     """Return the doubts of the previous look about tables that were not copied again since then."""
     tables = [str(one.table) for one in records if known.doubt(one) is not None]
@@ -439,7 +456,7 @@ def _range(record: TableRecord, known: TaskLook, now: TaskLook) -> tuple[int, in
     The first is O, or the end offset of the previous look if that is greater.
     """
     searched, end = known.ends.get(record.topic, 0), now.ends.get(record.topic, 0)
-    # The topic of a table that was onboarded again has begun again.
+    # Without its UUID, a topic that has begun again shows by its end.
     return max(first_offset(record) or 0, searched if searched <= end else 0), end
 
 

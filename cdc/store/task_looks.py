@@ -50,6 +50,8 @@ class TaskLook(Part):
         ends: The end offset of each topic, by the topic's name, read after that heartbeat.
         doubts: By table, the newest doubt. A look records a doubt if it cannot find out whether
             changes of the table were lost when a task ended.
+        topic_ids: The UUID of each topic in ``ends``, as the attempt of its table has recorded it.
+            A look from before this field has none, and counts for any topic.
         format: Version of this document.
     """
 
@@ -57,12 +59,22 @@ class TaskLook(Part):
     beat_at: datetime
     ends: Mapping[str, int]
     doubts: Mapping[str, Doubt] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
     format: Literal[1] = 1
+
+    def is_of(self, record: TableRecord) -> bool:
+        """Whether the look's offsets are those of the table's topic.
+
+        They are not if the topic was deleted and created again after the look, as it is by an
+        ``offboard --delete-data`` and a new ``onboard``.
+        """
+        known = self.topic_ids.get(record.topic)
+        return known is None or (record.attempt is not None and record.attempt.topic_id == known)
 
     def doubt(self, record: TableRecord) -> str | None:
         """Return what a table could have lost since O, as a sentence; None if there is no doubt."""
         found, first = self.doubts.get(str(record.table)), first_offset(record)
-        if found is None or first is None or found.offset < first:
+        if found is None or first is None or found.offset < first or not self.is_of(record):
             return None
         return found.what
 

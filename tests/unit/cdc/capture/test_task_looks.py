@@ -36,8 +36,8 @@ def change(position: str, op: str = "c", row: int = 1) -> SentChange:
     return SentChange(op, position, 7, {"id": row}, {"id": row})
 
 
-def record(name: str = "orders") -> TableRecord:
-    attempt = Attempt(READY.id, AT, "p", start_offsets={0: 0})
+def record(name: str = "orders", topic_id: str | None = None) -> TableRecord:
+    attempt = Attempt(READY.id, AT, "p", start_offsets={0: 0}, topic_id=topic_id)
     return table_record(TableId("shop", "public", name), topic=name, attempt=attempt)
 
 
