@@ -99,7 +99,7 @@ def retry(services: Services, table: TableId) -> Outcome:
     record = require(services, table)
     names = services.capture_of(record)
     try:
-        seen = services.connect.status(names.connector)
+        services.connect.status(names.connector)
     except ConnectError as error:
         if record.state is not State.FAILED:
             raise
@@ -111,13 +111,14 @@ def retry(services: Services, table: TableId) -> Outcome:
         return replace(released, details={"notes": [note]})
     # A command that changes the connector can stop it for a moment, and must not be disturbed.
     with tier_capture.hold_for_change(services, names):
+        seen = services.connect.status(names.connector)
         woken = services.connect.wake(names.connector)
+        failed = seen is not None and seen.failure is not None
         reconnected = tier_capture.reconnect(services, names)
-    failed = seen is not None and seen.failure is not None
-    if failed or reconnected:
-        Restarts(services.store).forget(names.connector)
-    if failed:
-        restart(services.connect, names.connector)
+        if failed or reconnected:
+            Restarts(services.store).forget(names.connector)
+        if failed:
+            restart(services.connect, names.connector)
     if woken or failed or reconnected:
         services.connect.wait_running(names.connector, progress=services.progress)
         if record.state is not State.FAILED:
