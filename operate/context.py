@@ -15,6 +15,7 @@ from cdc.capture.gathering import ServerOpeners, gather
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.onboarded_names import capture_of
 from cdc.config import Config, load
+from cdc.config.secret_files import SecretFiles, files_of
 from cdc.connect import ConnectClient
 from cdc.debezium import CaptureNames, Definitions, names
 from cdc.kafka import KafkaAdmin
@@ -56,6 +57,8 @@ class Services:
         self.config = config
         self._shared_spark = spark
         self.progress = progress
+        self.secret_files = SecretFiles(files_of(config.kafka, config.connect, config.state))
+        """The files with secrets that the command's clients read once."""
         self.captured_looks: dict[TableId, str] = {}
         """By table, a digest of its catalog. Every change from before the digest is captured."""
         self._sources: dict[str, Source] = {}
@@ -229,6 +232,7 @@ class Services:
             interrupted=self.interruptible.interrupted,
             captured_looks=self.captured_looks,
             published_settings=published_settings,
+            secret_files=self.secret_files,
         )
 
     def close(self) -> None:

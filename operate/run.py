@@ -110,7 +110,7 @@ class Runs:
         report_expiring: Callable[[list[Expiring]], None],
         report_targets: Callable[[list[Shortfall]], None],
     ) -> None:
-        """Repeat the command's run until a signal arrives, Spark ends, or hung tasks occupy cores.
+        """Repeat the command's run until a signal arrives or the process must be started again.
 
         The signals are SIGINT and SIGTERM. A signal gives the current run 20 seconds to finish, and
         then interrupts it. The next command continues from the last commit.
@@ -130,6 +130,7 @@ class Runs:
             known = {silence.capture for silence in self.silences}
             known_expiring, known_targets = self.expiring, _named(self.targets)
             self.watch()
+            self._look_at_secrets(failed=bool(self.unchecked))
             if new := [topics for topics in self.expiring if topics not in known_expiring]:
                 report_expiring(new)
             if {silence.capture for silence in self.silences} != known:
@@ -150,7 +151,7 @@ class Runs:
                 self._records,
                 stop,
                 min_interval_s=interval_s,
-                report=report,
+                report=self._looking_after_failures(report),
                 watch=watch,
             )
         finally:
@@ -160,6 +161,22 @@ class Runs:
                 timer.cancel()
             for kind, handler in former.items():
                 signal.signal(kind, handler)
+
+    def _looking_after_failures(
+        self, report: Callable[[list[RunResult]], None]
+    ) -> Callable[[list[RunResult]], None]:
+        """Return a function that reports results, and looks for changed secrets if a run failed."""
+
+        def reported(results: list[RunResult]) -> None:
+            self._look_at_secrets(failed=any(result.error is not None for result in results))
+            report(results)
+
+        return reported
+
+    def _look_at_secrets(self, *, failed: bool) -> None:
+        """Look for changed secrets after a failure; continuous runs end if there are any."""
+        if failed:
+            self._services.secret_files.look()
 
     def _interrupt(self, copying: threading.Thread) -> None:
         """Interrupt automatic resyncs, cancel their Spark jobs, and wait for a limited time."""

@@ -167,6 +167,12 @@ def fold(text: str, written: str) -> str:
     return text
 
 
+def files_in(text: str) -> list[Path]:
+    """Return the files to which the references of Tributary in a string point."""
+    found = (SecretRef.parse(match[0]) for match in _REFERENCE.finditer(text))
+    return [Path(one.name) for one in found if one.kind == "file"]
+
+
 def is_reference(text: str) -> bool:
     """Return whether a string contains a reference of Tributary or of Kafka Connect."""
     return re.search(r"\$\{[^{}]+\}", text) is not None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.capture.log_looks import LogLooks
 from cdc.capture.onboarded_names import capture_of, require_as_onboarded
+from cdc.config.secret_files import SecretFiles
 from cdc.debezium import Definitions
 from cdc.errors import ConfigError, ConnectError, StateError, onboard_again
 from cdc.lake.shards import TURN_S, ShardTable, SharedTable, timeline_of
@@ -67,6 +68,7 @@ class RunContext:
             the table does not wait again if its fingerprint still has this digest.
         published_settings: Finds tables that another process has copied with newer settings than
             this process has.
+        secret_files: The files with secrets that the clients have read.
     """
 
     config: Config
@@ -82,6 +84,7 @@ class RunContext:
     interrupted: threading.Event = field(default_factory=threading.Event)
     captured_looks: Mapping[TableId, str] = field(default_factory=dict)
     published_settings: PublishedSettings = field(default_factory=PublishedSettings)
+    secret_files: SecretFiles = field(default_factory=SecretFiles)
     topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
     """For each capture without heartbeats, the sum of its topics' end offsets at the last look."""
     topic_settings: dict[str, Mapping[str, str]] = field(

@@ -440,7 +440,7 @@ def run_continuously(
     # No table starts after a request to stop: 20 s later, the JVM is killed.
     ends = stop.is_set
     with Workers(rules, lambda work, number: _run_due(context, work, number), ends) as workers:
-        while not _ends(stop):
+        while not _ends(context, stop):
             started = time.monotonic()
             look = started - looked >= _IDLE_LOOK_S
             if _try_round(context, workers, records, look=look):
@@ -449,7 +449,7 @@ def run_continuously(
                 if look and watch is not None:
                     watch()
             took = time.monotonic() - started
-            while not _ends(stop):
+            while not _ends(context, stop):
                 told()
                 passed = time.monotonic() - started
                 if passed >= _next_round(min_interval_s, took, workers):
@@ -478,6 +478,7 @@ def _try_round(
     except TributaryError as error:
         # Kafka or the state store is unreachable.
         _log.warning("no round was possible: %s", error)
+        context.secret_files.look()
         return False
     except Exception as error:  # py4j and sockets raise many kinds once Spark has ended
         if not _spark_is_gone(context):
@@ -487,9 +488,10 @@ def _try_round(
     return True
 
 
-def _ends(stop: threading.Event) -> bool:
-    """Whether continuous runs must end: ``stop`` is set, Spark tasks hang, or Spark has ended."""
-    return stop.is_set() or bool(task_watch.held_cores()) or has_ended()
+def _ends(context: RunContext, stop: threading.Event) -> bool:
+    """Whether continuous runs must end: by ``stop``, hung tasks, Spark's end or new secrets."""
+    needs_restart = task_watch.held_cores() or context.secret_files.changed
+    return stop.is_set() or bool(needs_restart) or has_ended()
 
 
 def _next_round(min_interval_s: float, took_s: float, workers: Workers) -> float:

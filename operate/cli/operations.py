@@ -179,6 +179,7 @@ def run(
                 lambda topics: _show_expiring(renderer, topics),
                 lambda targets: _show_targets(renderer, targets),
             )
+            _require_read(renderer, opened.secret_files.changed)
             waiting, refused = runs.waiting(), runs.refused()
         else:
             waiting, refused = _once(renderer, runs), []
@@ -209,6 +210,20 @@ def _show_end(renderer: Renderer, held: int, ended: bool) -> None:
             "  What to do: start the command again; it goes on from the last commits. The log of"
             " the driver or of the cluster has the reason."
         )
+
+
+def _require_read(renderer: Renderer, files: Sequence[str]) -> None:
+    """End the command if files with secrets have changed since it has read them.
+
+    The state store, which has what the command otherwise prints at its end, may be out of reach.
+    """
+    if files:
+        renderer.line(
+            f"Something failed, and {', '.join(files)} changed since this process has read it.",
+            style="bold red",
+        )
+        renderer.line("  What to do: start the command again, so that it reads the file.")
+        raise typer.Exit(ExitCode.SOME_FAILED)
 
 
 def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:

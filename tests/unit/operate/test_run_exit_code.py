@@ -10,18 +10,22 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import typer
 import yaml
 
 from cdc.config import parse
+from cdc.errors import StateError
 from cdc.run import run_continuously
 from cdc.runtime import task_watch
 from cdc.runtime.progress import NullProgress
 from cdc.store.lease import Lease
 from cdc.store.table_state import State, TableRecord
 from operate import run
+from operate.cli.operations import _require_read
 from operate.context import Services
 from operate.exit_codes import ExitCode
 from operate.onboard import register
+from operate.render import Output, Renderer
 from operate.run import Runs
 from operate.targets import Shortfall
 from schemas.table import TableId
@@ -125,5 +129,41 @@ def test_runs_end_as_failed_once_cores_are_lost(
         assert len(asked) == 1
         assert not stop.is_set()
         assert Runs(services, services.store.tables).exit_code() is ExitCode.SOME_FAILED
+    finally:
+        services.close()
+
+
+@pytest.mark.timeout(60)
+def test_runs_end_as_failed_once_something_fails_and_a_secret_has_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A client has read its password once; a new process reads it again."""
+    secret = tmp_path / "password"
+    secret.write_text("former")
+    document = minimal()
+    document["connect"] = {
+        **document.get("connect", {}),
+        "username": "u",
+        "password": f"${{file:{secret}}}",
+    }
+    services = Services(parse(yaml.safe_dump(document), base=tmp_path), NullProgress())
+    stop, asked = threading.Event(), list[int]()
+
+    def records() -> list[TableRecord]:
+        asked.append(1)
+        if len(asked) == 2:
+            secret.write_text("rotated")
+        raise StateError("the state store is not usable", remedy="")
+
+    context = cast("RunContext", services)  # without tables nothing of it is used
+    try:
+        run_continuously(context, records, stop, min_interval_s=0.0)
+        assert len(asked) == 2, "an outage alone ends nothing"
+        assert not stop.is_set()
+        assert services.secret_files.changed == (str(secret),)
+        with pytest.raises(typer.Exit) as ended:
+            _require_read(Renderer(Output.TEXT), services.secret_files.changed)
+        assert ended.value.exit_code == ExitCode.SOME_FAILED
+        assert "changed since this process has read it" in capsys.readouterr().out
     finally:
         services.close()
