@@ -1,6 +1,7 @@
 """``check``: checks everything that onboarding and runs need; each problem has a remedy.
 
-If the state store cannot be used, the checks that need its tables are left out.
+If the state store cannot be used, the checks that need its tables are left out. If a cluster of
+Spark cannot be used, the checks that need Spark are left out.
 """
 
 from __future__ import annotations
@@ -69,11 +70,21 @@ def check(services: Services) -> Iterator[Check]:
     for record in records:
         look = partial(check_kafka.topic, services, record)
         yield from _checks_or_error(f"topic {record.topic}", look)
-    if not services.config.spark.local:
-        yield from _checks_or_error("Spark", partial(_executors, services))
-    yield from _checks_or_error("lake", partial(lake, services))
-    if services.config.catalog is not None:
-        yield from _checks_or_error("catalog", partial(_catalog, services, services.config.catalog))
+    yield from of_spark_and_lake(services)
+
+
+def of_spark_and_lake(services: Services) -> Iterator[Check]:
+    """Execute the checks of Spark's cluster, the lake and the catalog; yield their lines."""
+    config = services.config
+    usable = True
+    if not config.spark.local:
+        lines = _checks_or_error("Spark", partial(_executors, services))
+        usable = all(line.status != "error" for line in lines)
+        yield from lines
+    if usable or folder_here(config, config.lake.url) is not None:
+        yield from _checks_or_error("lake", partial(lake, services))
+    if usable and config.catalog is not None:
+        yield from _checks_or_error("catalog", partial(_catalog, services, config.catalog))
 
 
 def _checks_or_error(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:

@@ -10,7 +10,7 @@ import pytest
 
 from cdc.config import Config
 from cdc.errors import LakeError
-from operate.check import lake
+from operate.check import lake, of_spark_and_lake
 from operate.lifecycle import folder_here
 from tests.unit.cdc.configuration import minimal
 
@@ -63,3 +63,22 @@ def test_check_asks_spark_about_a_path_of_another_file_system(tmp_path: Path) ->
     with pytest.raises(LakeError, match="Spark was asked"):
         lake(cast("Services", NoSpark(elsewhere)))
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("hadoop", "names"),
+    [({}, ["Spark", "lake"]), ({"fs.defaultFS": "hdfs://node:8020"}, ["Spark"])],
+)
+def test_check_asks_a_cluster_that_cannot_be_used_once(
+    tmp_path: Path, hadoop: Any, names: list[str]
+) -> None:
+    document = {
+        **minimal(),
+        "lake": {"url": str(tmp_path), "hadoop": hadoop},
+        "catalog": {"metastore": "thrift://metastore:9083"},
+        "spark": {"master": "spark://master:7077"},
+        "state": {"url": "postgresql+psycopg://host/state"},
+    }
+    lines = list(of_spark_and_lake(cast("Services", NoSpark(Config.model_validate(document)))))
+    assert [line.name for line in lines] == names
+    assert [line.name for line in lines if line.status == "error"] == ["Spark"]
