@@ -13,6 +13,7 @@ from cdc.capture.evidence import known
 from cdc.capture.gathering import ServerOpeners, cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
 from cdc.capture.known_definition import exact_columns, require_known
+from cdc.capture.recovery import Recovery
 from cdc.capture.remembered_losses import remember
 from cdc.connect import failures
 from cdc.debezium import keeps_nulls, stored_position
@@ -24,16 +25,17 @@ from schemas.errors import TributaryError
 from schemas.redaction import redact
 
 if TYPE_CHECKING:
-    from cdc.capture.recovery import Recovery
     from cdc.config import TableSettings
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames, Definitions
     from cdc.kafka import KafkaAdmin
     from cdc.log.position import LogPosition
+    from cdc.run import RunContext
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source, SourceTable
     from cdc.sources.source_facts import ServerIdentity
     from cdc.store.loss_counts import Losses
+    from cdc.store.table_state import TableRecord
     from schemas.table import TableId
 
 _POLL_S = (0.02, 0.5)
@@ -68,6 +70,23 @@ class Capture:
     exactly_once: bool
     recovery: Recovery
     progress: Progress
+
+    @classmethod
+    def of(cls, context: RunContext, connect: ConnectClient, record: TableRecord) -> Capture:
+        """Return the capture that a table's record names, with the clients of a run's context."""
+        config = context.config
+        return cls(
+            table=record.table,
+            topic=record.topic,
+            names=context.capture(record),
+            source=context.sources[record.table.source],
+            connect=connect,
+            kafka=context.kafka,
+            definitions=context.definitions,
+            exactly_once=config.connect.exactly_once,
+            recovery=Recovery(connect, context.leases, context.store, context.kafka, config),
+            progress=context.progress,
+        )
 
     def prove(self, table: SourceTable, losses: Losses) -> ServerIdentity:
         """Prove for the handoff that each change of the table becomes an event of its topic.

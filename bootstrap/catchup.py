@@ -35,7 +35,11 @@ def catch_up(
     table = record.table
     result = run_table(context, record, until=upto)
     if result.error is not None:
+        serving = context.store.get(table)
+        moves = serving is not None and serving.tier != record.tier
         again = f"Run `tributary resync {table}` again, which begins another attempt."
+        if moves:
+            again = f"Run `tributary move {table}` again, which begins another attempt."
         spoiled = record.beside and result.state is State.NEEDS_BOOTSTRAP
         raise BootstrapError(
             f"{_shown_name(record)} could not catch up: {result.error.message}",

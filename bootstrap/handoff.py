@@ -24,7 +24,6 @@ from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.publish import after_publication, publish
 from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
-from cdc.capture.recovery import Recovery
 from cdc.capture.remembered_losses import RememberedLossError, check_losses, times
 from cdc.errors import (
     FencedError,
@@ -143,18 +142,7 @@ class _Bootstrap:
         self._source = context.sources[self._table.source]
         self._settings = context.settings(record)
         self._made_by = settings_digests(self._settings, config.lake)
-        self._capture = Capture(
-            table=self._table,
-            topic=record.topic,
-            names=context.capture(record),
-            source=self._source,
-            connect=connect,
-            kafka=context.kafka,
-            definitions=context.definitions,
-            exactly_once=config.connect.exactly_once,
-            recovery=Recovery(connect, context.leases, context.store, context.kafka, config),
-            progress=context.progress,
-        )
+        self._capture = Capture.of(context, connect, record)
         self._losses = Losses(context.store)
         self._rows = 0
         self._attempts = 0

@@ -5,6 +5,10 @@ the serving generation while the next generation is copied. After the next gener
 the resync takes the lease of the table's record, so that no run writes to the serving generation.
 The next generation then catches up again. Now it has all changes of the serving generation, and
 replaces it.
+
+The next generation can follow the topic of another tier's capture. Offsets of two topics cannot be
+compared. So before the next generation replaces the serving one, its capture must reach a marker
+that was written after the last commit to the serving generation.
 """
 
 from __future__ import annotations
@@ -13,11 +17,12 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from bootstrap.capture_proof import Capture
 from bootstrap.catchup import catch_up
 from bootstrap.errors import BootstrapError
 from bootstrap.handoff import BootstrapResult, Limits, bootstrap_table
 from cdc.runtime.failpoints import crash
-from cdc.store.table_state import State, TableRecord
+from cdc.store.table_state import State, TableRecord, TierCapture
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectClient
@@ -36,6 +41,7 @@ def resync_table(
     connect: ConnectClient,
     record: TableRecord,
     *,
+    to: TierCapture | None = None,
     limits: Limits | None = None,
 ) -> BootstrapResult:
     """Build and publish a new generation of a table; continue a resync that was interrupted.
@@ -48,6 +54,8 @@ def resync_table(
         context: The runs' context.
         connect: Kafka Connect.
         record: The table's record in the state store.
+        to: The capture, prepared for the table, that the next generation follows; None for the
+            table's present one. A generation that is being built for another capture is given up.
         limits: Bounds of waits and retries.
 
     Raises:
@@ -61,10 +69,11 @@ def resync_table(
         return bootstrap_table(context, connect, record, limits=limits)
     if record.state is State.PAUSED:
         raise _left_alone(record)
-    build = context.store.get(record.table, beside=True) or _begin_next_generation(context, record)
+    to = to or record.captured
+    build = _begun(context, record, to) or _begin_next_generation(context, record, to)
     built = bootstrap_table(context, connect, build, limits=limits)
     crash("resync.after_build")
-    swapped = _take_place(context, built.record, limits)
+    swapped = _take_place(context, connect, built.record, limits)
     crash("resync.after_swap")
     published = bootstrap_table(context, connect, swapped, limits=limits)
     return replace(
@@ -86,15 +95,30 @@ def _forget_given_up(context: RunContext, record: TableRecord) -> None:
             context.store.delete(record.table, beside=True)
 
 
-def _begin_next_generation(context: RunContext, record: TableRecord) -> TableRecord:
+def _begun(context: RunContext, record: TableRecord, to: TierCapture) -> TableRecord | None:
+    """Return the record of the next generation that is being built for a capture.
+
+    The result is None if there is none. A next generation for another capture is given up.
+    """
+    build = context.store.get(record.table, beside=True)
+    if build is None or build.captured == to:
+        return build
+    with context.leases.hold(build.resource):
+        context.store.delete(record.table, beside=True)
+    return None
+
+
+def _begin_next_generation(
+    context: RunContext, record: TableRecord, to: TierCapture
+) -> TableRecord:
     build = TableRecord(
         table=record.table,
         state=State.REGISTERED,
         base_path=record.base_path,
         shard=record.shard,
-        tier=record.tier,
-        topic=record.topic,
-        capture=record.capture,
+        tier=to.tier,
+        topic=to.topic,
+        capture=to.capture,
         updated_at=datetime.now(timezone.utc),
         generation=record.generation + 1,
         beside=True,
@@ -104,14 +128,16 @@ def _begin_next_generation(context: RunContext, record: TableRecord) -> TableRec
     return build
 
 
-def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> TableRecord:
+def _take_place(
+    context: RunContext, connect: ConnectClient, build: TableRecord, limits: Limits
+) -> TableRecord:
     """Apply the remaining changes to the next generation; replace the serving one by it.
 
     Returns:
         The table's new record, which stays CATCHING_UP until the next generation is published.
     """
     # Most of the remaining changes are applied while runs still follow the former generation.
-    build = catch_up(context, build)
+    build = _level(context, connect, build, context.store.get(build.table), limits)
     with context.leases.hold(build.table, wait_s=limits.lease_s) as lease:
         former = context.store.get(build.table)
         if former is None or former.state in _LEFT_ALONE:
@@ -120,21 +146,49 @@ def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> Tabl
         # The former generation has read at most up to the topic's stable end, and no run writes to
         # it now. A loss that stopped it is counted, so this run sees a loss from after the build's
         # O.
-        build = catch_up(context, build)
+        build = _level(context, connect, build, former, limits)
         lease.check()
         crash("resync.before_swap")
-        build = replace(_continuing(build, former), shown_as=former.shown_as)
+        other = former.captured if build.topic != former.topic else former.other
+        build = replace(_continuing(build, former), shown_as=former.shown_as, other=other)
         return context.store.promote(build, former)
+
+
+def _level(
+    context: RunContext,
+    connect: ConnectClient,
+    build: TableRecord,
+    serving: TableRecord | None,
+    limits: Limits,
+) -> TableRecord:
+    """Apply to the next generation all changes that the serving generation can have now.
+
+    If both follow one topic, these are the changes up to the topic's end. Otherwise a marker is
+    written first, and the changes up to it are applied.
+
+    Returns:
+        The next generation's current record.
+    """
+    if serving is None or serving.topic == build.topic:
+        return catch_up(context, build)
+    capture = Capture.of(context, connect, build)
+    marker = capture.source.write_marker()
+    capture.wait_until_captured(marker.position, timeout_s=limits.captured_s)
+    high = context.kafka.high_watermarks(build.topic)
+    capture.wait_until_readable(high, timeout_s=limits.readable_s)
+    return catch_up(context, build, high)
 
 
 def _continuing(build: TableRecord, former: TableRecord) -> TableRecord:
     """Return the next generation's record; set ``continues`` if readers can continue with it.
 
     Readers of the former generation can continue if all of these hold: the former generation is
-    INCREMENTAL, no loss of changes was counted between the two copies, and the settings are the
-    same. A next generation that lost changes after O is not published.
+    INCREMENTAL, no loss of changes was counted between the two copies, the settings are the same,
+    and so is the topic. A next generation that lost changes after O is not published.
     """
     made, by = build.attempt, former.attempt
+    if build.topic != former.topic:
+        return build
     if made is None or by is None or former.state is not State.INCREMENTAL:
         return build
     if (made.losses, made.settings_digest) != (by.losses, by.settings_digest):

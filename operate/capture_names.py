@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import require_same_names
+from cdc.config.tables import configured_tier
 from cdc.debezium import topic_collisions
-from cdc.errors import CaptureError, ConfigError
+from cdc.errors import CaptureError, ConfigError, StateError
 from cdc.store.table_state import State
 from operate.lost_capture import not_retired
 
 if TYPE_CHECKING:
+    from cdc.config import Config
     from cdc.debezium import CaptureNames
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
     from operate.tier_capture import Group
     from schemas.table import TableId
@@ -117,3 +120,30 @@ def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, Capt
                     topic=topic,
                 )
     return refused
+
+
+def other_tier(config: Config, record: TableRecord) -> StateError | None:
+    """Return an error if the tier in a table's settings differs from that in its record."""
+    now, wanted = configured_tier(record.tier), config.table_settings(record.table).tier
+    if now == wanted:
+        return None
+    return StateError(
+        f"table {record.table} is on the plan in tier {now}, but its settings have tier {wanted}",
+        remedy=f"Run `tributary move {record.table}`, which takes it to tier {wanted}; or set"
+        f" tier: {now} for the table.",
+        table=record.table,
+        field="tier",
+    )
+
+
+def unfinished_move(config: Config, record: TableRecord) -> StateError | None:
+    """Return an error if a table is not in the tier of its settings, or also in another capture."""
+    if (error := other_tier(config, record)) is not None or record.other is None:
+        return error
+    return StateError(
+        f"table {record.table} is in tier {configured_tier(record.tier)}, and has not left the"
+        f" capture of tier {configured_tier(record.other.tier)} yet",
+        remedy=f"Run `tributary move {record.table}`, which completes the move.",
+        table=record.table,
+        field="tier",
+    )

@@ -23,6 +23,7 @@ from cdc.sources.views import wants_exact_view
 from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State, TableRecord
 from operate import check_kafka
+from operate.capture_names import unfinished_move
 from operate.check_tls import unprotected
 from operate.engine_limits import EngineLimits, partition_limits
 from operate.lifecycle import folder_here
@@ -156,7 +157,7 @@ def _planned_table(
         )
     require_as_onboarded(services.config, record)
     source = services.source(table.source)
-    described, names = source.table(table), services.capture(table)
+    described, names = source.table(table), services.capture_of(record)
     capture = source.capture(names)
     if missing := capture.missing_rights(described):
         return _single_check(name, "error", *missing)
@@ -169,12 +170,14 @@ def _planned_table(
     schema = source.schema(described, settings)
     obstacles = capture.audit_table(described)
     findings = of_table(evidence(names), table, obstacles, record)
-    of = services.capture_of(record)
-    findings += of_stream(record, evidence(of), source)
-    findings += of_remembered_losses(Losses(services.store).seen(of.resource, table), of, record)
+    findings += of_stream(record, evidence(names), source)
+    losses = Losses(services.store).seen(names.resource, table)
+    findings += of_remembered_losses(losses, names, record)
     if findings:
         problems = "; ".join(finding.message for finding in findings)
         return _single_check(name, "error", problems, findings[0].remedy)
+    if (move := unfinished_move(services.config, record)) is not None:
+        return _single_check(name, "warning", move.message, move.remedy)
     key = ", ".join(settings.key_columns or described.primary_key)
     known = described.replica_identity
     identity = "whole rows" if known is None else f"replica identity {known}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cdc.capture.onboarded_names import names_of
 from cdc.capture.recovery import restart
 from cdc.config.lake import HADOOP_PREFIX
 from cdc.errors import (
@@ -22,9 +23,8 @@ from cdc.lake.pointer import POINTER, local_folder
 from cdc.store.connector_restarts import Restarts
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import Cause, State, TableRecord, transition
-from cdc.store.task_looks import KeptLooks
-from cdc.store.type_looks import KeptTypeLooks
 from operate import tier_capture
+from operate.departure import depart, needed_by_others, remove_capture
 from operate.selection import not_on_plan
 from operate.shards import is_beside
 from operate.table_outcome import Outcome, unfinished
@@ -206,8 +206,7 @@ def offboard(
         table: The table.
         delete_data: Whether to delete the lake table with all generations, its name in the catalog,
             and the table's topic. If the table is the last one, the capture's own topics are
-            deleted, too. If the lake table has other shards, only the rows of this
-            shard are deleted.
+            deleted, too. If the lake table has other shards, only this shard's rows are deleted.
         absent: The error if the table's source does not answer. The source is then not queried, and
             a note names what remains on the source. None if the source is to be queried.
     """
@@ -218,37 +217,66 @@ def offboard(
         if record is None:
             raise not_on_plan(table)
         names = services.capture_of(record)
-        done = []
-        if forget_build(services, table):
-            done.append("gave up its next generation")
+        done = ["gave up its next generation"] if forget_build(services, table) else []
+        gone, notes = _leave_other(services, record, delete_topics=delete_data, absent=absent)
+        done += gone
         with (
             tier_capture.hold_for_change(services, names),
             _naming_absence(services, table, absent),
         ):
-            last = not _others_on_plan(services, record)
+            last = not needed_by_others(services, names, {table})
             if absent is None and tier_capture.remove_table(services, names, table):
                 done.append("left the capture")
             if record.state is not State.RETIRED:
-                record = services.store.put(transition(record, State.RETIRED, at=_now()))
+                retired = transition(record, State.RETIRED, at=_now())
+                record = services.store.put(replace(retired, other=None))
             if last:
-                gone = tier_capture.dismantle(
+                gone = remove_capture(
                     services, names, delete_topics=delete_data, on_source=absent is None
                 )
-                KeptLooks(services.store).forget(names.connector)
-                KeptTypeLooks(services.store).forget(names.connector)
                 done += [f"dropped {what}" for what in gone]
         if delete_data:
             _delete_data(services, record, lease)
             Quarantine(services.store).forget(table)
             done.append(f"deleted {record.base_path} and topic {record.topic}")
             services.store.put(replace(record, last_commit=None, updated_at=_now()))
-    notes = [] if absent is None else _left_there(services, names, table, absent, last=last)
+    if absent is not None:
+        notes += _left_there(services, names, table, absent, last=last)
     return Outcome(
         table,
         "offboarded: " + ("; ".join(done) or "nothing to remove"),
         State.RETIRED,
         details={"notes": notes} if notes else {},
     )
+
+
+def _leave_other(
+    services: Services, record: TableRecord, *, delete_topics: bool, absent: SourceError | None
+) -> tuple[list[str], list[str]]:
+    """Remove a table to offboard from the other capture of a move that is not finished.
+
+    Returns:
+        What was removed, and notes on what remains on a source that does not answer.
+    """
+    table, other = record.table, record.other
+    if other is None:
+        return [], []
+    names = names_of(services.config, table.source, other)
+    notes: list[str] = []
+    with (
+        tier_capture.hold_for_change(services, names),
+        _naming_absence(services, table, absent),
+    ):
+        if absent is None:
+            gone = depart(services, names, [table], delete_topics=delete_topics)
+        else:
+            last = not needed_by_others(services, names, {table})
+            gone = remove_capture(services, names, on_source=False) if last else []
+            notes = _left_there(services, names, table, absent, last=last)
+    removed = [f"left {names.resource}", *(f"dropped {what}" for what in gone)]
+    if delete_topics and services.kafka.delete_topic(other.topic):
+        removed.append(f"deleted topic {other.topic}")
+    return removed, notes
 
 
 @contextmanager
@@ -294,17 +322,6 @@ def _left_there(
             f" ({absent.message}). If it comes back, run `tributary offboard {table}` again."
         )
     return notes
-
-
-def _others_on_plan(services: Services, record: TableRecord) -> bool:
-    """Whether the plan has other tables of the same source and tier as the record's table."""
-    return any(
-        other.table != record.table
-        and other.table.source == record.table.source
-        and other.tier == record.tier
-        and other.state is not State.RETIRED
-        for other in services.store.tables()
-    )
 
 
 def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:

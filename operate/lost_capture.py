@@ -38,9 +38,18 @@ def is_copying(record: TableRecord) -> bool:
 
 
 def not_retired(services: Services, capture: CaptureNames) -> list[TableRecord]:
-    """Return the records of a capture's tables whose state is not RETIRED."""
-    records = _of_capture(services.store.tables(), capture)
-    return [record for record in records if record.state is not State.RETIRED]
+    """Return the records of a capture's tables whose state is not RETIRED.
+
+    A table that moves to the capture has the record of its next generation there.
+    """
+    known = _of_capture(services.store.tables(), capture)
+    there = {record.table for record in known}
+    moving = [
+        record
+        for record in _of_capture(services.store.builds(), capture)
+        if record.table not in there
+    ]
+    return [record for record in (*known, *moving) if record.state is not State.RETIRED]
 
 
 def dependent(

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc.capture.onboarded_names import require_as_onboarded
-from cdc.config.tables import configured_tier
 from cdc.debezium import keeps_nulls
-from cdc.errors import CaptureError, SourceError, StateError, onboard_again
+from cdc.errors import CaptureError, SourceError
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
 from cdc.store.table_state import State
 from operate import tier_capture
-from operate.capture_names import refuse_edited_names, refuse_shared_topics
+from operate.capture_names import other_tier, refuse_edited_names, refuse_shared_topics
 from operate.readiness import DEFAULT_MESSAGE_BYTES, judge, too_large
 from operate.shards import refuse_shard_column
 from operate.table_outcome import Outcome, for_each
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.sources.base import SnapshotReader, Source, TableReader
     from cdc.sources.source_facts import SourceTable
-    from cdc.store.table_state import TableRecord
     from operate.context import Services
     from schemas.table import TableId
 
@@ -97,10 +95,19 @@ def examine_all(
         else:
             found.refused[outcome.table] = outcome.error
     for group in tier_capture.groups(services, found.replicable):
-        found.refuse(_uncapturable(services, group))
-        found.refuse(refuse_edited_names(services, group))
-        found.refuse(refuse_shared_topics(services, group))
+        examine_group(services, group, found)
     return found
+
+
+def examine_group(services: Services, group: tier_capture.Group, found: Examined) -> None:
+    """Refuse the tables of a tier that its capture cannot take.
+
+    The source must allow a capture, the capture must have the names of its onboarding, and no new
+    table may share its topic with another table.
+    """
+    found.refuse(_uncapturable(services, group))
+    found.refuse(refuse_edited_names(services, group))
+    found.refuse(refuse_shared_topics(services, group))
 
 
 def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId, TributaryError]:
@@ -129,6 +136,7 @@ def examine(
     *,
     with_rows: bool = True,
     known: TablesOnRecord | None = None,
+    moves: bool = False,
 ) -> tuple[str, ...]:
     """Check that a table can be onboarded as it is, without changing anything.
 
@@ -138,6 +146,7 @@ def examine(
         with_rows: Whether to read rows in addition to the catalogs. The rows show how large rows
             are, and whether the key identifies each row.
         known: The tables on record; None to read them.
+        moves: Whether the table moves to the tier that its settings name.
 
     Returns:
         Remarks that do not prevent the replication of the table.
@@ -150,10 +159,11 @@ def examine(
             name a column that the table lacks.
         SourceError: There is no such table, or the source cannot be reached.
         ConfigError: The table's path in the lake overlaps with another table's path.
+        StateError: The settings name another tier than the table's record, and it does not move.
     """
     settings = services.config.table_settings(table)
     known = known or on_record(services)
-    require_settings(services, known, table)
+    require_settings(services, known, table, moves=moves)
     known.unused_path(table)
     source = services.source(table.source)
     found = source.table(table)
@@ -173,17 +183,26 @@ def examine(
     return (*verdict.notes, *_size(services, found), *_key(source, found, key))
 
 
-def require_settings(services: Services, known: TablesOnRecord, table: TableId) -> None:
+def require_settings(
+    services: Services, known: TablesOnRecord, table: TableId, *, moves: bool = False
+) -> None:
     """Check that the settings of a table on the plan still allow what its onboarding has chosen.
+
+    Args:
+        services: The services of the command.
+        known: The tables on record.
+        table: The table.
+        moves: Whether the table moves to the tier that its settings name.
 
     Raises:
         ConfigError: A setting that must stay as it was at the onboarding has changed.
-        StateError: The settings have another tier.
+        StateError: The settings have another tier, and the table does not move.
     """
     record = known.get(table)
     if record is not None and record.state is not State.RETIRED:
         services.config.settings_on_plan(table, record.tier)
-        _refuse_other_tier(record, services.config.table_settings(table).tier)
+        if not moves and (error := other_tier(services.config, record)) is not None:
+            raise error
         services.config.require_shard(table, record.shard)
         require_as_onboarded(services.config, record)
 
@@ -327,16 +346,4 @@ def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSe
             remedy=remedy,
             table=table,
             refused=True,
-        )
-
-
-def _refuse_other_tier(record: TableRecord, tier: str) -> None:
-    """Refuse to onboard a table if the tier in its settings differs from that in its record."""
-    now = configured_tier(record.tier)
-    if now != tier:
-        raise StateError(
-            f"table {record.table} is on the plan in tier {now}, but its settings have tier {tier}",
-            remedy=f"Set tier: {now} for the table; or {onboard_again(record.table)}.",
-            table=record.table,
-            field="tier",
         )

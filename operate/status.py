@@ -21,6 +21,7 @@ from cdc.store.loss_counts import Loss, Losses
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
 from cdc.store.task_looks import KeptLooks
+from operate.capture_names import unfinished_move
 from operate.resync_candidates import why_not_copied
 from operate.shards import SharedStatus, shared_tables
 from operate.table_outcome import abandoned, unfinished
@@ -306,10 +307,13 @@ def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterato
     """
     if build is not None:
         why = build.error.message if build.error is not None else build.reason
+        again = f"`tributary resync {record.table}`"
+        if build.tier != record.tier:
+            again = f"`tributary move {record.table}`"
         yield (
             f"generation {build.generation} is being built: {build.state.value} since"
-            f" {build.updated_at:%Y-%m-%d %H:%M:%S} UTC{f' ({why})' if why else ''}; `tributary"
-            f" resync {record.table}` continues it"
+            f" {build.updated_at:%Y-%m-%d %H:%M:%S} UTC{f' ({why})' if why else ''}; {again}"
+            " continues it"
         )
     if record.state is State.NEEDS_BOOTSTRAP:
         commit = record.last_commit
@@ -404,7 +408,7 @@ def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | No
 
 
 def _edit_notes(services: Services, record: TableRecord) -> list[str]:
-    """Return a note if the settings now give a table a different capture or folder.
+    """Return a note if the settings now give a table a different capture, tier or folder.
 
     The result is empty if a run has already stopped the table for this reason, since the table's
     error then says the same.
@@ -413,10 +417,11 @@ def _edit_notes(services: Services, record: TableRecord) -> list[str]:
         return []
     try:
         require_as_onboarded(services.config, record)
+        move = unfinished_move(services.config, record)
     except TributaryError as error:
         known = record.error is not None and record.error.message == error.message
         return [] if known else [f"{error.message}. {error.remedy}"]
-    return []
+    return [] if move is None else [f"{move.message}. {move.remedy}"]
 
 
 def _left_out(services: Services, record: TableRecord) -> list[str]:

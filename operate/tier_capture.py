@@ -306,16 +306,23 @@ def remove_table(services: Services, capture: CaptureNames, table: TableId) -> b
 
     Other tables stay captured. With MySQL and MariaDB, the connector's list of tables is shortened.
     """
+    return bool(remove_tables(services, capture, [table]))
+
+
+def remove_tables(
+    services: Services, capture: CaptureNames, tables: Sequence[TableId]
+) -> list[TableId]:
+    """Remove tables from their capture, as `remove_table` does; return those that it captured."""
     sent = services.source(capture.source).capture(capture).sent_tables
     if sent is not None:
-        return bool(sent.remove([table]))
+        return list(sent.remove(tables))
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
-    if effective is None or listed is None or table not in listed:
-        return False
-    shorter = {**effective, **include_settings(capture, {*listed} - {table})}
+    if effective is None or listed is None or not {*tables} & {*listed}:
+        return []
+    shorter = {**effective, **include_settings(capture, {*listed} - {*tables})}
     services.connect.put_connector(capture.connector, shorter, progress=services.progress)
-    return True
+    return [table for table in tables if table in listed]
 
 
 def _configure(

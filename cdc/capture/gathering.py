@@ -233,9 +233,17 @@ class Captures:
         return self.evidence(record)
 
     def _records(self, names: CaptureNames) -> list[TableRecord]:
-        """Return the records of a capture's tables; one read of the store serves all captures."""
+        """Return the records of a capture's tables; one read of the store serves all captures.
+
+        A table that moves to another tier has two records: its own one, and in that tier the one of
+        its next generation.
+        """
         if self._plan is None:
-            self._plan = self._context.store.tables()
+            tables = self._context.store.tables()
+            tiers = {one.table: one.tier for one in tables}
+            builds = self._context.store.builds()
+            moving = [one for one in builds if tiers.get(one.table) != one.tier]
+            self._plan = [*tables, *moving]
         of = (names.source, names.tier)
         return [one for one in self._plan if (one.table.source, one.tier) == of]
 

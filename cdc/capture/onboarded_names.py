@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from cdc.config.tables import configured_tier
 from cdc.debezium import CaptureNames, names
 from cdc.errors import ConfigError, onboard_again
-from cdc.store.table_state import CaptureRecord
+from cdc.store.table_state import CaptureRecord, TierCapture
 
 if TYPE_CHECKING:
     from cdc.config import Config
     from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
 
 
 def capture_record(capture: CaptureNames) -> CaptureRecord:
@@ -31,6 +32,11 @@ def capture_record(capture: CaptureNames) -> CaptureRecord:
     )
 
 
+def captured_by(capture: CaptureNames, table: TableId) -> TierCapture:
+    """Return a capture and a table's topic of it, in the form that the table's record keeps."""
+    return TierCapture(capture.tier, capture.topic(table), capture_record(capture))
+
+
 def capture_of(config: Config, record: TableRecord) -> CaptureNames:
     """Return the names of a table's capture as they were when the table was onboarded.
 
@@ -39,12 +45,28 @@ def capture_of(config: Config, record: TableRecord) -> CaptureNames:
     Raises:
         ConfigError: The table's source is not configured.
     """
-    source, known = config.source(record.table.source), record.capture
+    return names_of(config, record.table.source, record.captured)
+
+
+def names_of(config: Config, source_name: str, of: TierCapture) -> CaptureNames:
+    """Return the names of a tier's capture as the record of a table keeps them.
+
+    If the record has no names, the result has the names from the present settings.
+
+    Args:
+        config: The configuration.
+        source_name: The name of the table's source.
+        of: The capture.
+
+    Raises:
+        ConfigError: The source is not configured.
+    """
+    source, known = config.source(source_name), of.capture
     if known is None:
-        return names(record.table.source, source, record.tier)
+        return names(source_name, source, of.tier)
     return CaptureNames(
-        source=record.table.source,
-        tier=record.tier,
+        source=source_name,
+        tier=of.tier,
         publication=known.publication,
         slot=known.slot,
         connector=known.connector,

@@ -134,6 +134,21 @@ class CaptureRecord(Part):
     slot: str | None
 
 
+@dataclass(frozen=True)
+class TierCapture(Part):
+    """A tier's capture and topic for a table, as the record of the table names them.
+
+    Args:
+        tier: The tier.
+        topic: The topic of the table's changes.
+        capture: The names of the tier's capture; None if they are not recorded.
+    """
+
+    tier: str
+    topic: str
+    capture: CaptureRecord | None
+
+
 _UNPUBLISHED = frozenset({State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP})
 
 
@@ -173,6 +188,9 @@ class TableRecord(Part):
         shown_as: Database and name of the table's newest entry in the Hive Metastore, as
             ``database.name``. None if there was none. If the settings now give another name, a run
             removes this entry.
+        other: Another capture that can have the table, too, since a move to another tier is not
+            finished: the one to which the table moves, or the one from which it came. None if there
+            is no such capture. It is recorded before the table joins or leaves that capture.
         version: Number of times that the stored record was changed; 0 if it is not stored yet. The
             store has this number beside the document, not in it.
         format: Version of this document.
@@ -199,6 +217,7 @@ class TableRecord(Part):
     capture: CaptureRecord | None = None
     named: str | None = None
     shown_as: str | None = None
+    other: TierCapture | None = None
     version: int = field(default=0, compare=False, metadata=NOT_STORED)
     format: Literal[1] = 1
 
@@ -211,6 +230,11 @@ class TableRecord(Part):
     def attempt_id(self) -> UUID | None:
         """Identity of the table's current attempt; None before the generation's copy begins."""
         return None if self.attempt is None else self.attempt.id
+
+    @property
+    def captured(self) -> TierCapture:
+        """The tier's capture and the topic that the table, or its next generation, follows."""
+        return TierCapture(self.tier, self.topic, self.capture)
 
     @property
     def never_published(self) -> bool:

@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
     app.command()(onboard)
     app.command()(bootstrap)
     app.command()(resync)
+    app.command()(move)
     app.command()(offboard)
     app.command()(path)
 
@@ -194,6 +195,32 @@ def resync(
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
         outcomes = renew(opened, selected(opened, tables))
+    finish(renderer, outcomes)
+
+
+def move(
+    tables: TablesArgument,
+    delete_topics: Annotated[
+        bool,
+        typer.Option("--delete-topics", help="Also delete the topics that the tables leave."),
+    ] = False,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Take tables to the tiers that tributary.yaml names for them, while they are written to.
+
+    Edit `tier` in the settings of a table first. The table joins the capture of that tier, and is
+    copied beside the serving generation, which runs keep up to date until the copy is published.
+    Then the table leaves the former capture. After an interruption, the same command continues.
+    """
+    from operate.context import services
+    from operate.discover import selected
+    from operate.move import move as take
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        outcomes = take(opened, selected(opened, tables), delete_topics=delete_topics)
     finish(renderer, outcomes)
 
 

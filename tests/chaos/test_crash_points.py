@@ -6,6 +6,7 @@ import base64
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +17,18 @@ from cdc.lake.generations import FolderKind
 from cdc.run import run_tables
 from cdc.runtime.failpoints import FAILPOINTS
 from cdc.runtime.progress import NullProgress
+from cdc.store.table_state import State
 from operate.context import Services
 from operate.generations import look, remove
+from operate.move import move
 from operate.onboard import onboard
 from operate.quarantined import kept, replay
 from operate.resync import resync
+from operate.tier_capture import members
 from schemas.table import TableId
 from stack.mysql_software import MARIADB
 from stack.postgres import POSTGRES
+from tests.integration.rigs.databases import OwnDatabase
 from tests.integration.rigs.faults import produce
 from tests.integration.rigs.kinds import database_of, kinds
 from tests.integration.rigs.lost_schema import LostSchema
@@ -36,6 +41,7 @@ ONE_OF_EACH_KIND = frozenset(
     {
         "bootstrap.after_chunk_commit",
         "resync.after_swap",
+        "move.after_leave",
         "run.in_commit",
     }
 )
@@ -52,7 +58,14 @@ ONBOARD_POINTS = [name for name in FAILPOINTS if name.startswith("onboard.")]
 BOOTSTRAP_POINTS = [name for name in FAILPOINTS if name.startswith("bootstrap.")]
 RESYNC_POINTS = [name for name in FAILPOINTS if name.startswith("resync.")]
 REMOVAL_POINTS = [name for name in FAILPOINTS if name.startswith("generations.")]
+MOVE_POINTS = [name for name in FAILPOINTS if name.startswith("move.")]
 RUN_POINTS = [name for name in FAILPOINTS if name.startswith("run.")]
+
+
+@pytest.fixture(params=kinds(POSTGRES, of=(POSTGRES, MARIADB)))
+def database(request: pytest.FixtureRequest) -> Iterator[OwnDatabase]:
+    with database_of(request, request.param) as made:
+        yield made
 
 
 @pytest.fixture(scope="module", params=kinds(POSTGRES, of=(POSTGRES, MARIADB)))
@@ -68,8 +81,11 @@ def project(
         tiers[database.label("crash_runs")] = {"on_bad_message": "quarantine"}
         # Several chunks and commits per table, so that "in the middle" exists.
         yield Project.create(
-            tmp_path_factory.mktemp("crash"), database, tables=tiers, defaults={"chunk_rows": 500}
+            tmp_path_factory.mktemp("crash"), database, tables=tiers, defaults=DEFAULTS
         )
+
+
+DEFAULTS = {"chunk_rows": 500}
 
 
 def table_name(point: str) -> str:
@@ -213,6 +229,47 @@ def test_resync_killed_at_each_point_and_repeated(
         assert services.store.builds() == []
     project.assert_equal(spark, project.label(running), COLUMNS)
     project.execute(f"delete from {running} where id >= 10001")
+
+
+@pytest.mark.parametrize("point", each([*MOVE_POINTS, *RESYNC_POINTS]))
+def test_move_killed_at_each_point_and_repeated(
+    point: str, database: OwnDatabase, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Runs follow the former generation meanwhile; at the end, one capture has the table."""
+    name, beside = "crash_moves", "crash_stays"
+    project = Project.create(tmp_path, database, defaults=DEFAULTS)
+    label, table = project.label(name), project.table(name)
+    for one in (name, beside):
+        create(project, one)
+    with opened(project, spark) as services:
+        outcomes = onboard(services, [table, project.table(beside)])
+        assert [one.error for one in outcomes] == [None, None]
+    change(project, name)
+    project.configure({label: {"tier": "fast"}}, DEFAULTS)
+
+    killed_at(project, point, "move", label)
+
+    project.execute(f"update {name} set v = v + 1 where id % 5 = 0")
+    with opened(project, spark) as services:
+        record = services.store.get(table)
+        assert record is not None
+        if record.state is State.INCREMENTAL:
+            settle(services, table)
+            run(services, table)
+            project.assert_equal(spark, label, COLUMNS)
+        project.execute(f"update {name} set v = v + 1 where id % 7 = 0")
+        (outcome,) = move(services, [table])
+        assert outcome.error is None, outcome.error
+        settle(services, table)
+        run(services, table)
+        record = services.store.get(table)
+        assert record is not None
+        assert (record.tier, record.other, record.generation) == ("fast", None, 2)
+        assert services.store.builds() == []
+        for other in (name, beside):
+            captured = members(services, services.capture(project.table(other)))
+            assert captured == {project.table(other)}
+    project.assert_equal(spark, label, COLUMNS)
 
 
 @pytest.mark.parametrize("point", each(REMOVAL_POINTS))

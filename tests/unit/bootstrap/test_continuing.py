@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -38,3 +39,11 @@ def test_only_a_followed_table_without_a_loss_is_continued(
     found = _continuing(record(BUILD, State.CATCHING_UP), record(FORMER, state, **facts))
     assert found.attempt is not None
     assert (found.attempt.id, found.attempt.continues) == (BUILD, continues)
+
+
+def test_a_table_that_moved_to_another_topic_is_not_continued() -> None:
+    """Offsets of two topics cannot be compared, by which readers find what changed."""
+    build = replace(record(BUILD, State.CATCHING_UP), topic="of_another_tier")
+    found = _continuing(build, record(FORMER, State.INCREMENTAL))
+    assert found.attempt is not None
+    assert found.attempt.continues is None

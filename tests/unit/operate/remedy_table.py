@@ -73,6 +73,9 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}mysql_failover.py::test_a_server_without_its_row_is_no_other_server": (
         "If it is that server, restore the row",
     ),
+    f"{_TESTS}move.py::test_a_move_that_is_called_off_or_turned_leaves_no_capture_behind": (
+        "Run `tributary move {",
+    ),
     STATES: (
         "Copy the table again: `tributary bootstrap {}`",
         "Run `tributary bootstrap {}`",
@@ -83,7 +86,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Delete topic {}",
         "Run `tributary onboard {",
         "See `tributary status {}` for what can be done",
-        "Set tier: ",
+        "Run `tributary move {}`, which takes it to tier",
     ),
     FAILED: (
         "It follows its stream: `tributary retry {table}`",

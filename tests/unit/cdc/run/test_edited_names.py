@@ -99,6 +99,6 @@ def test_no_copy_begins(followed: TableRecord, tmp_path: Path, edit: str) -> Non
 
 
 def test_the_next_generation_has_the_same_capture(followed: TableRecord, tmp_path: Path) -> None:
-    build = _begin_next_generation(services(tmp_path).run_context, followed)
+    build = _begin_next_generation(services(tmp_path).run_context, followed, followed.captured)
     assert build.capture == followed.capture
     assert build.capture is not None

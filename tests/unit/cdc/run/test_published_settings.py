@@ -258,7 +258,7 @@ def test_no_resync_of_an_older_process_replaces_a_newer_copy(
     monkeypatch.setattr("bootstrap.resync.catch_up", lambda _, build: build)
     build = replace(former, beside=True, generation=3)
     with pytest.raises(OlderSettingsError):
-        _take_place(context, build, cast("Any", type("", (), {"lease_s": 0.0})))
+        _take_place(context, nothing, build, cast("Any", type("", (), {"lease_s": 0.0})))
     assert old.store.get(ORDERS) == needs
 
 

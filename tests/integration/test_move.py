@@ -1,0 +1,180 @@
+"""Tables that move to another tier under writes, and what is left of the tier that they leave."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.store.table_state import State
+from operate.tier_capture import members
+from stack.mysql_software import MARIADB
+from stack.postgres import POSTGRES
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.kinds import for_each_kind
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.person import Person
+from tests.integration.rigs.person import person as person
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop
+from tests.integration.rigs.shop import shop as shop
+
+ROWS = 2000
+
+
+def writes(first: int) -> list[str]:
+    """What writers do again and again; ``first`` is the lowest key that they insert."""
+    return [
+        "UPDATE orders SET v = v + 1 WHERE id % 97 = {turn} % 97",
+        "DELETE FROM orders WHERE id = 1 + {turn} % 500",
+        f"INSERT INTO orders VALUES ({first} + {{turn}}, 1, 'new')",
+        f"UPDATE orders SET id = id + 500000 WHERE id = {first} + {{turn}} - 3",
+        "UPDATE lines_ SET v = v + 1 WHERE id % 89 = 3",
+    ]
+
+
+def assign(person: Person, **tiers: str) -> None:
+    """Edit the tiers of tables in the settings."""
+    label = person.shop.database.label
+    person.shop.tables = {label(name): {"tier": tier} for name, tier in tiers.items()}
+    person.configure()
+
+
+def captured(shop: Shop, tier_of: str) -> set[str]:
+    """The tables of the capture that the settings give a table."""
+    names = shop.services.capture(shop.table(tier_of))
+    return {table.name for table in members(shop.services, names)}
+
+
+def interrupted(person: Person, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    """The command that moves the table ``orders`` ends at a point."""
+
+    def end(point: str) -> None:
+        if point == at:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("operate.move.crash", end)
+        with pytest.raises(AssertionError, match="move"):
+            person.done("move", person.shop.database.label("orders"))
+
+
+@for_each_kind(POSTGRES, MARIADB)
+def test_a_table_moves_to_another_tier_and_back_while_it_is_written_to(person: Person) -> None:
+    shop = person.shop
+    orders, lines = (shop.database.label(name) for name in ("orders", "lines_"))
+    for name in ("orders", "lines_"):
+        shop.create(name, ROWS)
+    person.done("onboard", orders, lines)
+    former = shop.services.capture_of(shop.record("orders"))
+    first = shop.record("orders").attempt_id
+
+    assign(person, orders="fast")
+    with shop.writing(*writes(10_000)) as written:
+        person.done("run", orders)  # the settings alone change nothing
+        assert shop.record("orders").tier == "default"
+        told = person.run("check").documents
+        assert any("its settings have tier fast" in str(line) for line in told)
+        shown = str(person.run("status", orders).documents)
+        assert f"tributary move {shop.table('orders')}" in shown
+        (moved,) = person.done("move", orders).documents[0]["tables"]
+        before = written[0]
+        person.done("run")
+        assert written[0] > before > 0
+    record = shop.record("orders")
+    assert (record.tier, record.other, record.state) == ("fast", None, State.INCREMENTAL)
+    assert record.generation == 2
+    assert record.attempt_id != first
+    assert f"left {former.resource}" in moved["action"]
+    assert "dropped" not in moved["action"], "the other table needs that capture"
+    assert captured(shop, "orders") == {"orders"}
+    assert captured(shop, "lines_") == {"lines_"}
+    person.done("verify", orders, lines)
+    person.done("run", "--tier", "fast")
+    (again,) = person.done("move", orders).documents[0]["tables"]
+    assert again["action"] == "is in tier fast already"
+
+    fast = shop.services.capture_of(record)
+    assign(person)
+    with shop.writing(*writes(200_000)):
+        (back,) = person.done("move", orders, "--delete-topics").documents[0]["tables"]
+    assert shop.record("orders").tier == "default"
+    assert f"dropped connector {fast.connector}" in back["action"]
+    assert fast.connector not in shop.services.connect.names()
+    kept = shop.services.source(shop.database.name).capture(fast).kept_log
+    assert kept is None or not kept.exists()
+    assert not shop.services.kafka.topics([record.topic])
+    assert captured(shop, "lines_") == {"orders", "lines_"}
+    person.done("verify", orders, lines)
+
+
+@for_each_kind(POSTGRES)
+def test_a_move_that_is_called_off_or_turned_leaves_no_capture_behind(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command ended after the table had joined the capture of the tier that it was to have."""
+    shop = person.shop
+    shop.create("orders", ROWS)
+    orders = shop.database.label("orders")
+    person.done("onboard", orders)
+
+    for tiers, ends_in in (({}, "default"), ({"orders": "calm"}, "calm")):
+        assign(person, orders="fast")
+        interrupted(person, monkeypatch, "move.after_join")
+        fast = shop.services.capture(shop.table("orders"))
+        assert fast.connector in shop.services.connect.names()
+        assign(person, **tiers)
+        shop.database.execute("UPDATE orders SET v = v + 1")
+        person.done("move", orders)
+        record = shop.record("orders")
+        assert (record.tier, record.other) == (ends_in, None)
+        assert fast.connector not in shop.services.connect.names()
+        person.done("verify", orders)
+
+
+@pytest.mark.parametrize("database", [POSTGRES], indirect=True)
+def test_a_table_whose_capture_is_dead_moves_to_one_that_works(person: Person) -> None:
+    """Runs have marked it, or have not yet; readers see the former commits until the copy."""
+    shop = person.shop
+    for name in ("marked", "unmarked"):
+        shop.create(name, ROWS)
+    marked, unmarked = (shop.database.label(name) for name in ("marked", "unmarked"))
+    person.done("onboard", marked, unmarked)
+    names = shop.services.capture_of(shop.record("marked"))
+    shop.services.connect.delete(names.connector)
+    kept = shop.services.source(shop.database.name).capture(names).kept_log
+    assert kept is not None
+    kept.drop()
+    shop.database.execute("UPDATE marked SET v = 5", "UPDATE unmarked SET v = 6")
+    person.run("run", marked)
+    assert person.state("marked") is State.NEEDS_BOOTSTRAP
+    assert person.state("unmarked") is State.INCREMENTAL
+
+    assign(person, marked="fast", unmarked="fast")
+    person.done("move", marked, unmarked)
+    for name in ("marked", "unmarked"):
+        assert (shop.record(name).tier, shop.record(name).other) == ("fast", None)
+    shop.database.execute("UPDATE marked SET v = v + 1 WHERE id < 9")
+    person.done("run")
+    person.done("verify", marked, unmarked)
+    sent = shop.services.source(shop.database.name).capture(names).sent_tables
+    assert sent is not None
+    assert sent.tables() == []
+
+
+@pytest.mark.breadth
+@for_each_kind(POSTGRES, MARIADB)
+def test_a_table_is_offboarded_amid_its_move(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = person.shop
+    shop.create("orders", ROWS)
+    orders = shop.database.label("orders")
+    person.done("onboard", orders)
+    former = shop.services.capture_of(shop.record("orders"))
+    assign(person, orders="fast")
+
+    interrupted(person, monkeypatch, "move.before_leave")
+    told = str(person.run("check").documents)
+    assert "has not left the capture of tier default yet" in told
+    person.done("offboard", orders, "--delete-data")
+    left = shop.services.connect.names()
+    assert not {former.connector, shop.services.capture(shop.table("orders")).connector} & {*left}

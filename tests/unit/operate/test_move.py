@@ -1,0 +1,177 @@
+"""What `move` does next, what it records before it acts, and which capture others still need."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cdc.config import parse
+from cdc.errors import StateError
+from cdc.runtime.progress import NullProgress
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import (
+    TABLE_RECORDS,
+    CaptureRecord,
+    Cause,
+    State,
+    TableRecord,
+    TierCapture,
+    transition,
+)
+from operate.capture_names import unfinished_move
+from operate.context import Services
+from operate.departure import needed_by_others
+from operate.lost_capture import dependent, not_retired
+from operate.move import Next, joining, next_of
+from schemas.table import TableId
+from tests.records import NOW, ORDERS, table_record
+from tests.unit.cdc.configuration import minimal
+
+FAST = TierCapture("fast", "shop_fast.public.orders", CaptureRecord("shop_fast", "c2", "p2", "s2"))
+SLOW = TierCapture("slow", "shop_slow.public.orders", None)
+OFFSETS = {0: 5}
+LINES = TableId("shop", "public", "lines")
+FAILURE = StateError("killed", remedy="none")
+
+
+def in_state(*path: State) -> TableRecord:
+    """A table that went through these states from REGISTERED on."""
+    record = table_record(state=State.REGISTERED)
+    copy = Attempt(uuid.uuid4(), NOW, "/a", start_offsets=OFFSETS, handoff_offsets=OFFSETS)
+    for state in path:
+        new = copy if state is State.BOOTSTRAPPING else None
+        record = transition(record, state, at=NOW, attempt=new, cause=Cause("why", FAILURE))
+    return record
+
+
+COPIED = (State.BOOTSTRAPPING, State.CATCHING_UP)
+FOLLOWED = (*COPIED, State.INCREMENTAL)
+
+
+@pytest.mark.parametrize(
+    ("path", "tier", "other", "step"),
+    [
+        (FOLLOWED, "default", None, Next.NOTHING),
+        (FOLLOWED, "fast", None, Next.MOVE),
+        (FOLLOWED, "fast", FAST, Next.MOVE),
+        (FOLLOWED, "fast", SLOW, Next.MOVE),
+        (FOLLOWED, "default", FAST, Next.LEAVE),
+        ((*FOLLOWED, State.PAUSED), "default", FAST, Next.LEAVE),
+        (COPIED, "default", FAST, Next.COMPLETE),
+        ((), "default", FAST, Next.COMPLETE),
+        ((*FOLLOWED, State.NEEDS_BOOTSTRAP), "default", FAST, Next.COMPLETE),
+    ],
+)
+def test_what_comes_next_follows_from_the_record_and_the_settings(
+    path: tuple[State, ...], tier: str, other: TierCapture | None, step: Next
+) -> None:
+    record = in_state(*path)
+    if other is not None:
+        record = with_other(record, other)
+    assert next_of(record, tier) is step
+
+
+def with_other(record: TableRecord, other: TierCapture) -> TableRecord:
+
+    return replace(record, other=other)
+
+
+@pytest.mark.parametrize("path", [FOLLOWED, (*FOLLOWED, State.FAILED)])
+def test_a_followed_table_stays_in_its_tier_until_its_next_generation_is_there(
+    path: tuple[State, ...],
+) -> None:
+    before = in_state(*path)
+    noted = joining(before, FAST, at=NOW)
+    assert (noted.tier, noted.topic, noted.state) == (before.tier, before.topic, before.state)
+    assert noted.other == FAST
+
+
+@pytest.mark.parametrize(
+    ("path", "state"),
+    [
+        ((), State.REGISTERED),
+        ((*FOLLOWED, State.NEEDS_BOOTSTRAP), State.NEEDS_BOOTSTRAP),
+        ((State.BOOTSTRAPPING,), State.NEEDS_BOOTSTRAP),
+        (COPIED, State.NEEDS_BOOTSTRAP),
+        ((*COPIED, State.FAILED), State.NEEDS_BOOTSTRAP),
+    ],
+)
+def test_offsets_of_the_former_topic_are_never_used_in_the_new_tier(
+    path: tuple[State, ...], state: State
+) -> None:
+    """A copy that is not published would apply the events of O to H from another topic."""
+    before = in_state(*path)
+    noted = joining(before, FAST, at=NOW)
+    assert (noted.state, noted.captured, noted.other) == (state, FAST, before.captured)
+
+
+def test_a_paused_table_is_not_moved() -> None:
+    with pytest.raises(StateError, match="is paused") as refused:
+        joining(in_state(*FOLLOWED, State.PAUSED), FAST, at=NOW)
+    assert f"tributary resume {ORDERS}" in refused.value.remedy
+
+
+def test_the_other_capture_is_stored_with_the_record() -> None:
+    record = with_other(in_state(*FOLLOWED), FAST)
+    assert TABLE_RECORDS.read(TABLE_RECORDS.write(record), "it") == record
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    document = minimal() | {"tables": {"public.orders": {"tier": "fast"}}}
+    opened = Services(parse(yaml.safe_dump(document), base=tmp_path), NullProgress())
+    yield opened
+    opened.close()
+
+
+def test_a_capture_stays_while_a_table_is_on_its_way_to_it_or_from_it(services: Services) -> None:
+    """Else `offboard` of its last table took slot and connector from under the move."""
+    fast = services.capture(ORDERS)
+    store = services.store
+    assert fast.tier == "fast"
+    assert not needed_by_others(services, fast, {LINES})
+
+    record = store.put(with_other(in_state(*FOLLOWED), FAST))
+    assert needed_by_others(services, fast, {LINES})
+    assert not needed_by_others(services, fast, {ORDERS})
+    assert not_retired(services, fast) == []
+
+    build = table_record(tier="fast", topic=FAST.topic, beside=True, state=State.REGISTERED)
+    build = store.put(build)
+    assert not_retired(services, fast) == [build]
+    assert dependent(services, fast) == [build]
+    store.put(joining(with_other(record, FAST), FAST, at=NOW))
+    assert needed_by_others(services, fast, {LINES})
+
+
+def test_a_resync_in_the_same_tier_counts_once(services: Services) -> None:
+    fast = services.capture(ORDERS)
+    record = services.store.put(table_record(tier="fast"))
+    services.store.put(table_record(tier="fast", beside=True, state=State.REGISTERED))
+    assert not_retired(services, fast) == [record]
+
+
+@pytest.mark.parametrize(
+    ("tier", "other", "told"),
+    [
+        ("fast", None, None),
+        ("default", None, "is on the plan in tier default, but its settings have tier fast"),
+        ("default", FAST, "is on the plan in tier default, but its settings have tier fast"),
+        ("fast", SLOW, "is in tier fast, and has not left the capture of tier slow yet"),
+    ],
+)
+def test_a_move_that_is_to_be_made_or_completed_is_told(
+    services: Services, tier: str, other: TierCapture | None, told: str | None
+) -> None:
+    error = unfinished_move(services.config, table_record(tier=tier, other=other))
+    if told is None:
+        assert error is None
+    else:
+        assert error is not None
+        assert told in error.message
+        assert f"tributary move {ORDERS}" in error.remedy
