@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cdc.capture.onboarded_names import captured_by
 from cdc.config import parse
+from cdc.debezium import CaptureNames
 from cdc.errors import StateError
 from cdc.runtime.progress import NullProgress
 from cdc.store.attempt import Attempt
@@ -27,7 +29,7 @@ from operate.capture_names import unfinished_move
 from operate.context import Services
 from operate.departure import needed_by_others
 from operate.lost_capture import dependent, not_retired
-from operate.move import Next, joining, next_of
+from operate.move import Next, joining, move, next_of
 from schemas.table import TableId
 from tests.records import NOW, ORDERS, table_record
 from tests.unit.cdc.configuration import minimal
@@ -175,3 +177,76 @@ def test_a_move_that_is_to_be_made_or_completed_is_told(
         assert error is not None
         assert told in error.message
         assert f"tributary move {ORDERS}" in error.remedy
+
+
+class Left:
+    """Stands for the captures from which tables are removed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tables: list[tuple[str, list[TableId]]] = []
+        self.error: StateError | None = None
+        monkeypatch.setattr("operate.move.depart", self._depart)
+
+    def _depart(
+        self, _: Services, names: CaptureNames, tables: list[TableId], *, delete_topics: bool
+    ) -> list[str]:
+        if self.error is not None:
+            raise self.error
+        self.tables.append((names.tier, tables))
+        return ["connector c"]
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> Left:
+    return Left(monkeypatch)
+
+
+def test_what_is_left_of_a_move_is_done_until_it_succeeds(services: Services, left: Left) -> None:
+    fast = captured_by(services.capture(ORDERS), ORDERS)
+    moved = replace(in_state(*FOLLOWED), tier="fast", topic=fast.topic, capture=fast.capture)
+    services.store.put(with_other(moved, SLOW))
+    left.error = StateError("the connector does not stop", remedy="Look at it.")
+
+    (failed,) = move(services, [ORDERS])
+
+    assert failed.error is not None
+    assert f"Look at it. Then run `tributary move {ORDERS}` again" in failed.error.remedy
+    assert services.store.get(ORDERS).other == SLOW  # type: ignore[union-attr]
+    left.error = None
+    (done,) = move(services, [ORDERS])
+    assert done.error is None
+    assert done.action.endswith("left the capture of shop, tier slow; dropped connector c")
+    assert services.store.get(ORDERS).other is None  # type: ignore[union-attr]
+    (again,) = move(services, [ORDERS])
+    assert again.action == "is in tier fast already"
+    assert left.tables == [("slow", [ORDERS])]
+
+
+def test_a_move_that_is_called_off_gives_up_what_was_built_for_it(
+    services: Services, left: Left
+) -> None:
+    lines = replace(in_state(*FOLLOWED), table=LINES, base_path="/lake/lines")
+    services.store.put(with_other(lines, FAST))
+    build = replace(lines, beside=True, tier="fast", topic=FAST.topic, state=State.BOOTSTRAPPING)
+    services.store.put(build)
+
+    (done,) = move(services, [LINES])
+
+    assert done.error is None
+    assert services.store.builds() == []
+    record = services.store.get(LINES)
+    assert record is not None
+    assert (record.tier, record.other, record.state) == ("default", None, State.INCREMENTAL)
+    assert left.tables == [("fast", [LINES])]
+
+
+def test_a_resync_that_was_begun_in_the_present_tier_is_not_given_up(
+    services: Services, left: Left
+) -> None:
+    lines = replace(in_state(*FOLLOWED), table=LINES, base_path="/lake/lines")
+    services.store.put(with_other(lines, FAST))
+    build = services.store.put(replace(lines, beside=True, state=State.BOOTSTRAPPING))
+    (done,) = move(services, [LINES])
+    assert done.error is None
+    assert services.store.builds() == [build]
+    assert left.tables == [("fast", [LINES])]
