@@ -23,11 +23,11 @@ ROWS = 2000
 def writes(first: int) -> list[str]:
     """What writers do again and again; ``first`` is the lowest key that they insert."""
     return [
-        "UPDATE orders SET v = v + 1 WHERE id % 97 = {turn} % 97",
+        "UPDATE orders SET v = v + 1 WHERE id % 397 = {turn} % 397",
         "DELETE FROM orders WHERE id = 1 + {turn} % 500",
         f"INSERT INTO orders VALUES ({first} + {{turn}}, 1, 'new')",
         f"UPDATE orders SET id = id + 500000 WHERE id = {first} + {{turn}} - 3",
-        "UPDATE lines_ SET v = v + 1 WHERE id % 89 = 3",
+        "UPDATE lines_ SET v = v + 1 WHERE id % 489 = 3",
     ]
 
 
@@ -68,7 +68,7 @@ def test_a_table_moves_to_another_tier_and_back_while_it_is_written_to(person: P
     first = shop.record("orders").attempt_id
 
     assign(person, orders="fast")
-    with shop.writing(*writes(10_000)) as written:
+    with shop.writing(*writes(10_000), pause_s=0.05) as written:
         person.done("run", orders)  # the settings alone change nothing
         assert shop.record("orders").tier == "default"
         told = person.run("check").documents
@@ -94,7 +94,7 @@ def test_a_table_moves_to_another_tier_and_back_while_it_is_written_to(person: P
 
     fast = shop.services.capture_of(record)
     assign(person)
-    with shop.writing(*writes(200_000)):
+    with shop.writing(*writes(200_000), pause_s=0.05):
         (back,) = person.done("move", orders, "--delete-topics").documents[0]["tables"]
     assert shop.record("orders").tier == "default"
     assert f"dropped connector {fast.connector}" in back["action"]
