@@ -186,6 +186,24 @@ def require_published(services: Services, table: TableId) -> tuple[TableRecord, 
     return record, record.attempt
 
 
+def require_attempt(record: TableRecord, attempt: Attempt) -> None:
+    """Check that a table still has the attempt that ``verify`` compares.
+
+    No run brings the rows of a former attempt up to date.
+
+    Raises:
+        StateError: The table was copied again meanwhile, or is being copied.
+    """
+    if record.attempt is None or record.attempt.id != attempt.id:
+        raise StateError(
+            f"another copy has replaced the one of table {record.table} that was being verified"
+            " (`resync` or `bootstrap`)",
+            remedy="Run verify again once the table is incremental: it compares the new copy.",
+            table=record.table,
+            state=record.state.value,
+        )
+
+
 class _TableVerifier:
     """The verification of one table; see :func:`verify_table` for the arguments."""
 
@@ -399,7 +417,9 @@ class _TableVerifier:
         def behind() -> bool:
             if self._lake_reached(target):
                 return False
-            result = run_table(self._context, require(self._services, self._id), until=target)
+            record = require(self._services, self._id)
+            require_attempt(record, self._attempt)
+            result = run_table(self._context, record, until=target)
             if result.error is not None:
                 raise _stopped(self._id, result)
             return not self._lake_reached(
