@@ -275,6 +275,7 @@ def test_a_key_of_the_settings_beside_the_primary_key_needs_whole_old_rows(
         {"persistence": "u"},
         {"publication_entry": 8},
         {"leaves": {}},
+        {"leaves": {"public.renamed": {**LEAF, "oid": 101, "relfilenode": 201}}},
         {
             "leaves": {
                 **FACTS["leaves"],
