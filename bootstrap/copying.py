@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.chunks import SINGLE_WAVE_BYTES, at_most, chunk_count, cut_chunks, waves
@@ -29,6 +30,7 @@ from cdc.errors import (
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.runtime.failpoints import crash
+from cdc.runtime.progress import shown_as
 from cdc.sources.replay_pause import resuming
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
@@ -36,7 +38,7 @@ from cdc.store.attempt import Chunk, CopyView
 from schemas.errors import SchemaError, TributaryError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from cdc.config import TableSettings
     from cdc.lake.timeline import Timeline
@@ -140,7 +142,10 @@ class Copying:
         table = self.source.table(self.record.table)
         copy = self._open_snapshot_copy(table)
         chunks = self._planned(copy)
-        with self._opened(marker, sessions=len(chunks)) as view:
+        # If all sessions must open together, the view waits for them. For MySQL, the replica does
+        # not go on meanwhile, so they are taken first.
+        first = self._taken(len(chunks), together=True) if self._at_once else nullcontext()
+        with first, self._opened(marker, sessions=len(chunks)) as view:
             if not view.on_replica:
                 _log.warning("the primary of %s is read, not a replica", self.source.name)
             for warning in view.warnings:
@@ -253,22 +258,41 @@ class Copying:
         *,
         failed: int,
     ) -> None:
-        self.lease.check()
         commit = chunk_commit(self.record, self._attempt, wave, self.context.run_id)
         size = SnapshotSize(
             rows=sum(chunk.rows_estimate for chunk in chunks),
             bytes=sum(chunk.bytes_estimate for chunk in chunks),
             commits=len(self._waves(chunks)),
         )
-        crash("bootstrap.before_chunk_commit")
+        wanted = min(len(wave), self._parallel)
+        taken = nullcontext(wanted) if self._at_once else self._taken(wanted)
         try:
-            self.rows += copy.copy(wave, view, commit, size, task=task, failures=failed)
+            with taken as sessions:
+                self.lease.check()
+                crash("bootstrap.before_chunk_commit")
+                bounded = replace(copy, parallel=self._most_tasks(len(wave), sessions))
+                self.rows += bounded.copy(wave, view, commit, size, task=task, failures=failed)
         except LakeError as error:
             failure = self.source.read_failure(self.record.table, error.message, view)
             if failure is None:
                 raise
             raise failure from error
         crash("bootstrap.after_chunk_commit")
+
+    @contextmanager
+    def _taken(self, wanted: int, *, together: bool = False) -> Iterator[int]:
+        """Wait until the copies of this process leave free sessions on the source, and hold them.
+
+        Yields:
+            Number of sessions that may be open at the same time.
+        """
+        sessions = self.context.copy_sessions(self.source.name)
+        with ExitStack() as held:
+            what = f"wait for sessions to copy {self._name}"
+            with shown_as(what, self.context.progress) as task:
+                told = partial(task.note, f"other copies use the {sessions.most} sessions")
+                got = held.enter_context(sessions.taken(wanted, check=told, together=together))
+            yield got
 
     def _guard_chunks(self, _timeline: Timeline) -> None:
         """Raise an error before a commit of chunks if this process has lost the lease."""
@@ -354,7 +378,6 @@ class Copying:
             lake_config=self.context.config.lake,
             guard=self._guard_chunks,
             taken_at=self._attempt.started_at,
-            parallel=self.settings.parallel_chunks,
         )
 
     def _given_up(self, error: TributaryError, failed: int) -> CopyError:
@@ -381,7 +404,19 @@ class Copying:
 
     @property
     def _parallel(self) -> int:
-        return self.settings.parallel_chunks or self.context.spark.sparkContext.defaultParallelism
+        most = self.context.copy_sessions(self.source.name).most
+        return min(self.settings.parallel_chunks or self._cores, most)
+
+    @property
+    def _cores(self) -> int:
+        return self.context.spark.sparkContext.defaultParallelism
+
+    def _most_tasks(self, chunks: int, sessions: int) -> int | None:
+        """Return how many tasks may read a wave; None if Spark's cores are bound enough.
+
+        If there are fewer tasks than chunks, a task reads several chunks, one after the other.
+        """
+        return sessions if sessions < min(chunks, self._cores) else self.settings.parallel_chunks
 
     @property
     def _name(self) -> str:

@@ -125,7 +125,8 @@ def bootstrap_table(
             cannot be published is NEEDS_BOOTSTRAP. The table's state does not change if another
             process has taken the table over, or if this command is ending.
     """
-    return _Bootstrap(context, connect, record, limits or Limits()).run()
+    with context.copy_sessions(record.table.source).copying():
+        return _Bootstrap(context, connect, record, limits or Limits()).run()
 
 
 class _Bootstrap:

@@ -69,7 +69,8 @@ class SnapshotCopy:
         lake_config: The settings of the lake, which contain the secret key of the hashes.
         guard: Called right before each commit completes; raises FencedError to refuse the commit.
         taken_at: Start of the attempt, which all copied rows get as their source time.
-        parallel: Number of chunks that are read at the same time; None for Spark's number of cores.
+        parallel: Number of tasks that read the chunks; None for a task for each chunk, of which
+            Spark runs as many as it has cores.
     """
 
     spark: SparkSession

@@ -59,6 +59,8 @@ class Services:
         self.progress = progress
         self.secret_files = SecretFiles(files_of(config.kafka, config.connect, config.state))
         """The files with secrets that the command's clients read once."""
+        self.most_sessions: int | None = None
+        """The most sessions in which copies of a source read; None for ``copy_sessions``."""
         self.captured_looks: dict[TableId, str] = {}
         """By table, a digest of its catalog. Every change from before the digest is captured."""
         self._sources: dict[str, Source] = {}
@@ -233,6 +235,7 @@ class Services:
             captured_looks=self.captured_looks,
             published_settings=published_settings,
             secret_files=self.secret_files,
+            most_sessions=self.most_sessions,
         )
 
     def close(self) -> None:

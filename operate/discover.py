@@ -127,23 +127,38 @@ class SelectedTables:
         tables: The tables, in the order of the arguments.
         by_wildcard: The tables that a wildcard matched and no argument named. The name of a shared
             lake table is not a wildcard, since it names each of its shards.
+        in_bulk: The tables that a wildcard or a list selects and no argument names.
     """
 
     tables: tuple[TableId, ...]
     by_wildcard: frozenset[TableId]
+    in_bulk: frozenset[TableId]
 
 
-def at_source(services: Services, arguments: Sequence[str]) -> SelectedTables:
-    """Return the tables that a command's arguments select; wildcards match any source table."""
+def at_source(
+    services: Services, arguments: Sequence[str], listed: Sequence[str] = ()
+) -> SelectedTables:
+    """Return the tables that a command's arguments select; wildcards match any source table.
+
+    Args:
+        services: The services of the command.
+        arguments: Names and wildcards of the command line.
+        listed: Names and wildcards of a list.
+    """
     config = services.config
+    typed, arguments = arguments, [*arguments, *listed]
     known: list[TableId] = []
     if any(can_match_many(argument, config) for argument in arguments):
         known = [stats.table for stats in _tables(services, sources_of(arguments, config))]
     where = "of the sources"
     tables = expand(arguments, config, known, where=where)
-    by_name = [one for one in arguments if one in config.sharded or not is_wildcard(one)]
-    named = expand(by_name, config, known, where=where)
-    return SelectedTables(tuple(tables), frozenset(tables) - frozenset(named))
+
+    def named(texts: Sequence[str]) -> set[TableId]:
+        by_name = [one for one in texts if one in config.sharded or not is_wildcard(one)]
+        return {*expand(by_name, config, known, where=where)}
+
+    every = frozenset(tables)
+    return SelectedTables(tuple(tables), every - named(arguments), every - named(typed))
 
 
 def selected(

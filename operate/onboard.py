@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from cdc.capture.onboarded_names import capture_record
 from cdc.errors import SourceError
 from cdc.runtime.failpoints import crash
+from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State, TableRecord, transition
 from operate import tier_capture
 from operate.capture_undo import look, undo
+from operate.copy_order import largest_first
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
 from operate.lost_capture import is_copying
@@ -47,6 +49,7 @@ def onboard(
     *,
     with_bootstrap: bool = True,
     by_wildcard: Collection[TableId] = (),
+    in_bulk: Collection[TableId] = (),
 ) -> list[Outcome]:
     """Onboard tables. Steps that an earlier call has completed are skipped.
 
@@ -55,14 +58,15 @@ def onboard(
         tables: The tables.
         with_bootstrap: Whether to copy the tables at once.
         by_wildcard: The tables that a wildcard matched and no argument named. Such a table is left
-            out if it cannot be replicated. If it follows its stream already, the source is not
-            asked about it again.
+            out if it cannot be replicated.
+        in_bulk: The tables that a wildcard or a list selects. If such a table follows its stream
+            already, the source is not asked about it again.
 
     Returns:
         One outcome per table, in the order given.
     """
     followed = _followed(services, tables)
-    examined = examine_all(services, tables, only_settings=followed & {*by_wildcard})
+    examined = examine_all(services, tables, only_settings=followed & {*in_bulk})
     outcomes = {outcome.table: outcome for outcome in refusals(services, examined, by_wildcard)}
     if with_bootstrap and not followed.issuperset(examined.replicable):
         services.require_cluster()
@@ -180,7 +184,13 @@ def register(services: Services, table: TableId, known: TablesOnRecord | None = 
     known = known or on_record(services)
     record = known.get(table)
     if record is not None and record.state is not State.RETIRED:
-        return Outcome(table, f"is already on the plan, {record.state.value}", record.state)
+        return Outcome(
+            table,
+            f"is already on the plan, {record.state.value}",
+            record.state,
+            counted_as="on the plan already",
+            unchanged=True,
+        )
     path, shard = known.unused_path(table), services.config.shard(table)
     if record is None:
         new = TableRecord(
@@ -203,7 +213,7 @@ def register(services: Services, table: TableId, known: TablesOnRecord | None = 
             shard=shard,
         )
     known.note(services.store.put(new))
-    return Outcome(table, "registered", State.REGISTERED)
+    return Outcome(table, "registered", State.REGISTERED, counted_as="registered")
 
 
 def bootstrap(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
@@ -279,13 +289,45 @@ def _copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
         clean(services, table)
         return copied(done, "handed over to the stream")
 
+    return copies(services, tables, one, action="bootstrap")
+
+
+def copies(
+    services: Services,
+    tables: Sequence[TableId],
+    work: Callable[[TableId], Outcome],
+    *,
+    action: str,
+) -> list[Outcome]:
+    """Copy tables by ``work``, several at a time and the largest first.
+
+    Returns:
+        One outcome per table, in the order in which the copies began.
+    """
     parallel = min(services.config.spark.parallel_tables, len(tables))
-    return for_each(tables, one, action="bootstrap", parallel=parallel)
+    ordered = largest_first(services, tables, parallel)
+    shown = services.progress if len(tables) > parallel else NullProgress()
+    task = shown.start("copy tables", len(tables), "tables")
+
+    def one(table: TableId) -> Outcome:
+        try:
+            return work(table)
+        finally:
+            task.advance()
+
+    try:
+        return for_each(ordered, one, action=action, parallel=parallel)
+    finally:
+        task.done()
 
 
 def _up_to_date(table: TableId) -> Outcome:
     return Outcome(
-        table, "is already up to date; `tributary resync` copies it again", State.INCREMENTAL
+        table,
+        "is already up to date; `tributary resync` copies it again",
+        State.INCREMENTAL,
+        counted_as="already up to date",
+        unchanged=True,
     )
 
 
@@ -310,6 +352,7 @@ def copied(done: BootstrapResult, then: str) -> Outcome:
             "generation": done.record.generation,
             **({"notes": list(done.warnings)} if done.warnings else {}),
         },
+        counted_as="copied",
     )
 
 

@@ -10,8 +10,8 @@ from cdc.errors import StateError
 from cdc.store.table_state import State
 from operate.generations import clean
 from operate.lifecycle import require
-from operate.onboard import copied, recaptured
-from operate.table_outcome import Outcome, for_each
+from operate.onboard import copied, copies, recaptured
+from operate.table_outcome import Outcome
 
 if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord
@@ -61,5 +61,4 @@ def _resync(
         clean(services, table)
         return copied(done, f"published generation {done.record.generation}")
 
-    parallel = min(services.config.spark.parallel_tables, len(tables))
-    return for_each(tables, one, action="resync", parallel=parallel)
+    return copies(services, tables, one, action="resync")

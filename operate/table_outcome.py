@@ -32,6 +32,8 @@ class Outcome:
         details: Plain values for ``--output json``.
         left_out: Whether the table was left out: it cannot be replicated, and it was only matched
             by a wildcard, not named by an argument. This is no failure.
+        counted_as: How the sum of many tables counts this one, if there is no error.
+        unchanged: Whether there was nothing to do, so that a list of many tables leaves it out.
     """
 
     table: TableId
@@ -40,6 +42,8 @@ class Outcome:
     error: TributaryError | None = None
     details: dict[str, Any] = field(default_factory=dict)
     left_out: bool = False
+    counted_as: str = "done"
+    unchanged: bool = False
 
     @property
     def failed(self) -> bool:

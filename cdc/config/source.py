@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag
 
 from cdc.config.secrets import SecretRef
 from cdc.config.templates import Conflict
-from cdc.config.value_types import FilePath, NonEmpty, Options, Port, Section
+from cdc.config.value_types import FilePath, NonEmpty, Options, Port, Positive, Section
 from schemas.catalog import SOURCE_KINDS
 
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
@@ -91,6 +91,8 @@ class PostgresSourceConfig(Section):
     """Template of the replication slot's name; the connector has the same name."""
     heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000
     """Time between two heartbeat rows of the connector, in milliseconds."""
+    copy_sessions: Positive = 32
+    """The most sessions in which all copies of a command read at the same time."""
 
     def name_templates(self) -> Mapping[str, str]:
         """Return the source's name templates, each by its key in the section."""
@@ -151,6 +153,8 @@ class MysqlSourceConfig(Section):
     """Template of the connector's name."""
     heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000
     """Time between two heartbeat rows of the connector, in milliseconds."""
+    copy_sessions: Positive = 32
+    """The most sessions in which all copies of a command read at the same time."""
 
     def name_templates(self) -> Mapping[str, str]:
         """Return the source's name templates, each by its key in the section."""

@@ -21,6 +21,7 @@ from cdc.run.comparison import SettingsDigests, settings_digests
 from cdc.run.predictions import Predictions
 from cdc.run.published_generation import Served
 from cdc.run.published_settings import PublishedSettings
+from cdc.runtime.copy_sessions import CopySessions
 from cdc.runtime.jvm_guard import was_killed
 from cdc.runtime.spark import in_this_thread
 from cdc.store.table_state import State
@@ -69,6 +70,8 @@ class RunContext:
         published_settings: Finds tables that another process has copied with newer settings than
             this process has.
         secret_files: The files with secrets that the clients have read.
+        most_sessions: The largest number of sessions in which the copies of a source read at the
+            same time; None for the source's setting ``copy_sessions``.
     """
 
     config: Config
@@ -85,6 +88,7 @@ class RunContext:
     captured_looks: Mapping[TableId, str] = field(default_factory=dict)
     published_settings: PublishedSettings = field(default_factory=PublishedSettings)
     secret_files: SecretFiles = field(default_factory=SecretFiles)
+    most_sessions: int | None = None
     topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
     """For each capture without heartbeats, the sum of its topics' end offsets at the last look."""
     topic_settings: dict[str, Mapping[str, str]] = field(
@@ -96,6 +100,7 @@ class RunContext:
     served: Served = field(default_factory=Served, init=False, repr=False)
     """The pointers that this process has read."""
     _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
+    _copy_sessions: dict[str, CopySessions] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @cached_property
@@ -238,6 +243,14 @@ class RunContext:
             if path not in self._shared:
                 self._shared[path] = SharedTable(lambda: self.spark, self.leases, path)
             return self._shared[path]
+
+    def copy_sessions(self, source: str) -> CopySessions:
+        """Return the sessions that this process's copies of a source share."""
+        with self._lock:
+            if source not in self._copy_sessions:
+                most = self.most_sessions or self.config.source(source).copy_sessions
+                self._copy_sessions[source] = CopySessions(most)
+            return self._copy_sessions[source]
 
     def capture(self, record: TableRecord) -> CaptureNames:
         """Return the names of a table's capture, as they were at the table's onboarding."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,11 +17,32 @@ if TYPE_CHECKING:
     from operate.dryrun import Plan
     from operate.table_outcome import Outcome
 
-TablesArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="TABLE...",
-        help=r"\[source:]schema.table, or a quoted wildcard (*, ?, [...]).",
+_TABLES = typer.Argument(
+    metavar="TABLE...",
+    help=r"\[source:]schema.table, or a quoted wildcard (*, ?, [...]).",
+    show_default=False,
+)
+TablesArgument = Annotated[list[str], _TABLES]
+ListOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        "-f",
+        metavar="FILE",
+        help="A list of tables and wildcards, one a line; # begins a comment. - is stdin.",
+        show_default=False,
+    ),
+]
+
+
+SessionsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--sessions",
+        min=1,
+        metavar="N",
+        help="The most sessions in which copies read from a source at the same time. Default: its"
+        " setting copy_sessions.",
         show_default=False,
     ),
 ]
@@ -83,7 +106,8 @@ def discover(
 
 
 def onboard(
-    tables: TablesArgument,
+    tables: Annotated[list[str] | None, _TABLES] = None,
+    file: ListOption = None,
     no_bootstrap: Annotated[
         bool,
         typer.Option(
@@ -98,22 +122,29 @@ def onboard(
         bool,
         typer.Option("--strict", help="Exit code 3 also if a wildcard leaves a table out."),
     ] = False,
+    sessions: SessionsOption = None,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
     """Capture tables, copy them from the replica, and hand them over to the stream.
 
-    The command can be repeated. If a table cannot be onboarded, the command prints the reason. The
-    table counts as failed if an argument names it, and as left out if only a wildcard matches it.
+    The command can be repeated, for example by a schedule: it then takes the tables that are new,
+    and goes on with copies that were interrupted. The largest tables are copied first. If a table
+    cannot be onboarded, the command prints the reason. The table counts as failed if it is named,
+    and as left out if only a wildcard matches it.
     """
     from operate.context import services
     from operate.discover import at_source
     from operate.onboard import onboard as bring
 
+    listed = _listed(file)
+    if not tables and not listed:
+        raise typer.BadParameter("name a table, or a list of tables with -f", param_hint="TABLE")
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        wanted = at_source(opened, tables)
+        opened.most_sessions = sessions
+        wanted = at_source(opened, tables or (), listed)
         if dry_run:
             from operate.dryrun import onboarding_steps
 
@@ -130,8 +161,25 @@ def onboard(
             wanted.tables,
             with_bootstrap=not no_bootstrap,
             by_wildcard=wanted.by_wildcard,
+            in_bulk=wanted.in_bulk,
         )
     finish(renderer, outcomes, strict=strict)
+
+
+def _listed(file: Path | None) -> list[str]:
+    """Return the names and wildcards in a list of tables; empty without a file."""
+    from operate.table_list import read_list
+
+    if file is None:
+        return []
+    try:
+        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        return read_list(content.decode())
+    except OSError as error:
+        problem = f"{file} cannot be read: {error.strerror}"
+    except UnicodeDecodeError:
+        problem = f"{file} is no text in UTF-8"
+    raise typer.BadParameter(problem, param_hint="-f")
 
 
 def _show_plan(renderer: Renderer, planned: Plan, *, strict: bool) -> None:
@@ -158,6 +206,7 @@ def _show_plan(renderer: Renderer, planned: Plan, *, strict: bool) -> None:
 
 def bootstrap(
     tables: TablesArgument,
+    sessions: SessionsOption = None,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -173,12 +222,14 @@ def bootstrap(
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
+        opened.most_sessions = sessions
         outcomes = copy(opened, selected(opened, tables, paused=False))
     finish(renderer, outcomes)
 
 
 def resync(
     tables: TablesArgument,
+    sessions: SessionsOption = None,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -194,6 +245,7 @@ def resync(
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
+        opened.most_sessions = sessions
         outcomes = renew(opened, selected(opened, tables))
     finish(renderer, outcomes)
 
@@ -297,6 +349,8 @@ def path(
 def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = False) -> None:
     """Show the outcome of each table; then exit, unless the command's exit code is 0.
 
+    If there are many tables, those with nothing to do are only counted, in the last line.
+
     Args:
         renderer: The output.
         outcomes: The outcomes, one per table.
@@ -305,6 +359,7 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
     Raises:
         typer.Exit: The exit code is not 0, since a table failed or needs a bootstrap.
     """
+    from operate.outcome_summary import MANY, notes, summary
     from operate.table_outcome import exit_code_of
 
     renderer.document(
@@ -313,12 +368,19 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
             "left_out": [outcome.to_json() for outcome in outcomes if outcome.left_out],
         }
     )
+    many = len(outcomes) > MANY
     for outcome in outcomes:
-        if outcome.error is None:
+        if outcome.error is None and not (many and outcome.unchanged):
             renderer.line(f"{outcome.table}: {outcome.action}")
-            for note in outcome.details.get("notes", ()):
+            for note in () if many else outcome.details.get("notes", ()):
                 renderer.line(f"  note: {note}")
+    if many:
+        for note, tables in notes(outcomes).items():
+            renderer.line(f"note: {note}")
+            renderer.line(f"  on {', '.join(map(str, tables))}")
     show_problems(renderer, outcomes)
+    if many:
+        renderer.line(summary(outcomes))
     code = exit_code_of(outcomes, strict=strict)
     if code:
         raise typer.Exit(code)

@@ -142,6 +142,7 @@ def full() -> dict[str, Any]:
                 "publication": "pub_{source}_{tier}",
                 "slot": "slot_{source}_{tier}",
                 "heartbeat_interval_ms": 500,
+                "copy_sessions": 8,
             }
         },
         "kafka": copy.deepcopy(_KAFKA),

@@ -112,14 +112,14 @@ def test_the_source_is_not_asked_again_about_tables_that_a_wildcard_matches_and_
     counted = Counted(tmp_path, monkeypatch)
     counted.follow(some(100))
     monkeypatch.setattr("operate.onboard._capture", lambda _, group: untouched(group.tables))
-    outcomes = onboard(counted.services, some(101), by_wildcard=frozenset(some(101)))
+    outcomes = onboard(counted.services, some(101), in_bulk=some(101))
     assert [one.table for one in outcomes if one.action == "is prepared"] == some(101)[100:]
     assert sum("already up to date" in one.action for one in outcomes) == 100
     assert {name: counted.calls[name] for name in SOURCE_LOOKS} == dict.fromkeys(SOURCE_LOOKS, 1)
     assert counted.calls["store transaction"] <= 12
     # A table that an argument names is examined.
     counted.calls.clear()
-    onboard(counted.services, some(2), by_wildcard=frozenset(some(1)))
+    onboard(counted.services, some(2), in_bulk=some(1))
     assert counted.calls["table"] == 1
     counted.services.close()
 

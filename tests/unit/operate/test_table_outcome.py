@@ -53,3 +53,35 @@ def test_a_table_that_was_left_out_is_named_with_its_reason(
     assert [one["table"] for one in document["tables"]] == [str(A)]
     (left,) = document["left_out"]
     assert (left["table"], left["error"]["message"]) == (str(B), f"table {B} has no key")
+
+
+def many(count: int, action: str, **more: object) -> list[Outcome]:
+    tables = (TableId("shop", "public", f"t_{number:04}") for number in range(count))
+    return [Outcome(table, action, **more) for table in tables]  # type: ignore[arg-type]
+
+
+def test_many_tables_are_summed_up_and_only_what_was_done_is_listed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A schedule that repeats `onboard` writes a line for what is new, not for each table."""
+    done = many(995, "is up to date", counted_as="already up to date", unchanged=True)
+    new = Outcome(A, "copied 10 rows in 2 s", counted_as="copied", details={"notes": ["Big."]})
+    odd = Outcome(B, "copied 5 rows in 1 s", counted_as="copied", details={"notes": ["Big."]})
+    outcomes = [*done, new, odd, refused(C), refused(C, left_out=True)]
+    with pytest.raises(typer.Exit) as ended:
+        finish(Renderer(), outcomes)
+    assert ended.value.exit_code == ExitCode.SOME_FAILED
+    assert capsys.readouterr().out.splitlines() == [
+        f"{A}: copied 10 rows in 2 s",
+        f"{B}: copied 5 rows in 1 s",
+        "note: Big.",
+        f"  on {A}, {B}",
+        "999 tables: 995 already up to date, 2 copied, 1 failed, 1 left out",
+    ]
+
+
+def test_a_few_tables_are_listed_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
+    finish(Renderer(), many(10, "is up to date", counted_as="up to date", unchanged=True))
+    assert len(capsys.readouterr().out.splitlines()) == 10
+    finish(Renderer(), many(11, "is up to date", counted_as="up to date", unchanged=True))
+    assert capsys.readouterr().out == "11 tables: 11 up to date\n"

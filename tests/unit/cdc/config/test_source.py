@@ -32,6 +32,7 @@ _SOURCE: dict[str, Any] = {
     "topic_prefix": "my.{source}.{tier}",
     "connector": "my_{source}_{tier}",
     "heartbeat_interval_ms": 200,
+    "copy_sessions": 8,
 }
 
 

@@ -1,0 +1,49 @@
+"""Orders the copies of a command: the largest tables first, so that none runs alone at the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cdc.errors import SourceError
+
+if TYPE_CHECKING:
+    from operate.context import Services
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+
+
+def largest_first(services: Services, tables: Sequence[TableId], parallel: int) -> list[TableId]:
+    """Return the tables of a command in the order in which their copies begin.
+
+    Args:
+        services: The services of the command.
+        tables: The tables.
+        parallel: Number of tables that are copied at the same time. If all tables begin at once,
+            no size is read.
+    """
+    if len(tables) <= parallel:
+        return list(tables)
+    return by_size(tables, _sizes(services, tables))
+
+
+def by_size(tables: Sequence[TableId], sizes: Mapping[TableId, int]) -> list[TableId]:
+    """Return tables by descending size; tables without a size come last. The order is stable."""
+    return sorted(tables, key=lambda table: -sizes.get(table, -1))
+
+
+def _sizes(services: Services, tables: Sequence[TableId]) -> dict[TableId, int]:
+    """Return the sizes of sources' tables in bytes, by one query for each source.
+
+    A source whose sizes cannot be read is left out. For example, a session that rewrites a table
+    locks the table's size.
+    """
+    found: dict[TableId, int] = {}
+    for name in sorted({table.source for table in tables}):
+        try:
+            found |= {one.table: one.total_bytes for one in services.source(name).tables()}
+        except SourceError as error:
+            _log.warning("the tables of source %s are not copied by size: %s", name, error)
+    return found

@@ -1,0 +1,35 @@
+"""Sums up what a command did with many tables, so that thousands of tables can be read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from operate.table_outcome import Outcome
+from schemas.table import TableId
+
+MANY = 10
+"""The number of tables above which a command ends with a sum, and shows alike tables together."""
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """Return how many tables of a command had each outcome, as one line.
+
+    For example: ``1,000 tables: 3 handed over to the stream, 995 up to date, 2 failed``.
+    """
+    done = Counter(one.counted_as for one in outcomes if one.error is None)
+    parts = [f"{count:,} {what}" for what, count in done.items()]
+    failed = sum(one.failed for one in outcomes)
+    left_out = sum(one.left_out for one in outcomes)
+    parts += [f"{failed:,} failed"] if failed else []
+    parts += [f"{left_out:,} left out"] if left_out else []
+    return f"{len(outcomes):,} tables: {', '.join(parts)}"
+
+
+def notes(outcomes: Iterable[Outcome]) -> dict[str, list[TableId]]:
+    """Return the notes on a command's tables, each once with its tables."""
+    found: dict[str, list[TableId]] = {}
+    for outcome in outcomes:
+        for note in outcome.details.get("notes", ()):
+            found.setdefault(note, []).append(outcome.table)
+    return found

@@ -1,0 +1,157 @@
+"""When a copy takes the sessions in which it reads, and how many tasks read then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.chunks import cut_chunks
+from bootstrap.copying import Copying
+from cdc.config import TableSettings
+from cdc.runtime.copy_sessions import CopySessions
+from cdc.runtime.progress import NullProgress
+from cdc.sources.source_facts import Boundaries, TableSize
+from tests.records import table_record
+
+
+class Sessions(CopySessions):
+    """Sessions that note when they are taken and given back."""
+
+    def __init__(self, most: int, events: list[str]) -> None:
+        super().__init__(most)
+        self._events = events
+
+    @contextmanager
+    def taken(self, wanted: int, **how: Any) -> Iterator[int]:
+        with super().taken(wanted, **how) as got:
+            self._events.append(f"take {got} of {wanted}")
+            yield got
+            self._events.append(f"give back {got}")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What stands for `SnapshotCopy`."""
+
+    events: list[str]
+    parallel: int | None = None
+    table: None = None
+
+    def copy(self, chunks: Any, *_: Any, **__: Any) -> int:
+        self.events.append(f"read {len(chunks)} chunks, tasks {self.parallel}")
+        return 0
+
+
+def only_copies(monkeypatch: pytest.MonkeyPatch, events: list[str], planned: Any) -> None:
+    """Leave of a copy what opens its view, takes its sessions and reads its chunks."""
+    view = SimpleNamespace(on_replica=True, warnings=(), split=None, upper_bound="0/1")
+
+    @contextmanager
+    def opened(*_: Any, **how: Any) -> Iterator[Any]:
+        events.append(f"open the view for {how['sessions']}")
+        yield view
+        events.append("close the view")
+
+    for name, stand_in in {
+        "_open_snapshot_copy": lambda *_: Copy(events),
+        "_planned": lambda *_: planned,
+        "_opened": opened,
+        "_note_plan": lambda *_: None,
+        "_note_facts": lambda *_, **__: None,
+        "_require_fingerprint": lambda *_: None,
+        "_committed": lambda *_: frozenset(),
+        "_attempt": SimpleNamespace(view=None),
+    }.items():
+        monkeypatch.setattr(Copying, name, stand_in)
+    monkeypatch.setattr("bootstrap.copying.chunk_commit", lambda *_: None)
+
+
+def events_of(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    chunks: int,
+    most: int,
+    shares_views: bool,
+    **settings: Any,
+) -> list[str]:
+    """What a copy does in a view, on 4 cores."""
+    events: list[str] = []
+    sessions = Sessions(most, events)
+    points = tuple((str(number),) for number in range(1, chunks))
+    planned = cut_chunks(Boundaries(points, TableSize(chunks, chunks)))
+    context = SimpleNamespace(
+        copy_sessions=lambda _: sessions,
+        progress=NullProgress(),
+        spark=SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=4)),
+        run_id="run",
+    )
+    source = SimpleNamespace(
+        name="shop",
+        shares_views=shares_views,
+        table=lambda _: None,
+        assert_view_alive=lambda _: events.append("check the view"),
+    )
+    copying = Copying(
+        context=context,  # type: ignore[arg-type]
+        source=source,  # type: ignore[arg-type]
+        settings=TableSettings(**settings),
+        record=table_record(),
+        save=lambda _: table_record(),
+        lease=SimpleNamespace(check=lambda: None),  # type: ignore[arg-type]
+        replica_s=1,
+        failures=1,
+    )
+    only_copies(monkeypatch, events, planned)
+    assert copying._copy_under_view(
+        SimpleNamespace(),  # type: ignore[arg-type]
+        failed=0,
+        one_view=True,
+    )
+    with sessions.taken(most, check=lambda: None, together=True):
+        del events[-1]
+    del events[-1]
+    return events
+
+
+def test_a_view_whose_sessions_open_together_waits_for_all_of_them_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """MySQL's replica does not go on between the first session and the last one."""
+    found = events_of(monkeypatch, chunks=3, most=8, shares_views=False, one_view=True)
+    assert found == [
+        "take 3 of 3",
+        "open the view for 3",
+        "read 3 chunks, tasks None",
+        "check the view",
+        "close the view",
+        "give back 3",
+    ]
+
+
+def test_a_wave_takes_as_many_sessions_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = events_of(monkeypatch, chunks=9, most=8, shares_views=True)
+    assert found == [
+        "open the view for 9",
+        "take 4 of 4",
+        "read 9 chunks, tasks None",
+        "give back 4",
+        "check the view",
+        "close the view",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("most", "settings", "tasks"),
+    [(2, {}, 2), (8, {"parallel_chunks": 3}, 3), (2, {"parallel_chunks": 3}, 2)],
+)
+def test_fewer_sessions_are_fewer_tasks(
+    monkeypatch: pytest.MonkeyPatch, most: int, settings: dict[str, Any], tasks: int
+) -> None:
+    found = events_of(monkeypatch, chunks=9, most=most, shares_views=True, **settings)
+    assert f"take {tasks} of {tasks}" in found
+    assert f"read 9 chunks, tasks {tasks}" in found

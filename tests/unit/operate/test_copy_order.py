@@ -1,0 +1,65 @@
+"""The largest tables are copied first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cdc.config import parse
+from cdc.errors import SourceError
+from cdc.runtime.progress import NullProgress
+from cdc.sources.source_facts import TableStats
+from operate.context import Services
+from operate.copy_order import by_size, largest_first
+from operate.onboard import copies
+from operate.table_outcome import Outcome
+from schemas.table import TableId
+from tests.unit.cdc.configuration import minimal
+
+A, B, C, NEW = (TableId("shop", "public", name) for name in ("a", "b", "c", "new"))
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Services:
+    document = minimal() | {"spark": {"parallel_tables": 1}}
+    return Services(parse(yaml.safe_dump(document), base=tmp_path), NullProgress())
+
+
+def stats(table: TableId, size: int) -> TableStats:
+    return TableStats(table, "table", 10, size, ("id",), "default", None)
+
+
+def test_tables_of_one_size_keep_their_order_and_unknown_ones_come_last() -> None:
+    assert by_size([A, NEW, B, C], {A: 1, B: 9, C: 9}) == [B, C, A, NEW]
+    assert by_size([A, B], {}) == [A, B]
+    assert by_size([NEW, A], {A: 0}) == [A, NEW], "a table without rows has a size"
+
+
+def test_the_largest_table_is_copied_first_by_one_look_at_the_sizes(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, looks = services.source("shop"), list[str]()
+
+    def tables() -> list[TableStats]:
+        looks.append("tables")
+        return [stats(A, 10), stats(B, 30), stats(C, 20)]
+
+    monkeypatch.setattr(source, "tables", tables)
+    outcomes = copies(services, [A, B, C], lambda one: Outcome(one, "copied"), action="copy")
+    assert [one.table for one in outcomes] == [B, C, A]
+    assert looks == ["tables"]
+    # If all begin at once, no size is read.
+    assert largest_first(services, [A, B], 2) == [A, B]
+    assert looks == ["tables"]
+
+
+def test_sizes_that_cannot_be_read_stop_no_copy(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked() -> list[TableStats]:
+        raise SourceError("a table is rewritten", remedy="Wait.")
+
+    monkeypatch.setattr(services.source("shop"), "tables", locked)
+    assert largest_first(services, [B, A], 1) == [B, A]
