@@ -147,19 +147,25 @@ class Services:
             capture, self._servers(capture), exactly_once=self.config.connect.exactly_once
         )
 
-    def stream_evidence(self, capture: CaptureNames) -> CaptureEvidence:
+    def stream_evidence(
+        self, capture: CaptureNames, servers: ServerOpeners | None = None
+    ) -> CaptureEvidence:
         """Return the facts that show whether a capture works. Topics are read, too.
 
         The topics show whether the connector sends changes, and which DDL statements the connector
         has reported. The topic of DDL statements, which PostgreSQL does not have, is read from its
         beginning: it shows whether the connector ever started without its stored position. The
         schema history of a MariaDB connector is read, too.
+
+        Args:
+            capture: The capture.
+            servers: Opens the clients of the servers; by default those of these services.
         """
         topics = [*capture.own_topics, *self.store.topics(capture.source, capture.tier)]
         interval_ms = self.config.source(capture.source).heartbeat_interval_ms
         return gather(
             capture,
-            self._servers(capture),
+            servers or self._servers(capture),
             exactly_once=self.config.connect.exactly_once,
             definitions=lambda: Definitions(self.kafka, self.schemas),
             life=lambda kafka: signs_of_life.look(kafka, capture, topics, interval_ms),

@@ -14,6 +14,7 @@ from cdc.run import expiring, run_continuously, run_tables, silences
 from cdc.runtime.jvm_guard import end_soon
 from cdc.runtime.spark import cancel_jobs, has_ended
 from cdc.runtime.task_watch import held_cores
+from cdc.store.lease import held_leases
 from cdc.store.table_state import State
 from operate.automatic_resync import Unattended
 from operate.exit_codes import ExitCode, exit_code
@@ -217,12 +218,13 @@ class Runs:
         """
         records = [record for record in self._records() if not record.never_published]
         states = {record.state for record in records}
+        held = held_leases(self._services.store)
         return exit_code(
             failed=bool(self._failed or self.refused() or self.silences or self.targets)
             or bool(held_cores() or has_ended())
             or State.FAILED in states,
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states
-            or any(abandoned(self._services.store, record) for record in records),
+            or any(abandoned(record, held) for record in records),
         )
 
 

@@ -6,22 +6,24 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from cdc.capture.judgement import of_capture, of_stream
+from cdc.capture.judgement import of_stream
 from cdc.capture.onboarded_names import require_as_onboarded
 from cdc.capture.remembered_losses import of_remembered_losses
-from cdc.debezium import latest_heartbeat
 from cdc.run import plan
 from cdc.run.predictions import Predictions
+from cdc.store.lease import held_leases
 from cdc.store.loss_counts import Loss, Losses
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
 from cdc.store.task_looks import KeptLooks
+from operate.answers import Answers
 from operate.capture_names import unfinished_move
+from operate.capture_status import CaptureStatus, capture_status, captures_of
 from operate.resync_candidates import why_not_copied
 from operate.shards import SharedStatus, shared_tables
 from operate.table_outcome import abandoned, unfinished
@@ -32,55 +34,15 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from cdc.capture.evidence import CaptureEvidence
     from cdc.capture.judgement import Finding
-    from cdc.sources.source_facts import LogHealth
+    from cdc.config.tables import TableSettings
     from cdc.store.history import RunEntry
+    from cdc.store.lease import HeldLease
     from cdc.store.task_looks import TaskLook
     from operate.context import Services
     from operate.targets import Shortfall
 
 _log = logging.getLogger(__name__)
 _SHOWN_RUNS = 5
-
-
-@dataclass(frozen=True)
-class CaptureStatus:
-    """The status of a capture: its source's log, its connector, and its newest heartbeat.
-
-    Args:
-        source: The source.
-        tier: The tier.
-        log: The state of the source's log; None if the source could not be queried.
-        connector: ``running``, ``not running`` or ``missing``; None if Connect did not answer.
-        beat_at: Time of the newest heartbeat in Kafka, by the source's clock. The connector has
-            read all source transactions that committed before this time. None if there is no
-            heartbeat, or if it could not be read.
-        problem: The capture's problems, joined into one string; None if there is no problem.
-    """
-
-    source: str
-    tier: str
-    log: LogHealth | None
-    connector: str | None
-    beat_at: datetime | None
-    problem: str | None
-
-    @property
-    def silent_s(self) -> float | None:
-        """Seconds since the newest heartbeat, for ``status``; None if no heartbeat is known."""
-        if self.beat_at is None:
-            return None
-        return max(0.0, (datetime.now(timezone.utc) - self.beat_at).total_seconds())
-
-    def to_json(self) -> dict[str, Any]:
-        """The capture's status as plain values."""
-        return {
-            "source": self.source,
-            "tier": self.tier,
-            "log": None if self.log is None else {"name": self.log.title, **self.log.facts()},
-            "connector": self.connector,
-            "heartbeat_age_s": self.silent_s,
-            "problem": self.problem,
-        }
 
 
 @dataclass(frozen=True)
@@ -210,29 +172,49 @@ class Status:
         }
 
 
-def status(services: Services, tables: Sequence[TableId]) -> Status:
+def status(
+    services: Services,
+    tables: Sequence[TableId],
+    *,
+    answers: Answers | None = None,
+    brief: bool = False,
+) -> Status:
     """Return the status of the given tables; if none is given, of all tables on the plan.
 
     If a service cannot be reached, only the figures from this service are missing.
+
+    Args:
+        services: The services of the command.
+        tables: The tables.
+        answers: Asks the servers; by default without a bound of its own.
+        brief: Whether to leave out the notes that need a query for each table.
     """
     wanted, plan_records = set(tables), services.store.tables()
+    answers = Answers(services) if answers is None else answers
     records = [
         record
         for record in plan_records
         if (record.table in wanted if wanted else record.state is not State.RETIRED)
     ]
-    evidence = _evidence(services, records)
     # Read the heartbeats before the ends of the topics: every commit before a heartbeat is then
     # below its topic's end.
-    captures = tuple(_capture(services, one) for one in evidence.values())
-    ends, trouble = _end_offsets(services, records)
+    answered = answers.captures(captures_of(services, records))
+    captures = tuple(capture_status(one) for one in answered)
+    evidence = {
+        (one.source, one.tier): it.evidence for one, it in zip(captures, answered, strict=True)
+    }
+    ends, trouble = _end_offsets(answers, records)
     lacking = Quarantine(services.store).counts()
     beats = {(one.source, one.tier): one.beat_at for one in captures}
     scopes = [*(one.names.resource for one in evidence.values()), *(one.table for one in records)]
     losses = Losses(services.store).seen(*scopes)
     tasks = KeptLooks(services.store).all(one.names.connector for one in evidence.values())
     now = datetime.now(timezone.utc)
-    look = _SharedFacts(now, ends, trouble, lacking, evidence, beats, losses, tasks)
+    look = _SharedFacts(
+        *(now, ends, trouble, lacking, evidence, beats, losses, tasks),
+        held=held_leases(services.store),
+        brief=brief,
+    )
     builds = {build.table: build for build in services.store.builds()}
     found = []
     for record in records:
@@ -266,21 +248,15 @@ def _targets(
 
 
 def _end_offsets(
-    services: Services, records: Sequence[TableRecord]
-) -> tuple[dict[str, dict[int, int]], str | None]:
+    answers: Answers, records: Sequence[TableRecord]
+) -> tuple[Mapping[str, Mapping[int, int]], str | None]:
     """Return the end offsets of tables' topics, by topic and partition, or why they are unknown.
-
-    Kafka records of open transactions count, although no consumer can read them yet. Otherwise a
-    table that lacks these records would seem complete up to the newest heartbeat.
 
     Returns:
         The end offsets and None; or an empty mapping and the message of the error.
     """
-    topics = [record.topic for record in records if record.state is not State.RETIRED]
-    if not topics:
-        return {}, None
     try:
-        return services.kafka.high_watermarks_many(topics), None
+        return answers.ends(one.topic for one in records if one.state is not State.RETIRED), None
     except TributaryError as error:
         return {}, error.message
 
@@ -334,6 +310,8 @@ class _SharedFacts:
         beats: Time of each capture's newest heartbeat, by source and tier.
         losses: The losses of changes that earlier commands have recorded, by capture or table.
         tasks: By connector, the newest recorded state of the connector's tasks.
+        held: The leases that processes hold, by resource.
+        brief: Whether to leave out the notes that need a query for each table.
     """
 
     now: datetime
@@ -344,6 +322,8 @@ class _SharedFacts:
     beats: Mapping[tuple[str, str], datetime | None]
     losses: Mapping[str, Loss]
     tasks: Mapping[str, TaskLook]
+    held: Mapping[str, HeldLease] = field(default_factory=dict)
+    brief: bool = False
 
 
 def _table(
@@ -361,10 +341,8 @@ def _table(
         with _noted(notes):
             settings = services.config.table_settings(record.table)
             target, lateness = settings.freshness_target_s, settings.allowed_lateness_s
-            if (why := why_not_copied(services, record, settings)) is not None:
-                notes.append(f"on_incompatible is resync, but it waits: {why}")
-            if settings.on_schema_change == "freeze":
-                notes += _left_out(services, record)
+            if not look.brief:
+                notes += _queried_notes(services, record, settings)
             if evidence is not None:
                 stream = of_stream(record, evidence, services.source(record.table.source))
                 remembered = of_remembered_losses(look.losses, evidence.names, record)
@@ -395,8 +373,18 @@ def _table(
     return TableStatus(
         *(record, behind, watermark, freshness, target, quarantined, tuple(notes), build),
         lost=lost,
-        abandoned=abandoned(services.store, record),
+        abandoned=abandoned(record, look.held),
     )
+
+
+def _queried_notes(
+    services: Services, record: TableRecord, settings: TableSettings
+) -> Iterator[str]:
+    """Yield the notes of ``status`` that need a query for the table."""
+    if (why := why_not_copied(services, record, settings)) is not None:
+        yield f"on_incompatible is resync, but it waits: {why}"
+    if settings.on_schema_change == "freeze":
+        yield from _left_out(services, record)
 
 
 def _complete_at_least(record: TableRecord, behind: int | None) -> datetime | None:
@@ -438,41 +426,6 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
     if not names:
         return []
     return [f"the lake lacks the columns {', '.join(names)} (on_schema_change: freeze)"]
-
-
-def _evidence(
-    services: Services, records: Sequence[TableRecord]
-) -> dict[tuple[str, str], CaptureEvidence]:
-    """Return the evidence of each capture of the records' tables, by source and tier."""
-    found: dict[tuple[str, str], CaptureEvidence] = {}
-    for record in records:
-        place = (record.table.source, record.tier)
-        gone = record.state is State.RETIRED or record.table.source not in services.config.sources
-        if place not in found and not gone:
-            found[place] = services.stream_evidence(services.capture_of(record))
-    return found
-
-
-def _capture(services: Services, evidence: CaptureEvidence) -> CaptureStatus:
-    """Return the status of one capture from its evidence and its newest heartbeat."""
-    capture = evidence.names
-    problems = [finding.message for finding in of_capture(evidence)]
-    beat_at: datetime | None = None
-    connector = None
-    if not isinstance(evidence.connector, TributaryError):
-        facts = evidence.connector
-        connector = "missing" if facts is None else "running" if facts.running else "not running"
-    with _noted(problems):
-        beat = latest_heartbeat(services.kafka, services.schemas, capture)
-        beat_at = None if beat is None else beat.beat_at
-    return CaptureStatus(
-        capture.source,
-        capture.tier,
-        None if isinstance(evidence.log, TributaryError) else evidence.log,
-        connector,
-        beat_at,
-        "; ".join(problems) or None,
-    )
 
 
 @contextmanager

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cdc.store.lease import Lease
-from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
 from operate.exit_codes import ExitCode, exit_code, requires_bootstrap
 from schemas.errors import TributaryError
 from schemas.redaction import redact
 from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.store.lease import HeldLease
 
 _log = logging.getLogger(__name__)
 
@@ -178,13 +179,18 @@ def unfinished(record: TableRecord) -> str | None:
     return f"Run `tributary bootstrap {record.table}`, unless another process copies it now."
 
 
-def abandoned(store: Store, record: TableRecord) -> bool:
+def abandoned(record: TableRecord, held: Mapping[str, HeldLease]) -> bool:
     """Return whether a published table waits for a copy that no process works on.
 
     A command that was killed leaves such a table behind: readers see the former commits, runs do
     not follow the table, and nothing changes until the command is repeated.
+
+    Args:
+        record: The table's record.
+        held: The leases that processes hold, by resource.
     """
     # A table that is onboarded again is REGISTERED, and its new folder has no readers yet.
     if record.state not in (State.BOOTSTRAPPING, State.CATCHING_UP) or record.never_published:
         return False
-    return Lease(store, record.table, "").held_by_other() is None
+    lease = held.get(str(record.table))
+    return lease is None or lease.abandoned

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
@@ -285,6 +286,39 @@ class Leases:
                 wish.withdraw()
         if error:
             raise error
+
+
+@dataclass(frozen=True)
+class HeldLease:
+    """A lease that a process holds, as the state store shows it.
+
+    Args:
+        owner: The holder's name.
+        expires_at: When the lease expires unless it is renewed, by the state store's clock.
+    """
+
+    owner: str
+    expires_at: datetime
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the lease's holder has certainly ended, so that the lease can be taken now."""
+        holder = Owner.parse(self.owner)
+        return holder is not None and holder.has_died()
+
+
+def held_leases(store: Store) -> dict[str, HeldLease]:
+    """Return the leases that have not expired, by resource, in one statement.
+
+    Raises:
+        StateError: The state store cannot be used.
+    """
+    held = sa.and_(leases.c.owner.is_not(None), leases.c.expires_at > store.clock)
+    with store.transaction() as connection:
+        return {
+            row.resource: HeldLease(row.owner, datetime.fromtimestamp(row.expires_at, timezone.utc))
+            for row in connection.execute(sa.select(leases).where(held))
+        }
 
 
 def _keep(lease: Lease, stop: threading.Event) -> None:

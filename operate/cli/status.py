@@ -10,9 +10,10 @@ from operate.render import seconds
 
 if TYPE_CHECKING:
     from cdc.store.history import RunEntry
+    from operate.capture_status import CaptureStatus
     from operate.render import Renderer
     from operate.shards import SharedStatus
-    from operate.status import CaptureStatus, Status, TableStatus
+    from operate.status import Status, TableStatus
     from operate.targets import Shortfall
     from schemas.table import TableId
 

@@ -11,7 +11,7 @@ import yaml
 
 from cdc.config import parse
 from cdc.runtime.progress import NullProgress
-from cdc.store.lease import Lease
+from cdc.store.lease import Lease, held_leases
 from cdc.store.table_state import CommitSummary, State
 from operate import status as module
 from operate.context import Services
@@ -63,15 +63,19 @@ def test_a_copy_that_nobody_continues_needs_a_bootstrap_if_the_table_has_readers
     services: Services, generation: int
 ) -> None:
     record = table_record(state=State.CATCHING_UP, generation=generation)
-    look = module._SharedFacts(NOW, {}, None, {}, {}, {}, {}, {})
+
+    def look() -> module._SharedFacts:
+        held = held_leases(services.store)
+        return module._SharedFacts(NOW, {}, None, {}, {}, {}, {}, {}, held)
+
     copying = Lease(services.store, record.table, "another process")
     copying.acquire()
-    assert not Status((module._table(services, look, record, None),), ()).needs_bootstrap
+    assert not Status((module._table(services, look(), record, None),), ()).needs_bootstrap
     copying.release()
-    now = Status((module._table(services, look, record, None),), ())
+    now = Status((module._table(services, look(), record, None),), ())
     assert now.needs_bootstrap is (generation == 2)
     again = table_record(state=State.REGISTERED, generation=generation)
-    assert not module._table(services, look, again, None).abandoned
+    assert not module._table(services, look(), again, None).abandoned
 
 
 def test_a_watermark_counts_whatever_the_time_of_the_commit(services: Services) -> None:

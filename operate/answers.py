@@ -1,0 +1,85 @@
+"""What ``status`` asks Kafka, Kafka Connect and the sources, and their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cdc.capture.gathering import ServerOpeners
+from cdc.debezium import latest_heartbeat
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.capture.evidence import CaptureEvidence
+    from cdc.connect import ConnectClient
+    from cdc.debezium import CaptureNames
+    from cdc.kafka import KafkaAdmin
+    from cdc.sources.base import Source
+    from operate.context import Services
+
+
+@dataclass(frozen=True)
+class CaptureAnswer:
+    """What the servers said about one capture.
+
+    Args:
+        evidence: The capture's evidence. If a server did not answer, the evidence has its error.
+        beat_at: Time of the newest heartbeat in Kafka; None if there is none, or if it could not be
+            read.
+        trouble: Why the heartbeat could not be read; None if it could.
+    """
+
+    evidence: CaptureEvidence
+    beat_at: datetime | None
+    trouble: str | None
+
+
+class Answers:
+    """Asks the servers for ``status``, and waits as long as each server's client waits.
+
+    Args:
+        services: The services of the command.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    def source(self, name: str) -> Source:
+        """Return the source with this name."""
+        return self.services.source(name)
+
+    def kafka(self) -> KafkaAdmin:
+        """Return the client of the Kafka cluster."""
+        return self.services.kafka
+
+    def connect(self) -> ConnectClient:
+        """Return the client of Kafka Connect."""
+        return self.services.connect
+
+    def captures(self, captures: Sequence[CaptureNames]) -> list[CaptureAnswer]:
+        """Return the servers' answers about each capture, in the order of the argument."""
+        return [self.capture(names) for names in captures]
+
+    def capture(self, names: CaptureNames) -> CaptureAnswer:
+        """Return the servers' answers about one capture."""
+        servers = ServerOpeners(lambda: self.source(names.source), self.kafka, self.connect)
+        evidence = self.services.stream_evidence(names, servers)
+        try:
+            beat = latest_heartbeat(self.kafka(), self.services.schemas, names)
+        except TributaryError as error:
+            return CaptureAnswer(evidence, None, error.message)
+        return CaptureAnswer(evidence, None if beat is None else beat.beat_at, None)
+
+    def ends(self, topics: Iterable[str]) -> Mapping[str, Mapping[int, int]]:
+        """Return the end offsets of topics, by topic and partition.
+
+        Kafka records of open transactions count, although no consumer can read them yet. Otherwise
+        a table that lacks these records would seem complete up to the newest heartbeat.
+
+        Raises:
+            KafkaError: Kafka does not answer.
+        """
+        wanted = list(topics)
+        return self.kafka().high_watermarks_many(wanted) if wanted else {}

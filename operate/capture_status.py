@@ -1,0 +1,96 @@
+"""The status of captures: logs of sources, connectors and heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from cdc.capture.judgement import of_capture
+from cdc.store.table_state import State
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.capture.evidence import ConnectorHealth
+    from cdc.debezium import CaptureNames
+    from cdc.sources.source_facts import LogHealth
+    from cdc.store.table_state import TableRecord
+    from operate.answers import CaptureAnswer
+    from operate.context import Services
+
+
+@dataclass(frozen=True)
+class CaptureStatus:
+    """The status of a capture: its source's log, its connector, and its newest heartbeat.
+
+    Args:
+        source: The source.
+        tier: The tier.
+        log: The state of the source's log; None if the source could not be queried.
+        connector: ``running``, ``not running`` or ``missing``; None if Connect did not answer.
+        beat_at: Time of the newest heartbeat in Kafka, by the source's clock. The connector has
+            read all source transactions that committed before this time. None if there is no
+            heartbeat, or if it could not be read.
+        problem: The capture's problems, joined into one string; None if there is no problem.
+        health: The states of the connector and its tasks; None if the connector does not exist, or
+            if Connect did not answer.
+    """
+
+    source: str
+    tier: str
+    log: LogHealth | None
+    connector: str | None
+    beat_at: datetime | None
+    problem: str | None
+    health: ConnectorHealth | None = None
+
+    @property
+    def silent_s(self) -> float | None:
+        """Seconds since the newest heartbeat, for ``status``; None if no heartbeat is known."""
+        if self.beat_at is None:
+            return None
+        return max(0.0, (datetime.now(timezone.utc) - self.beat_at).total_seconds())
+
+    def to_json(self) -> dict[str, Any]:
+        """The capture's status as plain values."""
+        return {
+            "source": self.source,
+            "tier": self.tier,
+            "log": None if self.log is None else {"name": self.log.title, **self.log.facts()},
+            "connector": self.connector,
+            "tasks": [] if self.health is None else [one.state for one in self.health.status.tasks],
+            "heartbeat_age_s": self.silent_s,
+            "problem": self.problem,
+        }
+
+
+def captures_of(services: Services, records: Sequence[TableRecord]) -> list[CaptureNames]:
+    """Return the captures of the records' tables, without those of removed sources."""
+    found: dict[tuple[str, str], CaptureNames] = {}
+    for record in records:
+        place = (record.table.source, record.tier)
+        gone = record.state is State.RETIRED or record.table.source not in services.config.sources
+        if place not in found and not gone:
+            found[place] = services.capture_of(record)
+    return list(found.values())
+
+
+def capture_status(answer: CaptureAnswer) -> CaptureStatus:
+    """Return the status of one capture from its evidence and its newest heartbeat."""
+    evidence = answer.evidence
+    problems = [finding.message for finding in of_capture(evidence)]
+    problems += [] if answer.trouble is None else [answer.trouble]
+    connector = None
+    if not isinstance(evidence.connector, TributaryError):
+        facts = evidence.connector
+        connector = "missing" if facts is None else "running" if facts.running else "not running"
+    return CaptureStatus(
+        evidence.names.source,
+        evidence.names.tier,
+        None if isinstance(evidence.log, TributaryError) else evidence.log,
+        connector,
+        answer.beat_at,
+        "; ".join(problems) or None,
+        None if isinstance(evidence.health, TributaryError) else evidence.health,
+    )
