@@ -21,6 +21,7 @@ from cdc.store.loss_counts import Loss, Losses
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
 from cdc.store.task_looks import KeptLooks
+from cdc.store.verifications import Verifications
 from operate.answers import Answers
 from operate.capture_names import unfinished_move
 from operate.capture_status import CaptureStatus, capture_status, captures_of
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from cdc.store.history import RunEntry
     from cdc.store.lease import HeldLease
     from cdc.store.task_looks import TaskLook
+    from cdc.store.verifications import VerifyRecord
     from operate.context import Services
     from operate.targets import Shortfall
 
@@ -68,6 +70,9 @@ class TableStatus:
         lost: Why the lake table can no longer continue from its stream; None if it can continue.
             The next run records this reason in the table's state.
         abandoned: Whether the table was published, and waits for a copy that no process works on.
+        lease: The table's lease; None if no process holds it.
+        verified: The newest result of ``verify`` for the table's present copy; None if there is
+            none.
     """
 
     record: TableRecord
@@ -81,6 +86,8 @@ class TableStatus:
     runs: tuple[RunEntry, ...] = ()
     lost: Finding | None = None
     abandoned: bool = False
+    lease: HeldLease | None = None
+    verified: VerifyRecord | None = None
 
     @property
     def late(self) -> bool:
@@ -117,6 +124,7 @@ class TableStatus:
             "late": self.late,
             "events_behind": self.events_behind,
             "quarantined": self.quarantined,
+            "verified": None if self.verified is None else _verified_json(self.verified),
             "lake_size": None if record.size is None else asdict(record.size),
             "reason": record.reason,
             "error": record.error,
@@ -187,7 +195,7 @@ def status(
         services: The services of the command.
         tables: The tables.
         answers: Asks the servers; by default without a bound of its own.
-        brief: Whether to leave out the notes that need a query for each table.
+        brief: Whether to leave out the notes that take time for each table.
     """
     wanted, plan_records = set(tables), services.store.tables()
     answers = Answers(services) if answers is None else answers
@@ -213,6 +221,7 @@ def status(
     look = _SharedFacts(
         *(now, ends, trouble, lacking, evidence, beats, losses, tasks),
         held=held_leases(services.store),
+        verified=Verifications(services.store).all(),
         brief=brief,
     )
     builds = {build.table: build for build in services.store.builds()}
@@ -311,7 +320,8 @@ class _SharedFacts:
         losses: The losses of changes that earlier commands have recorded, by capture or table.
         tasks: By connector, the newest recorded state of the connector's tasks.
         held: The leases that processes hold, by resource.
-        brief: Whether to leave out the notes that need a query for each table.
+        verified: The newest result of ``verify``, by table.
+        brief: Whether to leave out the notes that take time for each table.
     """
 
     now: datetime
@@ -323,6 +333,7 @@ class _SharedFacts:
     losses: Mapping[str, Loss]
     tasks: Mapping[str, TaskLook]
     held: Mapping[str, HeldLease] = field(default_factory=dict)
+    verified: Mapping[TableId, VerifyRecord] = field(default_factory=dict)
     brief: bool = False
 
 
@@ -337,7 +348,7 @@ def _table(
     notes += _generation_notes(record, build)
     target = lateness = 0
     if record.table.source in services.config.sources:
-        notes += _edit_notes(services, record)
+        notes += [] if look.brief else _edit_notes(services, record)
         with _noted(notes):
             settings = services.config.table_settings(record.table)
             target, lateness = settings.freshness_target_s, settings.allowed_lateness_s
@@ -374,7 +385,24 @@ def _table(
         *(record, behind, watermark, freshness, target, quarantined, tuple(notes), build),
         lost=lost,
         abandoned=abandoned(record, look.held),
+        lease=look.held.get(str(record.table)),
+        verified=_verified(record, look.verified.get(record.table)),
     )
+
+
+def _verified(record: TableRecord, newest: VerifyRecord | None) -> VerifyRecord | None:
+    """Return the newest result of ``verify`` if it is about the table's present copy, else None."""
+    return newest if newest is not None and newest.attempt == str(record.attempt_id) else None
+
+
+def _verified_json(verified: VerifyRecord) -> dict[str, Any]:
+    return {
+        "at": verified.at,
+        "equal": verified.equal,
+        "equal_at": verified.equal_at,
+        "rows": verified.rows,
+        "differences": dict(verified.differences),
+    }
 
 
 def _queried_notes(

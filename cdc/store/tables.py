@@ -118,6 +118,16 @@ schema_change_rows = sa.Table(
 )
 """One row per schema change that the lake followed, or at which a table stopped."""
 
+verification_rows = sa.Table(
+    "tributary_verification",
+    metadata,
+    sa.Column("source", _name(), primary_key=True),
+    sa.Column("schema_name", _name(), primary_key=True),
+    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("result", _document(), nullable=False),
+)
+"""One row per table that was ever verified: the newest result."""
+
 restart_rows = sa.Table(
     "tributary_restart",
     metadata,

@@ -13,6 +13,7 @@ from cdc.runtime.jvm_guard import end_soon
 from operate.cli import (
     demo,
     generations,
+    metrics,
     operations,
     project,
     quarantine,
@@ -34,7 +35,9 @@ app = typer.Typer(
 
 # Each module of commands imports heavy packages (Spark, drivers) inside its functions, so that
 # `tributary --help` and completion stay quick.
-for _module in (project, tables, generations, operations, schema, quarantine, stack, demo):
+for _module in (
+    *(project, tables, generations, operations, schema, quarantine, metrics, stack, demo),
+):
     _module.register(app)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from operate.cli.metrics import MetricsHostOption, MetricsPortOption, metrics_of_run
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.cli.status import EMPTY_PLAN, show_status, show_targets
 from operate.cli.tables import TablesArgument, finish, show_problems
@@ -150,6 +152,8 @@ def run(
         float,
         typer.Option("--interval", min=0.0, help="Seconds between two runs, with --continuous."),
     ] = 5.0,
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -165,12 +169,15 @@ def run(
     from operate.discover import followed
     from operate.run import Runs
 
-    renderer = Renderer(output)
-    with renderer.progress() as progress, services(config, progress) as opened:
+    if metrics_port is not None and not continuous:
+        raise typer.BadParameter("needs --continuous", param_hint="--metrics-port")
+    renderer, at_end = Renderer(output), ExitStack()
+    with renderer.progress() as progress, services(config, progress) as opened, at_end:
         unmatched = partial(_show_unmatched, renderer) if continuous else None
         chosen = followed(opened, tables or (), tiers=tier or (), unmatched=unmatched)
         runs = Runs(opened, chosen)
         if continuous:
+            at_end.enter_context(metrics_of_run(opened.config, metrics_host, metrics_port))
             runs.repeat(
                 interval,
                 partial(_show_runs, renderer, shown=set()),

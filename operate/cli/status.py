@@ -10,6 +10,7 @@ from operate.render import seconds
 
 if TYPE_CHECKING:
     from cdc.store.history import RunEntry
+    from cdc.store.verifications import VerifyRecord
     from operate.capture_status import CaptureStatus
     from operate.render import Renderer
     from operate.shards import SharedStatus
@@ -103,8 +104,23 @@ def _show_messages(renderer: Renderer, table: TableStatus) -> None:
             style="yellow",
         )
         renderer.line(f"  What to do: run `tributary quarantine list {record.table}`")
+    if table.verified is not None and not table.verified.equal:
+        _show_unequal(renderer, record.table, table.verified)
     for note in table.notes:
         renderer.line(f"{record.table}: {note}")
+
+
+def _show_unequal(renderer: Renderer, table: TableId, verified: VerifyRecord) -> None:
+    counts = [f"{count:,} {kind}" for kind, count in verified.differences.items()]
+    renderer.line(
+        f"{table}: verify found differences at {verified.at:%Y-%m-%d %H:%M:%S} UTC:"
+        f" {', '.join(counts)}",
+        style="bold red",
+    )
+    renderer.line(
+        f"  What to do: run `tributary verify {table}` again; if they stay, run `tributary resync"
+        f" {table}`"
+    )
 
 
 def _show_size(renderer: Renderer, table: TableStatus) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.capture_proof import Capture
@@ -22,6 +23,7 @@ from cdc.runtime.waiting import wait_while
 from cdc.sources.source_facts import KeyRange
 from cdc.store.table_state import State
 from cdc.store.task_looks import KeptLooks
+from cdc.store.verifications import Verifications, VerifyRecord
 from operate.lifecycle import require
 from operate.verify.compare import ComparedRows, as_table, compare, digests, source_rows, with_keys
 from operate.verify.log import LogComparison
@@ -122,6 +124,18 @@ class Verification:
         """Whether ``verify`` found neither a difference nor an unsettled key."""
         return self.difference_count == 0 and self.unsettled_count == 0
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of differences that ``verify`` found, by kind, without kinds that have none.
+
+        ``more`` counts the differences that are not in ``differences``, and ``unsettled`` the
+        unsettled keys.
+        """
+        kinds = Counter[str](one.kind for one in self.differences)
+        kinds["more"] = self.difference_count - kinds.total()
+        kinds["unsettled"] = self.unsettled_count
+        return dict(+kinds)
+
     def to_json(self) -> dict[str, Any]:
         """The result of ``verify`` as plain values."""
         return {
@@ -149,8 +163,9 @@ class Verification:
 def verify_table(services: Services, context: RunContext, table: TableId) -> Verification:
     """Compare a table with its source row by row while both change.
 
-    If the table equals its source, `status` no longer warns that rows of the table could have been
-    lost when a task of the connector ended.
+    The result is kept in the state store, for `status` and metrics. If the table equals its source,
+    `status` no longer warns that rows of the table could have been lost when a task of the
+    connector ended.
 
     Args:
         services: The services of the command.
@@ -161,11 +176,30 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
         StateError: The table is not published.
         TributaryError: Source, stream or lake cannot be read.
     """
+    attempt = require_published(services, table)[1]
     found = _TableVerifier(services, context, table).run()
+    _keep(services, attempt, found)
     if found.equal:
         connector = services.capture_of(require(services, table)).connector
         KeptLooks(services.store).settle(connector, table, found.covered.get(0, 0))
     return found
+
+
+def _keep(services: Services, attempt: Attempt, found: Verification) -> None:
+    """Store the result of ``verify``, without keys and values of rows."""
+    kept, now = Verifications(services.store), services.store.now()
+    earlier = kept.all().get(found.table)
+    same = earlier is not None and earlier.attempt == str(attempt.id)
+    result = VerifyRecord(
+        attempt=str(attempt.id),
+        at=now,
+        rows=found.rows_compared,
+        differences=found.counts,
+        position=found.position,
+        seconds=found.seconds,
+        equal_at=earlier.equal_at if same and earlier is not None else None,
+    )
+    kept.keep(found.table, replace(result, equal_at=now) if result.equal else result)
 
 
 def require_published(services: Services, table: TableId) -> tuple[TableRecord, Attempt]:

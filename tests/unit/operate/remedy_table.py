@@ -30,6 +30,12 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     "test_a_run_checks_the_files_of_a_commit_that_another_process_wrote": (
         "Was the lake copied while it was written",
     ),
+    "tests/unit/operate/metrics/test_scrape.py::test_a_port_in_use_is_an_error_with_a_remedy": (
+        "Choose another port with --port",
+    ),
+    "tests/unit/operate/metrics/test_scrape.py::test_a_file_is_replaced_in_one_step": (
+        "Name a file in a folder that exists",
+    ),
     "tests/unit/operate/test_followed.py::"
     "test_a_tier_without_tables_and_a_table_of_another_tier_are_refused": (
         "Leave out --tier, or name ",

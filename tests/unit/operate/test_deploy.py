@@ -171,6 +171,26 @@ def test_a_pod_runs_a_command_that_there_is(pod: str) -> None:
             assert CliRunner().invoke(app, [*words, "--help"]).exit_code == 0
 
 
+def test_prometheus_scrapes_the_port_at_which_one_process_serves_metrics() -> None:
+    """Each process shows all tables, so the tier of its own serves none."""
+    (run,) = documents(DEPLOY / "kubernetes/base/run.yaml")
+    template = run["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    (port,) = container["ports"]
+    wanted = [f"--metrics-port={port['containerPort']}", "--metrics-host=0.0.0.0"]
+    assert container["args"][-2:] == wanted
+    annotations = template["metadata"]["annotations"]
+    assert annotations == {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(port["containerPort"]),
+    }
+    for folder in (DEPLOY / "kubernetes/tiers").iterdir():
+        text = (folder / "kustomization.yaml").read_text()
+        serves = f'"{wanted[0]}"' in text
+        assert serves is (folder.name == TableSettings().tier)
+        assert serves is ('"prometheus.io/scrape": "false"' not in text)
+
+
 def test_the_driver_has_more_memory_than_its_jvm() -> None:
     for folder in CONFIGURED:
         config = yaml.safe_load((folder / "tributary.yaml").read_text())

@@ -46,6 +46,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Compare the statements",
         "Later looks begin with other tables",
         "Look ",
+        "Run `tributary check`, which waits longer",
         "Find out what else",
         "See ",
         "See `ps`",

@@ -1,0 +1,101 @@
+"""Stores the newest result of ``verify`` for each table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.errors import StateError
+from cdc.store.documents import Codec, Part
+from cdc.store.table_state import STORE_REMEDY
+from cdc.store.tables import verification_rows
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.store.state_store import Store
+
+
+@dataclass(frozen=True)
+class VerifyRecord(Part):
+    """The newest result of ``verify`` for one table, without rows and keys.
+
+    Args:
+        attempt: Identity of the attempt whose lake table was compared.
+        at: When the comparison ended.
+        rows: Number of distinct keys on both sides together.
+        differences: Number of confirmed differences by kind. ``more`` counts those beyond the
+            thousand that ``verify`` lists, and ``unsettled`` the keys that never stood still.
+        position: Position of the source's log up to which the comparison covers all changes.
+        seconds: Duration of the comparison in seconds.
+        equal_at: When a comparison of this attempt last found source and lake equal; None if none
+            did.
+        format: Version of this document.
+    """
+
+    attempt: str
+    at: datetime
+    rows: int
+    differences: Mapping[str, int]
+    position: str
+    seconds: float
+    equal_at: datetime | None = None
+    format: Literal[1] = field(default=1)
+
+    @property
+    def equal(self) -> bool:
+        """Whether the comparison found source and lake equal."""
+        return not any(self.differences.values())
+
+
+VERIFY_RECORDS = Codec(VerifyRecord, error=StateError, remedy=STORE_REMEDY)
+"""The codec of the state store's results of ``verify``."""
+
+
+class Verifications:
+    """The newest result of ``verify`` for each table, which all processes of a store share.
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def all(self) -> dict[TableId, VerifyRecord]:
+        """Return the newest result of each table, in one statement.
+
+        Raises:
+            StateError: The state store cannot be used, or a stored document is not a result.
+        """
+        with self._store.transaction() as connection:
+            rows = connection.execute(sa.select(verification_rows)).all()
+        found = {}
+        for row in rows:
+            table = TableId(row.source, row.schema_name, row.table_name)
+            name = f"the result of verify for table {table}"
+            found[table] = VERIFY_RECORDS.read(row.result, name, table=table)
+        return found
+
+    def keep(self, table: TableId, result: VerifyRecord) -> None:
+        """Store a result in place of the table's earlier one.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        key = {"source": table.source, "schema_name": table.schema, "table_name": table.name}
+        mine = [verification_rows.c[name] == value for name, value in key.items()]
+        text = {"result": VERIFY_RECORDS.write(result)}
+        again = sa.update(verification_rows).where(*mine).values(**text)
+        for _ in range(2):
+            try:
+                with self._store.transaction() as connection:
+                    if connection.execute(again).rowcount != 1:
+                        connection.execute(sa.insert(verification_rows).values(**key, **text))
+            except IntegrityError:  # another process has just stored the first result
+                continue
+            return

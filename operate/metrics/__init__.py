@@ -1,0 +1,1 @@
+"""``metrics``: the state of tables, captures and services as Prometheus metrics."""

@@ -1,0 +1,78 @@
+"""Calls that may hang: each runs in its own thread, and its caller waits for a limited time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+from cdc.errors import StateError
+from schemas.errors import TributaryError
+
+T = TypeVar("T")
+
+
+class Overdue(StateError):
+    """A call has not returned in time."""
+
+
+class BoundedCalls:
+    """Runs calls in threads that end with the process.
+
+    A call that has not returned is never made a second time: a service that hangs holds one thread,
+    however often it is asked.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[Hashable, Future[Any]] = {}
+        self._lock = threading.Lock()
+
+    def start(self, key: Hashable, work: Callable[[], T]) -> Future[T]:
+        """Begin a call, or return the unfinished call with the same key."""
+        with self._lock:
+            known = self._running.get(key)
+            if known is not None and not known.done():
+                return known
+            begun: Future[T] = Future()
+            self._running[key] = begun
+        name = f"metrics: {key}"
+        threading.Thread(target=_run, args=(begun, work), name=name, daemon=True).start()
+        return begun
+
+
+def result(call: Future[T], what: str, until: float) -> T:
+    """Return what a call returns.
+
+    Args:
+        call: The call.
+        what: What was asked, for the error.
+        until: The time by ``time.monotonic()`` until which to wait.
+
+    Raises:
+        Overdue: The call has not returned in time.
+        TributaryError: The call has raised this error.
+    """
+    wait([call], max(0.0, until - time.monotonic()))
+    if not call.done():
+        raise Overdue(
+            f"{what} did not answer in time for this scrape of metrics",
+            remedy="Run `tributary check`, which waits longer and names the cause.",
+        )
+    return call.result()
+
+
+def answer(call: Future[T], what: str, until: float) -> T | TributaryError:
+    """Return what a call returns, or its error."""
+    try:
+        return result(call, what, until)
+    except TributaryError as error:
+        return error
+
+
+def _run(begun: Future[T], work: Callable[[], T]) -> None:
+    try:
+        begun.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
+        begun.set_exception(error)

@@ -1,0 +1,298 @@
+"""Every metric of ``metrics``: name, type, labels, unit, and where its value comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+TABLE = ("source", "table", "tier")
+"""The labels of a metric of tables."""
+CAPTURE = ("source", "tier")
+"""The labels of a metric of captures."""
+CONNECTOR_STATES = (
+    *("running", "paused", "stopped", "failed", "unassigned", "restarting", "missing"),
+)
+"""The states of a connector: those of Kafka Connect; ``missing`` if the connector does not exist.
+"""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric.
+
+    Args:
+        name: The metric's name without the prefix that all names have.
+        help: What a value says.
+        unit: The unit of a value; ``0 or 1`` if the value answers a question.
+        read_from: Where the value comes from.
+        labels: The names of the labels.
+        kind: The metric's type. Prometheus has gauges of all of them.
+    """
+
+    name: str
+    help: str
+    unit: str
+    read_from: str
+    labels: tuple[str, ...] = ()
+    kind: Literal["gauge", "info", "state set"] = "gauge"
+
+    @property
+    def full_name(self) -> str:
+        """The metric's name in Prometheus."""
+        return f"tributary_{self.name}"
+
+
+def _of_table(name: str, help_: str, unit: str, read_from: str, *more: str) -> Metric:
+    return Metric(f"table_{name}", help_, unit, read_from, (*TABLE, *more))
+
+
+_BOOL, _SECONDS, _MOMENT, _BYTES = "0 or 1", "seconds", "seconds since 1970", "bytes"
+_STORE, _SERVERS = "state store", "sources, Kafka, Connect"
+
+BUILD = Metric(
+    "build_info", "1; the label is the version of Tributary.", "-", "-", ("version",), "info"
+)
+SUCCESS = Metric(
+    "scrape_success",
+    "Whether the facts could be read in time. At 0, all series but this one, `tributary_up` and"
+    " `tributary_build_info` are absent.",
+    *(_BOOL, "-"),
+)
+READ_AT = Metric(
+    "facts_timestamp_seconds", "When the facts of this scrape were read.", _MOMENT, "-"
+)
+READ_SECONDS = Metric("facts_duration_seconds", "How long that took.", _SECONDS, "-")
+UP = Metric(
+    "up",
+    "Whether a service answered. `service` is `state_store`, `kafka`, `connect` or `source`;"
+    " `source` is empty for the others. At 0, the series that need the service are absent.",
+    *(_BOOL, _SERVERS),
+    ("service", "source"),
+)
+
+STATE = Metric(
+    "table_state",
+    "1 for the table's state, 0 for the other states.",
+    *(_BOOL, _STORE, (*TABLE, "state"), "state set"),
+)
+WATERMARK = _of_table(
+    "watermark_timestamp_seconds",
+    "Event time up to which the newest commit is complete.",
+    *(_MOMENT, _STORE),
+)
+COMPLETE = _of_table(
+    "complete_timestamp_seconds",
+    "Event time up to which the table is complete. It is later than the commit's watermark if the"
+    " table lacks no event and a newer heartbeat proves it.",
+    *(_MOMENT, "state store, Kafka"),
+)
+COMMIT = _of_table("commit_timestamp_seconds", "Time of the newest commit.", _MOMENT, _STORE)
+FRESHNESS = _of_table(
+    "freshness_seconds",
+    "Seconds since the time up to which the table is complete; without such a time, since the"
+    " newest commit while events wait.",
+    *(_SECONDS, "state store, Kafka"),
+)
+TARGET = _of_table("freshness_target_seconds", "The freshness target.", _SECONDS, "tributary.yaml")
+LATE = _of_table(
+    "late",
+    "Whether an incremental table's freshness exceeds its target.",
+    *(_BOOL, "state store, Kafka"),
+)
+BEHIND = _of_table(
+    "events_behind",
+    "Offsets between the newest commit and the end of the topic: at most this many events wait.",
+    *("events", "state store, Kafka"),
+)
+QUARANTINED = _of_table("quarantined_messages", "Messages in quarantine.", "messages", _STORE)
+ERROR = _of_table(
+    "error",
+    "1 while the table has an error; `kind` is the error's class. A table without one has no"
+    " series.",
+    *(_BOOL, _STORE, "kind"),
+)
+FAILURES = _of_table("failures", "Failures in a row; absent at 0.", "failures", _STORE)
+LOST = _of_table(
+    "lost",
+    "1 if changes are missing both in the table's stream and in its lake table; otherwise absent.",
+    *(_BOOL, "state store, sources, Kafka, Connect"),
+)
+ABANDONED = _of_table(
+    "copy_abandoned",
+    "1 if a table with readers waits for a copy that no process works on; otherwise absent.",
+    *(_BOOL, _STORE),
+)
+LEASE = _of_table(
+    "lease_expiry_timestamp_seconds",
+    "When the lease of the process that works on the table expires, unless it is renewed. Without"
+    " such a process there is no series.",
+    *(_MOMENT, _STORE),
+)
+RUN_AT = _of_table(
+    "run_timestamp_seconds", "When the newest run of the table began.", _MOMENT, _STORE
+)
+RUN_SECONDS = _of_table("run_duration_seconds", "How long the newest run took.", _SECONDS, _STORE)
+RUN_COMMITS = _of_table("run_commits", "Commits of the newest run.", "commits", _STORE)
+RUN_RECORDS = _of_table(
+    "run_records",
+    "Kafka records of the newest run by operation, as Debezium names it: `c` create, `u` update,"
+    " `d` delete, `t` truncate; `tombstone`.",
+    *("records", _STORE, "operation"),
+)
+LAKE = _of_table(
+    "lake_bytes",
+    "Size in the lake as last measured. `part` is `current`: files of the newest commit; `kept`:"
+    " the rest of the generation; `other_generations`.",
+    *(_BYTES, _STORE, "part"),
+)
+VERIFY_AT = _of_table(
+    "verify_timestamp_seconds", "When `verify` last compared the table.", _MOMENT, _STORE
+)
+VERIFY_EQUAL_AT = _of_table(
+    "verify_success_timestamp_seconds",
+    "When `verify` last found source and lake equal.",
+    *(_MOMENT, _STORE),
+)
+VERIFY_SECONDS = _of_table(
+    "verify_duration_seconds", "How long the newest `verify` took.", _SECONDS, _STORE
+)
+DRIFT = _of_table(
+    "verify_drift_rows",
+    "Differences that the newest `verify` found; absent if there are none. `kind` is `missing`,"
+    " `extra`, `different` or `duplicate` for the first 1,000, `more` for those beyond them,"
+    " `unsettled` for keys that never stood still.",
+    *("rows", _STORE, "kind"),
+)
+
+SHARED_FRESHNESS = Metric(
+    "shared_freshness_seconds",
+    "Freshness of the oldest shard of a lake table that several tables feed.",
+    *(_SECONDS, "state store, Kafka"),
+    ("name",),
+)
+
+CONNECTOR_UP = Metric(
+    "connector_up",
+    "Whether the connector and all of its tasks run.",
+    *(_BOOL, "Connect"),
+    CAPTURE,
+)
+CONNECTOR_STATE = Metric(
+    "connector_state",
+    "1 for the connector's state, 0 for the other states; `missing` if there is no such connector.",
+    *(_BOOL, "Connect"),
+    (*CAPTURE, "state"),
+    "state set",
+)
+CONNECTOR_TASKS = Metric(
+    "connector_tasks",
+    "Tasks of the connector by state.",
+    *("tasks", "Connect"),
+    (*CAPTURE, "state"),
+)
+BEAT = Metric(
+    "heartbeat_timestamp_seconds",
+    "Time of the newest heartbeat in Kafka, by the source's clock.",
+    *(_MOMENT, "Kafka"),
+    CAPTURE,
+)
+BEAT_LIMIT = Metric(
+    "heartbeat_limit_seconds",
+    "Age of the newest heartbeat above which the connector counts as stuck.",
+    *(_SECONDS, "tributary.yaml"),
+    CAPTURE,
+)
+PROBLEM = Metric(
+    "capture_problem",
+    "Whether `status` names a problem of the capture.",
+    *(_BOOL, _SERVERS),
+    CAPTURE,
+)
+LOG_BYTES = Metric(
+    "log_retained_bytes",
+    "Size of the log that the source keeps: for PostgreSQL what the slot holds back, for MySQL and"
+    " MariaDB all binlogs.",
+    *(_BYTES, "source"),
+    CAPTURE,
+)
+SLOT_ACTIVE = Metric("slot_active", "Whether a connector reads the slot.", _BOOL, "source", CAPTURE)
+SLOT_SAFE = Metric(
+    "slot_safe_bytes",
+    "Bytes that can be written to the log before the slot can lose changes. Absent if"
+    " `max_slot_wal_keep_size` is not set: then the slot fills the disk instead.",
+    *(_BYTES, "source"),
+    CAPTURE,
+)
+LOG_DANGER = Metric(
+    "log_in_danger",
+    "Whether the log may soon lose changes that were not captured.",
+    *(_BOOL, "source"),
+    CAPTURE,
+)
+
+TIER_BEHIND = Metric(
+    "tier_events_behind",
+    "Sum of `tributary_table_events_behind` over the tier.",
+    *("events", "state store, Kafka"),
+    ("tier",),
+)
+TIER_BACKLOG = Metric(
+    "tier_backlog_seconds",
+    "Predicted time of one worker for the events that wait, as in `plan`.",
+    *(_SECONDS, "state store, Kafka"),
+    ("tier",),
+)
+TIER_LOAD = Metric(
+    "tier_load_ratio",
+    "Part of all workers that the tier needs to keep its targets, by prediction, as in `plan`.",
+    *("ratio", "state store, Kafka"),
+    ("tier",),
+)
+WORKERS = Metric("workers", "`spark.parallel_tables`.", "workers", "tributary.yaml")
+SHORTFALL = Metric(
+    "freshness_shortfall_tables",
+    'Tables whose freshness target is missed (`missed="true"`) or cannot be kept by prediction,'
+    " by the `cause` that `status` names.",
+    *("tables", "state store, Kafka"),
+    ("cause", "missed"),
+)
+
+SECTIONS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
+    ("Scrape and services", (SUCCESS, UP, READ_AT, READ_SECONDS, BUILD)),
+    (
+        "Tables",
+        (
+            *(STATE, WATERMARK, COMPLETE, COMMIT, FRESHNESS, TARGET, LATE, BEHIND),
+            *(QUARANTINED, ERROR, FAILURES, LOST, ABANDONED, LEASE),
+            *(RUN_AT, RUN_SECONDS, RUN_COMMITS, RUN_RECORDS, LAKE),
+            *(VERIFY_AT, VERIFY_EQUAL_AT, VERIFY_SECONDS, DRIFT, SHARED_FRESHNESS),
+        ),
+    ),
+    (
+        "Captures",
+        (
+            *(CONNECTOR_UP, CONNECTOR_STATE, CONNECTOR_TASKS, BEAT, BEAT_LIMIT, PROBLEM),
+            *(LOG_BYTES, LOG_DANGER, SLOT_ACTIVE, SLOT_SAFE),
+        ),
+    ),
+    ("Tiers and workers", (TIER_BEHIND, TIER_BACKLOG, TIER_LOAD, WORKERS, SHORTFALL)),
+)
+"""All metrics, by the sections of the page."""
+METRICS = tuple(metric for _, metrics in SECTIONS for metric in metrics)
+"""All metrics."""
+
+
+def as_markdown() -> str:
+    """Return the part of docs/observe.md that lists every metric."""
+    lines: list[str] = []
+    for title, metrics in SECTIONS:
+        lines += [f"### {title}", "", "| metric | type | labels | unit | read from | meaning |"]
+        lines.append("|---|---|---|---|---|---|")
+        for one in metrics:
+            labels = ", ".join(f"`{label}`" for label in one.labels) or "-"
+            lines.append(
+                f"| `{one.full_name}` | {one.kind} | {labels} | {one.unit} | {one.read_from} |"
+                f" {one.help} |"
+            )
+        lines.append("")
+    return "\n".join(lines)

@@ -1,0 +1,169 @@
+"""Shows metrics to Prometheus: over HTTP, or as a file for the node exporter."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+from prometheus_client.registry import Collector
+
+from cdc.errors import ConfigError
+from cdc.runtime.progress import NullProgress
+from operate.context import Services
+from operate.metrics.bounded import BoundedCalls, Overdue, result
+from operate.metrics.facts import FactReader
+from operate.metrics.families import families
+
+if TYPE_CHECKING:
+    from prometheus_client.core import GaugeMetricFamily
+
+    from cdc.config import Config
+    from operate.metrics.facts import Facts
+
+PORT = 9465
+"""The port of ``metrics serve``."""
+LOOPBACK = "127.0.0.1"
+"""The address of ``metrics serve``, which only this machine reaches."""
+BOUND_S = 8.0
+"""How long a scrape may take, in seconds. Prometheus waits for 10 s by default."""
+CACHE_S = 15.0
+"""Seconds for which scrapes show the facts of an earlier scrape."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Shown(Collector):
+    """Shows facts that were read before."""
+
+    def __init__(self, config: Config, facts: Facts | None) -> None:
+        self._config = config
+        self._facts = facts
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield from families(self._config, self._facts)
+
+
+class Scrapes(Collector):
+    """Answers scrapes. Several at the same time read the facts once.
+
+    Args:
+        config: The configuration.
+        reader: Reads the facts.
+        cache_s: Seconds for which facts are shown again.
+        bound_s: How long a scrape waits for facts, in seconds.
+    """
+
+    def __init__(
+        self, config: Config, reader: FactReader, *, cache_s: float, bound_s: float
+    ) -> None:
+        self._config = config
+        self._reader = reader
+        self._cache_s = cache_s
+        self._bound_s = bound_s
+        self._calls = BoundedCalls()
+        self._known: tuple[float, Facts] | None = None
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Return nothing, so that registering this collector reads no facts."""
+        return []
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metrics of one scrape."""
+        yield from families(self._config, self.facts())
+
+    def facts(self) -> Facts | None:
+        """Return the facts, which are at most ``cache_s`` old; None if they cannot be read now."""
+        if self._known is not None and time.monotonic() < self._known[0] + self._cache_s:
+            return self._known[1]
+        call = self._calls.start("facts", self._read)
+        try:
+            return result(call, "the facts", time.monotonic() + self._bound_s)
+        except Overdue as error:
+            _log.warning("metrics: %s", error)
+        except Exception:  # noqa: BLE001 - unforeseen; it ends this scrape, not the process
+            _log.exception("metrics: the facts could not be read")
+        return None
+
+    def _read(self) -> Facts:
+        found = self._reader.read()
+        self._known = (time.monotonic(), found)
+        return found
+
+
+@contextmanager
+def serving(
+    config: Config, *, host: str = LOOPBACK, port: int = PORT, cache_s: float = CACHE_S
+) -> Iterator[int]:
+    """Answer scrapes over HTTP in the background for a ``with`` block.
+
+    The scrapes have services of their own, without Spark, so a run is not disturbed.
+
+    Args:
+        config: The configuration.
+        host: The address to listen at.
+        port: The port; 0 chooses a free one.
+        cache_s: Seconds for which scrapes show the facts of an earlier scrape.
+
+    Yields:
+        The port.
+
+    Raises:
+        ConfigError: The address or port cannot be used.
+    """
+    services = Services(config, NullProgress())
+    try:
+        registry = CollectorRegistry()
+        registry.register(_scrapes(services, cache_s))
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        services.close()
+        raise ConfigError(
+            f"metrics cannot be served at {host}:{port}: {error.strerror or error}",
+            remedy="Choose another port with --port, or with --metrics-port for `tributary run`; or"
+            " end the process that uses it.",
+            field="port",
+        ) from None
+    try:
+        yield int(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+        services.close()
+
+
+def write_file(services: Services, path: Path) -> bool:
+    """Write the metrics to a file in one step; a reader sees the former file or the new one.
+
+    Args:
+        services: The services of the command.
+        path: The file. The node exporter reads files that end in ``.prom``.
+
+    Returns:
+        Whether the state store answered.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+    facts = _scrapes(services, CACHE_S).facts()
+    registry = CollectorRegistry()
+    registry.register(_Shown(services.config, facts))
+    try:
+        write_to_textfile(str(path), registry)
+    except OSError as error:
+        raise ConfigError(
+            f"the metrics cannot be written to {path}: {error.strerror or error}",
+            remedy="Name a file in a folder that exists and that you can write with --textfile.",
+            field="textfile",
+        ) from None
+    return facts is not None and facts.status is not None
+
+
+def _scrapes(services: Services, cache_s: float) -> Scrapes:
+    reader = FactReader(services, BOUND_S)
+    return Scrapes(services.config, reader, cache_s=cache_s, bound_s=BOUND_S)

@@ -1,0 +1,189 @@
+"""Reads the facts of one scrape: what `status` and `plan` show, within a bounded time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cdc.capture.evidence import CaptureEvidence
+from cdc.errors import KafkaError, StateError
+from cdc.store.newest_runs import NewestRuns
+from operate.answers import Answers, CaptureAnswer
+from operate.forecast import Forecast, forecast
+from operate.metrics.bounded import BoundedCalls, answer
+from operate.status import Status, status
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from cdc.connect import ConnectClient
+    from cdc.debezium import CaptureNames
+    from cdc.kafka import KafkaAdmin
+    from cdc.sources.base import Source
+    from cdc.store.history import RunEntry
+    from operate.context import Services
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+_PROBE_PART = 0.4
+"""The part of a scrape's time in which each service must show that it answers."""
+_CAPTURE_PART = 0.8
+"""The part of a scrape's time after which captures that have not answered are left out."""
+
+Service = tuple[str, str]
+"""The kind of a service and the name of the source; the name is empty for other services."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What one scrape shows.
+
+    Args:
+        up: Whether each service answered.
+        read_at: When the facts were read.
+        seconds: How long that took.
+        status: What `status` shows; None if the state store did not answer.
+        forecast: What `plan` shows; None if Kafka did not answer.
+        runs: The newest run of each table.
+    """
+
+    up: Mapping[Service, bool]
+    read_at: datetime
+    seconds: float
+    status: Status | None = None
+    forecast: Forecast | None = None
+    runs: Mapping[TableId, RunEntry] | None = None
+
+
+class BoundedAnswers(Answers):
+    """Asks the servers for one scrape, and waits for none longer than the scrape allows.
+
+    First each service shows that it answers. One that does not is not asked again by this scrape.
+
+    Args:
+        services: The services.
+        calls: The calls of all scrapes.
+        bound_s: The bound of the whole scrape, in seconds.
+    """
+
+    def __init__(self, services: Services, calls: BoundedCalls, bound_s: float) -> None:
+        super().__init__(services)
+        self._calls = calls
+        now = time.monotonic()
+        self._until = now + bound_s * _CAPTURE_PART
+        self._away = self._probe(now + bound_s * _PROBE_PART)
+
+    @property
+    def up(self) -> dict[Service, bool]:
+        """Whether each service has answered."""
+        return {service: error is None for service, error in self._away.items()}
+
+    def source(self, name: str) -> Source:
+        """Return the source.
+
+        Raises:
+            TributaryError: It does not answer.
+        """
+        self._require(("source", name))
+        return super().source(name)
+
+    def kafka(self) -> KafkaAdmin:
+        """Return the client of the Kafka cluster.
+
+        Raises:
+            TributaryError: The cluster does not answer.
+        """
+        self._require(("kafka", ""))
+        return super().kafka()
+
+    def connect(self) -> ConnectClient:
+        """Return the client of Kafka Connect.
+
+        Raises:
+            TributaryError: Connect does not answer.
+        """
+        self._require(("connect", ""))
+        return super().connect()
+
+    def captures(self, captures: Sequence[CaptureNames]) -> list[CaptureAnswer]:
+        """Return the servers' answers about each capture, which are asked at the same time."""
+        asked = [
+            (names, self._calls.start(("capture", names.resource), partial(self.capture, names)))
+            for names in captures
+        ]
+        return [self._answer(names, call) for names, call in asked]
+
+    def _answer(self, names: CaptureNames, call: Future[CaptureAnswer]) -> CaptureAnswer:
+        found = answer(call, names.resource, self._until)
+        if isinstance(found, CaptureAnswer):
+            return found
+        unknown = CaptureEvidence(names, *(found,) * 8)
+        silent = replace(unknown, statements=found, life=found, continuity=found, skipped=found)
+        return CaptureAnswer(silent, None, found.message)
+
+    def _require(self, service: Service) -> None:
+        if (error := self._away.get(service)) is not None:
+            raise error
+
+    def _probe(self, until: float) -> dict[Service, TributaryError | None]:
+        """Ask each service for something small; return the errors of those that do not answer."""
+        services, calls = self.services, self._calls
+        asked: dict[Service, Future[object]] = {
+            ("kafka", ""): calls.start("kafka", lambda: services.kafka.ping()),
+            ("connect", ""): calls.start("connect", lambda: services.connect.worker()),
+        }
+        for name in services.config.sources:
+            asked["source", name] = calls.start(
+                ("source", name), partial(_identity, services, name)
+            )
+        found = {one: answer(call, " ".join(one).strip(), until) for one, call in asked.items()}
+        return {
+            service: it if isinstance(it, TributaryError) else None for service, it in found.items()
+        }
+
+
+def _identity(services: Services, name: str) -> object:
+    return services.source(name).identity()
+
+
+class FactReader:
+    """Reads the facts of scrapes.
+
+    Args:
+        services: The services. No Spark session is started.
+        bound_s: The bound of one scrape, in seconds.
+    """
+
+    def __init__(self, services: Services, bound_s: float) -> None:
+        self._services = services
+        self._bound_s = bound_s
+        self._calls = BoundedCalls()
+        self._runs: NewestRuns | None = None
+
+    def read(self) -> Facts:
+        """Return the facts now."""
+        began, now = time.monotonic(), datetime.now(timezone.utc)
+        try:
+            self._runs = self._runs or NewestRuns(self._services.store)
+            runs = self._runs.read()
+            answers = BoundedAnswers(self._services, self._calls, self._bound_s)
+            found = status(self._services, (), answers=answers, brief=True)
+            up = {("state_store", ""): True, **answers.up}
+            plan = self._forecast() if up["kafka", ""] else None
+        except StateError as error:
+            _log.warning("metrics: %s", error)
+            return Facts({("state_store", ""): False}, now, time.monotonic() - began)
+        return Facts(up, now, time.monotonic() - began, found, plan, runs)
+
+    def _forecast(self) -> Forecast | None:
+        try:
+            return forecast(self._services, (), count=0)
+        except KafkaError as error:
+            _log.warning("metrics: %s", error)
+            return None

@@ -1,0 +1,163 @@
+"""Turns the facts of a scrape into metrics of Prometheus."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import GaugeMetricFamily
+
+from cdc.config.tables import configured_tier
+from cdc.debezium import silence_bound_s
+from cdc.store.table_state import State
+from operate.metrics import catalog as m
+
+if TYPE_CHECKING:
+    from cdc.config import Config
+    from cdc.store.history import RunEntry
+    from operate.capture_status import CaptureStatus
+    from operate.metrics.facts import Facts
+    from operate.status import Status, TableStatus
+
+_STATES = tuple(state.value for state in State)
+
+
+class _Families:
+    """Collects values by metric."""
+
+    def __init__(self) -> None:
+        self._found = {
+            one.name: GaugeMetricFamily(one.full_name, one.help, labels=one.labels)
+            for one in m.METRICS
+        }
+
+    def add(self, metric: m.Metric, value: float | datetime | None, *labels: str) -> None:
+        """Add a value; a value that is not known adds nothing."""
+        if value is None:
+            return
+        if len(labels) != len(metric.labels):
+            raise ValueError(f"{metric.name} has the labels {metric.labels}, not {labels}")
+        number = value.timestamp() if isinstance(value, datetime) else float(value)
+        self._found[metric.name].add_metric(labels, number)
+
+    def __iter__(self) -> Iterator[GaugeMetricFamily]:
+        return (family for family in self._found.values() if family.samples)
+
+
+def families(config: Config, facts: Facts | None) -> Iterator[GaugeMetricFamily]:
+    """Yield the metrics of a scrape, each with all of its values.
+
+    Args:
+        config: The configuration.
+        facts: The facts; None if they could not be read in time.
+    """
+    found = _Families()
+    found.add(m.BUILD, 1, importlib.metadata.version("tributary-cdc"))
+    found.add(m.SUCCESS, facts is not None and facts.status is not None)
+    if facts is not None:
+        for (service, source), up in facts.up.items():
+            found.add(m.UP, up, service, source)
+        if facts.status is not None:
+            found.add(m.READ_AT, facts.read_at)
+            found.add(m.READ_SECONDS, facts.seconds)
+            _add_all(found, config, facts, facts.status)
+    yield from found
+
+
+def _add_all(found: _Families, config: Config, facts: Facts, status: Status) -> None:
+    """Add what needs the state store."""
+    behind: dict[str, int] = {}
+    for table in status.tables:
+        run = (facts.runs or {}).get(table.record.table)
+        _add_table(found, table, run)
+        if table.events_behind is not None:
+            tier = configured_tier(table.record.tier)
+            behind[tier] = behind.get(tier, 0) + table.events_behind
+    for shared in status.shared:
+        found.add(m.SHARED_FRESHNESS, shared.freshness_s, shared.name)
+    for capture in status.captures:
+        _add_capture(found, config, capture)
+    found.add(m.WORKERS, config.spark.parallel_tables)
+    for tier, events in behind.items():
+        found.add(m.TIER_BEHIND, events, tier)
+    if facts.forecast is not None:
+        backlog = dict.fromkeys(facts.forecast.tiers, 0.0)
+        for need in facts.forecast.needs:
+            backlog[need.tier] += need.seconds
+        for tier, load in facts.forecast.tiers.items():
+            found.add(m.TIER_LOAD, load, tier)
+            found.add(m.TIER_BACKLOG, backlog[tier], tier)
+    short: dict[tuple[str, str], int] = {}
+    for one in status.targets:
+        named = (str(one.cause), "true" if one.missed else "false")
+        short[named] = short.get(named, 0) + len(one.tables)
+    for named, tables in short.items():
+        found.add(m.SHORTFALL, tables, *named)
+
+
+def _add_table(found: _Families, table: TableStatus, run: RunEntry | None) -> None:
+    record, commit = table.record, table.record.last_commit
+    labels = (record.table.source, str(record.table), record.tier)
+    for state in _STATES:
+        found.add(m.STATE, state == record.state.value, *labels, state)
+    found.add(m.COMPLETE, table.watermark, *labels)
+    if commit is not None:
+        found.add(m.WATERMARK, commit.watermark, *labels)
+        found.add(m.COMMIT, commit.committed_at, *labels)
+    found.add(m.FRESHNESS, table.freshness_s, *labels)
+    found.add(m.TARGET, table.target_s or None, *labels)
+    found.add(m.LATE, table.late, *labels)
+    found.add(m.BEHIND, table.events_behind, *labels)
+    found.add(m.QUARANTINED, table.quarantined, *labels)
+    if record.error is not None:
+        found.add(m.ERROR, 1, *labels, record.error.error)
+    found.add(m.FAILURES, record.failures or None, *labels)
+    found.add(m.LOST, 1 if table.lost is not None else None, *labels)
+    found.add(m.ABANDONED, 1 if table.abandoned else None, *labels)
+    found.add(m.LEASE, None if table.lease is None else table.lease.expires_at, *labels)
+    if run is not None:
+        _add_run(found, run, labels)
+    if (size := record.size) is not None:
+        found.add(m.LAKE, size.image_bytes, *labels, "current")
+        found.add(m.LAKE, size.kept_bytes, *labels, "kept")
+        found.add(m.LAKE, size.other_generations_bytes, *labels, "other_generations")
+    if (verified := table.verified) is not None:
+        found.add(m.VERIFY_AT, verified.at, *labels)
+        found.add(m.VERIFY_EQUAL_AT, verified.equal_at, *labels)
+        found.add(m.VERIFY_SECONDS, verified.seconds, *labels)
+        for kind, rows in verified.differences.items():
+            found.add(m.DRIFT, rows, *labels, kind)
+
+
+def _add_run(found: _Families, run: RunEntry, labels: tuple[str, str, str]) -> None:
+    found.add(m.RUN_AT, run.started_at, *labels)
+    found.add(m.RUN_SECONDS, run.seconds, *labels)
+    found.add(m.RUN_COMMITS, run.commits, *labels)
+    for operation, records in run.counts.items():
+        found.add(m.RUN_RECORDS, records, *labels, operation)
+
+
+def _add_capture(found: _Families, config: Config, capture: CaptureStatus) -> None:
+    labels = (capture.source, capture.tier)
+    if capture.connector is not None:
+        found.add(m.CONNECTOR_UP, capture.connector == "running", *labels)
+        health = capture.health
+        now = "missing" if health is None else health.status.state.lower()
+        for state in m.CONNECTOR_STATES:
+            found.add(m.CONNECTOR_STATE, state == now, *labels, state)
+        tasks = [] if health is None else [one.state.lower() for one in health.status.tasks]
+        for state in sorted({"running", *tasks}):
+            found.add(m.CONNECTOR_TASKS, tasks.count(state), *labels, state)
+    found.add(m.BEAT, capture.beat_at, *labels)
+    interval_ms = config.source(capture.source).heartbeat_interval_ms
+    found.add(m.BEAT_LIMIT, silence_bound_s(interval_ms), *labels)
+    found.add(m.PROBLEM, capture.problem is not None, *labels)
+    if (log := capture.log) is None:
+        return
+    found.add(m.LOG_BYTES, log.retained_bytes, *labels)
+    found.add(m.LOG_DANGER, log.danger is not None, *labels)
+    facts = log.facts()
+    found.add(m.SLOT_ACTIVE, facts.get("active"), *labels)
+    found.add(m.SLOT_SAFE, facts.get("safe_wal_size"), *labels)

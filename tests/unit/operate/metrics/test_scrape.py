@@ -1,0 +1,379 @@
+"""What a scrape shows of a real state store, and what it costs when services are away."""
+
+from __future__ import annotations
+
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+import stamina
+import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
+
+from cdc.config import parse
+from cdc.errors import ConfigError, SourceError
+from cdc.runtime.progress import NullProgress
+from cdc.store.attempt import Attempt
+from cdc.store.history import RunEntry
+from cdc.store.lease import Lease
+from cdc.store.quarantine import Quarantine, Quarantined
+from cdc.store.table_state import Cause, CommitSummary, LakeSize, State, transition
+from cdc.store.verifications import Verifications, VerifyRecord
+from operate.cli import app
+from operate.context import Services
+from operate.metrics import catalog
+from operate.metrics.exposing import Scrapes, serving, write_file
+from operate.metrics.facts import FactReader
+from operate.metrics.families import families
+from schemas.table import TableId
+from tests.records import table_record
+from tests.unit.cdc.configuration import minimal
+
+NOW = datetime.now(timezone.utc).replace(microsecond=0)
+ORDERS, PARTS = TableId("shop", "public", "orders"), TableId("shop", "public", "parts")
+CANARY = "canary-of-a-row"
+BOUND_S = 1.0
+
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture(autouse=True)
+def once() -> Iterator[None]:
+    """Clients do not try again in threads that outlive a test: tests of other files forbid that.
+
+    The pauses between two tries are random, and hypothesis sees whoever asks for a random number.
+    """
+    stamina.set_active(False)
+    yield
+    stamina.set_active(True)
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """A port of this machine that takes connections and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        yield listener.getsockname()[1]
+
+
+def document(folder: Path, port: int = 1, **changes: Any) -> dict[str, Any]:
+    """A configuration whose services are all at one port, where nothing answers."""
+    found = minimal()
+    found["sources"]["shop"]["primary"] |= {"host": "127.0.0.1", "port": port}
+    found["sources"]["shop"]["credentials"]["admin"]["password"] = "${ADMIN_PW}"
+    found["kafka"]["bootstrap_servers"] = f"127.0.0.1:{port}"
+    found["connect"]["url"] = f"http://127.0.0.1:{port}"
+    found["state"] = {"url": f"sqlite:///{folder / 'state.db'}"}
+    return found | changes
+
+
+@pytest.fixture
+def services(tmp_path: Path, silent: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
+    monkeypatch.setenv("ADMIN_PW", "canary-admin")
+    found = Services(parse(yaml.safe_dump(document(tmp_path, silent))), NullProgress())
+    yield found
+    found.close()
+
+
+def attempt(number: int) -> Attempt:
+    return Attempt(UUID(int=number), NOW, "path", start_offsets={0: 1}, handoff_offsets={0: 2})
+
+
+def fill(services: Services, tables: int = 0) -> None:
+    """Two tables in the ways of the store: one that is followed, and one that has failed."""
+    store = services.store
+    commit = CommitSummary({0: 7}, "0/9", NOW, "20260102110000000", NOW + timedelta(seconds=3))
+    size = LakeSize(100, 20, 3, NOW)
+    common: dict[str, Any] = {"last_commit": commit, "size": size}
+    store.put(table_record(ORDERS, attempt=attempt(1), **common))
+    failed = table_record(PARTS, attempt=attempt(2), last_commit=commit)
+    error = SourceError(f"the value {CANARY} does not fit", remedy="None")
+    store.put(transition(failed, State.FAILED, at=NOW, cause=Cause(error=error)))
+    run = RunEntry("r1", ORDERS, 1, State.INCREMENTAL, NOW, 9.0, 9, 9, {"c": 9}, {0: 1})
+    store.record_run(run)
+    store.record_run(replace(run, run_id="r2", seconds=2.5, commits=1, counts={"u": 4, "d": 1}))
+    left_out = Quarantined(
+        *(ORDERS, str(UUID(int=1)), "t", None, 0, 5, None, CANARY, NOW, 3, "r1", NOW),
+        key=CANARY.encode(),
+        value=CANARY.encode(),
+    )
+    Quarantine(store).keep([left_out])
+    kept = Verifications(store)
+    kept.keep(ORDERS, VerifyRecord(str(UUID(int=1)), NOW, 9, {}, "0/7", 1.0, NOW))
+    kept.keep(ORDERS, VerifyRecord(str(UUID(int=1)), NOW, 9, {"missing": 2}, "0/9", 1.5, NOW))
+    for number in range(tables):
+        table = TableId("shop", "public", f"t{number}")
+        state = State.CATCHING_UP if number % 2 else State.INCREMENTAL
+        facts = {"generation": 2, "attempt": attempt(100 + number), "topic": f"t{number}"}
+        store.put(table_record(table, state, **common, **facts))
+        store.record_run(replace(run, table=table))
+
+
+def scrape(services: Services, bound_s: float = BOUND_S) -> Series:
+    registry = CollectorRegistry()
+    reader = FactReader(services, bound_s)
+    registry.register(Scrapes(services.config, reader, cache_s=0.0, bound_s=10 * bound_s))
+    return series(generate_latest(registry).decode())
+
+
+def series(text: str) -> Series:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def of(found: Series, metric: catalog.Metric, table: TableId | None = None) -> dict[str, float]:
+    """A metric's values by its last label."""
+    last = metric.labels[-1]
+    return {
+        dict(labels)[last]: value
+        for (name, labels), value in found.items()
+        if name == metric.full_name and (table is None or dict(labels)["table"] == str(table))
+    }
+
+
+def one(found: Series, metric: catalog.Metric, table: TableId = ORDERS) -> float | None:
+    values = list(of(found, metric, table).values())
+    assert len(values) < 2
+    return values[0] if values else None
+
+
+def test_a_scrape_shows_what_the_store_has(services: Services) -> None:
+    fill(services)
+    lease = Lease(services.store, ORDERS, "another process")
+    lease.acquire()
+    found = scrape(services)
+    states = of(found, catalog.STATE, ORDERS)
+    assert set(states) == {state.value for state in State}
+    assert [name for name, value in states.items() if value] == ["incremental"]
+    assert of(found, catalog.STATE, PARTS)["failed"] == 1
+    assert one(found, catalog.WATERMARK) == NOW.timestamp()
+    assert one(found, catalog.COMMIT) == NOW.timestamp() + 3
+    assert one(found, catalog.TARGET) == 900
+    assert one(found, catalog.QUARANTINED) == 1
+    assert of(found, catalog.ERROR, PARTS) == {"SourceError": 1}
+    assert one(found, catalog.FAILURES, PARTS) == 1
+    assert one(found, catalog.RUN_SECONDS) == 2.5
+    assert of(found, catalog.RUN_RECORDS, ORDERS) == {"u": 4, "d": 1}
+    assert of(found, catalog.LAKE, ORDERS) == {
+        "current": 100,
+        "kept": 20,
+        "other_generations": 3,
+    }
+    assert one(found, catalog.VERIFY_EQUAL_AT) == NOW.timestamp()
+    assert of(found, catalog.DRIFT, ORDERS) == {"missing": 2}
+    held = one(found, catalog.LEASE)
+    assert held is not None
+    assert held > NOW.timestamp()
+    assert one(found, catalog.LEASE, PARTS) is None
+
+
+def test_a_copy_that_is_made_again_forgets_what_verify_found(services: Services) -> None:
+    fill(services)
+    record = services.store.get(ORDERS)
+    assert record is not None
+    services.store.put(replace(record, attempt=attempt(9)))
+    found = scrape(services)
+    assert of(found, catalog.DRIFT, ORDERS) == {}
+    assert one(found, catalog.VERIFY_AT) is None
+
+
+def test_services_that_never_answer_cost_the_bound_and_their_own_series_only(
+    services: Services,
+) -> None:
+    fill(services)
+    began = time.monotonic()
+    found = scrape(services)
+    assert time.monotonic() - began < 10 * BOUND_S, "their clients wait for 20 s and more"
+    up = {(service, source): value for service, source, value in ups(found)}
+    assert up == {
+        ("state_store", ""): 1,
+        ("kafka", ""): 0,
+        ("connect", ""): 0,
+        ("source", "shop"): 0,
+    }
+    assert found["tributary_scrape_success", ()] == 1
+    assert of(found, catalog.STATE, ORDERS)["incremental"] == 1
+    names = {name for name, _ in found}
+    for gone in (catalog.BEHIND, catalog.CONNECTOR_UP, catalog.BEAT, catalog.LOG_BYTES):
+        assert gone.full_name not in names
+    assert one(found, catalog.LATE) == 0
+
+
+def ups(found: Series) -> Iterator[tuple[str, str, float]]:
+    for (name, labels), value in found.items():
+        if name == catalog.UP.full_name:
+            yield dict(labels)["service"], dict(labels)["source"], value
+
+
+def test_without_the_state_store_a_scrape_says_only_that(tmp_path: Path) -> None:
+    file = tmp_path / "a file"
+    file.touch()
+    state = {"url": f"sqlite:///{file / 'state.db'}"}
+    config = parse(yaml.safe_dump(document(tmp_path, state=state)))
+    with ExitStack() as at_end:
+        services = Services(config, NullProgress())
+        at_end.callback(services.close)
+        found = scrape(services)
+    assert found["tributary_scrape_success", ()] == 0
+    assert list(ups(found)) == [("state_store", "", 0)]
+    assert {name for name, _ in found} == {
+        "tributary_scrape_success",
+        "tributary_up",
+        "tributary_build_info",
+    }
+
+
+def test_a_scrape_whose_facts_come_too_late_does_not_wait(services: Services) -> None:
+    fill(services)
+    reader = FactReader(services, 60.0)
+    scrapes = Scrapes(services.config, reader, cache_s=0.0, bound_s=0.2)
+    began = time.monotonic()
+    first, second = scrapes.facts(), scrapes.facts()
+    assert (first, second) == (None, None)
+    assert time.monotonic() - began < 5.0
+    (family,) = [one for one in scrapes.collect() if one.name == "tributary_scrape_success"]
+    assert [sample.value for sample in family.samples] == [0]
+
+
+def test_facts_are_shown_again_until_they_are_too_old(services: Services) -> None:
+    fill(services)
+    reader = FactReader(services, 0.1)
+    scrapes = Scrapes(services.config, reader, cache_s=60.0, bound_s=10.0)
+    first = scrapes.facts()
+    assert first is not None
+    assert scrapes.facts() is first
+    at_once = Scrapes(services.config, reader, cache_s=0.0, bound_s=10.0)
+    assert at_once.facts() is not at_once.facts()
+
+
+def statements(services: Services) -> list[str]:
+    """The statements of one scrape, after the first one."""
+    reader, seen = FactReader(services, BOUND_S), list[str]()
+    reader.read()
+
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        seen.append(statement)
+
+    sa.event.listen(services.store._engine, "before_cursor_execute", note)
+    reader.read()
+    sa.event.remove(services.store._engine, "before_cursor_execute", note)
+    return seen
+
+
+def test_the_statements_of_a_scrape_do_not_grow_with_the_tables(services: Services) -> None:
+    """Half of the tables are in a copy, which status once asked the store about one by one."""
+    fill(services)
+    few = statements(services)
+    fill_more(services, 60)
+    many = statements(services)
+    assert len(many) == len(few) <= 25
+
+
+def fill_more(services: Services, tables: int) -> None:
+    for table in (ORDERS, PARTS):
+        services.store.delete(table)
+    fill(services, tables)
+
+
+def test_a_table_has_few_series(services: Services) -> None:
+    fill(services, 10)
+    found = scrape(services)
+    mine = [labels for _, labels in found if dict(labels).get("table") == "shop:public.t0"]
+    assert 10 < len(mine) <= 35, "docs/observe.md names the limit"
+
+
+def test_no_secret_and_no_value_of_a_row_is_shown(services: Services) -> None:
+    fill(services)
+    registry = CollectorRegistry()
+    reader = FactReader(services, BOUND_S)
+    registry.register(Scrapes(services.config, reader, cache_s=0.0, bound_s=10.0))
+    shown = generate_latest(registry).decode()
+    assert "tributary_table_error" in shown
+    assert "tributary_table_quarantined_messages" in shown
+    assert "canary" not in shown
+
+
+def test_each_series_is_one_of_the_catalog(services: Services) -> None:
+    fill(services)
+    known = {one.full_name: set(one.labels) for one in catalog.METRICS}
+    for family in families(services.config, FactReader(services, BOUND_S).read()):
+        for sample in family.samples:
+            assert set(sample.labels) == known[sample.name]
+
+
+def test_metrics_are_served_over_http_on_loopback(services: Services) -> None:
+    fill(services)
+    with serving(services.config, port=0) as port:
+        address = f"http://127.0.0.1:{port}/metrics"
+        with urllib.request.urlopen(address, timeout=20) as answered:
+            found = series(answered.read().decode())
+    assert of(found, catalog.STATE, ORDERS)["incremental"] == 1
+
+
+def test_a_port_in_use_is_an_error_with_a_remedy(services: Services, silent: int) -> None:
+    with (
+        pytest.raises(ConfigError, match=f"cannot be served at 127.0.0.1:{silent}") as refused,
+        serving(services.config, port=silent),
+    ):
+        pass
+    assert "Choose another port" in refused.value.remedy
+
+
+def test_a_file_is_replaced_in_one_step(services: Services, tmp_path: Path) -> None:
+    fill(services)
+    folder = tmp_path / "textfiles"
+    folder.mkdir()
+    file = folder / "tributary.prom"
+    file.write_text("the former file")
+    former = file.open()
+    assert write_file(services, file)
+    assert former.read() == "the former file", "a reader that has opened it still has all of it"
+    former.close()
+    assert of(series(file.read_text()), catalog.STATE, ORDERS)["incremental"] == 1
+    assert [one.name for one in folder.iterdir()] == ["tributary.prom"]
+    with pytest.raises(ConfigError, match="cannot be written") as refused:
+        write_file(services, folder / "missing" / "tributary.prom")
+    assert "Name a file in a folder that exists" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["metrics"], "name a FILE"),
+        (["metrics", "--textfile", "x.prom", "serve"], "name no command"),
+        (["run", "--metrics-port", "0"], "needs --continuous"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(arguments: list[str], said: str) -> None:
+    ran = CliRunner().invoke(app, arguments)
+    assert ran.exit_code == 2
+    assert said in ran.output
+
+
+def test_the_command_writes_the_file_and_fails_without_a_store(tmp_path: Path) -> None:
+    file, config = tmp_path / "tributary.prom", tmp_path / "tributary.yaml"
+    settings = document(tmp_path)
+    del settings["sources"]["shop"]["credentials"]["admin"]["password"]
+    config.write_text(yaml.safe_dump(settings))
+    arguments = ["metrics", "--textfile", str(file), "--config", str(config)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert series(file.read_text())["tributary_scrape_success", ()] == 1
+    settings["state"] = {"url": f"sqlite:///{config / 'state.db'}"}
+    config.write_text(yaml.safe_dump(settings))
+    assert CliRunner().invoke(app, arguments).exit_code == 1
+    assert series(file.read_text())["tributary_scrape_success", ()] == 0
