@@ -1,0 +1,45 @@
+"""Finds Prometheus' tools on the PATH, or in Debian's package."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from cdc.runtime.jars import Report
+from stack.debian import Package, unpack
+from stack.errors import UnavailableError
+
+PACKAGE = Package(
+    "prometheus",
+    without=(
+        "adduser",
+        "daemon",
+        "debconf",
+        "fonts-",
+        "init-",
+        "lib",
+        "node-",
+        "perl",
+        "prometheus-",
+    ),
+)
+"""Debian's package. Its programs are linked statically; what its web page needs is left out."""
+
+
+def promtool(*, cache: Path | None = None, report: Report | None = None) -> Path:
+    """Return the program that checks and tests rules of Prometheus.
+
+    Args:
+        cache: Folder of the cache; by default the cache of ``cdc.runtime.jars``.
+        report: Receives lines of progress.
+
+    Raises:
+        UnavailableError: It is not installed, and Debian's package cannot be fetched.
+        StackError: The package cannot be unpacked.
+    """
+    if installed := shutil.which("promtool"):
+        return Path(installed)
+    program = unpack(PACKAGE, cache=cache, report=report) / "usr/bin/promtool"
+    if not program.exists():
+        raise UnavailableError(f"Debian's package {PACKAGE.name} has no {program.name}")
+    return program

@@ -1,0 +1,266 @@
+"""Which alarms Prometheus raises on the shipped rules: those of a fault, and no other.
+
+Prometheus' own tool evaluates the rules, on series that are written here, for each fault by itself.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stack.prometheus_software import promtool
+
+RULES = Path(__file__).parents[2] / "deploy/prometheus/rules.yaml"
+GB = 10**9
+TABLE = 'source="shop",table="shop:public.orders",tier="default",instance="i",job="tributary"'
+CAPTURE = 'source="shop",tier="default",instance="i",job="tributary"'
+PROCESS = 'instance="i",job="tributary"'
+MINUTES = 180
+"""How long the series are, at one value a minute."""
+
+
+def table(name: str, more: str = "") -> str:
+    return f"tributary_table_{name}{{{TABLE}{more}}}"
+
+
+def capture(name: str) -> str:
+    return f"tributary_{name}{{{CAPTURE}}}"
+
+
+def up(service: str, source: str = "") -> str:
+    return f'tributary_up{{service="{service}",source="{source}",{PROCESS}}}'
+
+
+def always(value: float) -> str:
+    return f"{value}+0x{MINUTES}"
+
+
+def growing(start: float, per_minute: float) -> str:
+    return f"{start:.0f}{per_minute:+.0f}x{MINUTES}"
+
+
+SUCCESS = f"tributary_scrape_success{{{PROCESS}}}"
+FAILED, INCREMENTAL = table("state", ',state="failed"'), table("state", ',state="incremental"')
+NEEDS = table("state", ',state="needs_bootstrap"')
+DRIFT = table("verify_drift_rows", ',kind="missing"')
+HEALTHY: Mapping[str, str] = {
+    SUCCESS: always(1),
+    up("state_store"): always(1),
+    up("kafka"): always(1),
+    up("connect"): always(1),
+    up("source", "shop"): always(1),
+    INCREMENTAL: always(1),
+    FAILED: always(0),
+    NEEDS: always(0),
+    table("late"): always(0),
+    table("freshness_seconds"): always(30),
+    table("freshness_target_seconds"): always(900),
+    table("quarantined_messages"): always(0),
+    table("verify_success_timestamp_seconds"): always(0),
+    capture("connector_up"): always(1),
+    capture("capture_problem"): always(0),
+    capture("heartbeat_timestamp_seconds"): growing(0, 60),
+    capture("heartbeat_limit_seconds"): always(80),
+    capture("log_in_danger"): always(0),
+    capture("log_retained_bytes"): always(GB),
+    capture("slot_active"): always(1),
+    capture("slot_safe_bytes"): always(9 * GB),
+}
+"""A table and its capture for three hours in which nothing happens."""
+
+NOTHING = "_"
+"""In place of values: the series is not there."""
+FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
+    "nothing": ({}, set()),
+    "a table that is late": (
+        {table("late"): always(1), table("freshness_seconds"): always(2000)},
+        {"Stale"},
+    ),
+    "a table that is very late": (
+        {table("late"): always(1), table("freshness_seconds"): always(4000)},
+        {"Stale", "StaleCritical"},
+    ),
+    "a table that was late for a moment": ({table("late"): f"0x170 1x3 {always(0)}"}, set()),
+    "a table that is paused, and old": ({table("freshness_seconds"): always(9000)}, set()),
+    "a table that has failed": ({INCREMENTAL: always(0), FAILED: always(1)}, {"TableFailed"}),
+    "a table that needs a bootstrap": (
+        {INCREMENTAL: always(0), NEEDS: always(1)},
+        {"NeedsBootstrap"},
+    ),
+    "a copy that nobody continues": ({table("copy_abandoned"): always(1)}, {"NeedsBootstrap"}),
+    "a stream that is lost": ({table("lost"): always(1)}, {"NeedsBootstrap"}),
+    "messages in quarantine": ({table("quarantined_messages"): always(3)}, {"Quarantined"}),
+    "a lake that differs": ({DRIFT: always(2)}, {"VerifyDrift"}),
+    "a table that was never verified": (
+        {table("verify_success_timestamp_seconds"): NOTHING},
+        set(),
+    ),
+    "a connector that is down": (
+        {
+            capture("connector_up"): always(0),
+            capture("capture_problem"): always(1),
+            capture("heartbeat_timestamp_seconds"): always(0),
+        },
+        {"ConnectorDown"},
+    ),
+    "a connector that is down, so that nothing reads its slot": (
+        {
+            capture("connector_up"): always(0),
+            capture("capture_problem"): always(1),
+            capture("slot_active"): always(0),
+        },
+        {"ConnectorDown", "SlotInactive"},
+    ),
+    "a connector that runs and sends nothing": (
+        {capture("heartbeat_timestamp_seconds"): always(0)},
+        {"HeartbeatMissing"},
+    ),
+    "a connector that never sent a heartbeat": (
+        {capture("heartbeat_timestamp_seconds"): NOTHING},
+        {"HeartbeatMissing"},
+    ),
+    "a slot that nothing reads": ({capture("slot_active"): always(0)}, {"SlotInactive"}),
+    "a slot that is nearly lost": (
+        {
+            capture("slot_safe_bytes"): always(GB),
+            capture("log_retained_bytes"): always(9 * GB),
+        },
+        {"SlotNearLoss"},
+    ),
+    "a slot that is not reserved": ({capture("log_in_danger"): always(1)}, {"SlotNearLoss"}),
+    "a slot that reaches its limit within four hours": (
+        {
+            capture("log_retained_bytes"): growing(GB, GB / 40),
+            capture("slot_safe_bytes"): growing(8 * GB, -GB / 40),
+        },
+        {"WalGrowth"},
+    ),
+    "a slot that grows slowly": (
+        {
+            capture("log_retained_bytes"): growing(GB, GB / 500),
+            capture("slot_safe_bytes"): growing(9 * GB, -GB / 500),
+        },
+        set(),
+    ),
+    "a slot without a limit that grows": (
+        {
+            capture("log_retained_bytes"): growing(20 * GB, GB / 5),
+            capture("slot_safe_bytes"): NOTHING,
+        },
+        {"WalGrowth"},
+    ),
+    "binlogs, which have no slot, that grow": (
+        {
+            capture("log_retained_bytes"): growing(20 * GB, GB / 5),
+            capture("slot_safe_bytes"): NOTHING,
+            capture("slot_active"): NOTHING,
+        },
+        set(),
+    ),
+    "a capture with another problem": ({capture("capture_problem"): always(1)}, {"Errors"}),
+    "Kafka that is away": (
+        {
+            up("kafka"): always(0),
+            capture("capture_problem"): always(1),
+            capture("heartbeat_timestamp_seconds"): NOTHING,
+        },
+        {"Errors"},
+    ),
+    "a source that is away": (
+        {
+            up("source", "shop"): always(0),
+            capture("capture_problem"): always(1),
+            capture("slot_active"): NOTHING,
+            capture("slot_safe_bytes"): NOTHING,
+            capture("log_retained_bytes"): NOTHING,
+        },
+        {"Errors"},
+    ),
+    "a state store that is away": (
+        {
+            **dict.fromkeys(HEALTHY, NOTHING),
+            SUCCESS: always(0),
+            up("state_store"): always(0),
+        },
+        {"Errors", "MetricsAbsent"},
+    ),
+    "nothing that shows metrics": (dict.fromkeys(HEALTHY, NOTHING), {"MetricsAbsent"}),
+}
+
+
+def alarms() -> list[str]:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    return [rule["alert"].removeprefix("Tributary") for group in groups for rule in group["rules"]]
+
+
+def case(name: str, changes: Mapping[str, str], raised: set[str]) -> dict[str, Any]:
+    """A test of Prometheus' own tool: at the end, exactly these alarms are raised."""
+    values = {**HEALTHY, **changes}
+    return {
+        "name": name,
+        "interval": "1m",
+        "input_series": [
+            {"series": series, "values": text} for series, text in values.items() if text != NOTHING
+        ],
+        "promql_expr_test": [
+            {
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                "eval_time": f"{MINUTES - 2}m",
+                "exp_samples": [
+                    {"labels": f'{{alertname="Tributary{one}"}}', "value": 1}
+                    for one in sorted(raised)
+                ],
+            }
+        ],
+    }
+
+
+def overdue() -> dict[str, Any]:
+    """A table that was last verified nine days ago: its series are of an hour each."""
+    return {
+        **case("a table that is not verified any more", {}, set()),
+        "interval": "1h",
+        "input_series": [
+            {"series": series, "values": text.replace(f"x{MINUTES}", "x220")}
+            for series, text in HEALTHY.items()
+            if "heartbeat" not in series
+        ],
+        "promql_expr_test": [
+            {
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                "eval_time": hours,
+                "exp_samples": expected,
+            }
+            for hours, expected in (
+                ("190h", []),
+                ("200h", [{"labels": '{alertname="TributaryVerifyOverdue"}', "value": 1}]),
+            )
+        ],
+    }
+
+
+def check(folder: Path, tests: list[dict[str, Any]], rules: Path = RULES) -> tuple[int, str]:
+    file = folder / "tests.yaml"
+    document = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    command = [str(promtool()), "test", "rules", str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+def test_each_fault_raises_its_alarms_and_no_other(tmp_path: Path) -> None:
+    cases = [case(fault, changes, raised) for fault, (changes, raised) in FAULTS.items()]
+    code, said = check(tmp_path, [*cases, overdue()])
+    assert code == 0, said
+
+
+def test_each_alarm_has_a_fault_and_a_wrong_expectation_fails(tmp_path: Path) -> None:
+    raised = {one for _, alarms_ in FAULTS.values() for one in alarms_} | {"VerifyOverdue"}
+    assert raised == set(alarms())
+    code, said = check(tmp_path, [case("nothing", {}, {"Stale"})])
+    assert code != 0
+    assert "TributaryStale" in said
