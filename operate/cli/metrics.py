@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ import typer
 
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.exit_codes import ExitCode
+from operate.metrics import CACHE_S, LOOPBACK, PORT
 from operate.render import Output, Renderer
 
 if TYPE_CHECKING:
@@ -103,14 +104,14 @@ def metrics(
 def serve(
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="The port; 0 chooses a free one.")
-    ] = 9465,
+    ] = PORT,
     host: Annotated[
         str, typer.Option("--host", help="The address to listen at; others must reach it.")
-    ] = "127.0.0.1",
+    ] = LOOPBACK,
     cache: Annotated[
         float,
         typer.Option("--cache", min=0.0, help="Seconds for which facts are shown again."),
-    ] = 15.0,
+    ] = CACHE_S,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -127,4 +128,5 @@ def serve(
     with serving(load(config), host=host, port=port, cache_s=cache) as at:
         renderer.document({"metrics": f"http://{host}:{at}/metrics"})
         renderer.line(f"Metrics are at http://{host}:{at}/metrics")
-        threading.Event().wait()
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()

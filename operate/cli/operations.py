@@ -14,6 +14,7 @@ from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.cli.status import EMPTY_PLAN, show_status, show_targets
 from operate.cli.tables import TablesArgument, finish, show_problems
 from operate.exit_codes import ExitCode, exit_code
+from operate.metrics import LOOPBACK
 from operate.render import Output, Renderer, seconds
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def run(
         typer.Option("--interval", min=0.0, help="Seconds between two runs, with --continuous."),
     ] = 5.0,
     metrics_port: MetricsPortOption = None,
-    metrics_host: MetricsHostOption = "127.0.0.1",
+    metrics_host: MetricsHostOption = LOOPBACK,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from cdc.errors import ConfigError
 from cdc.runtime.progress import NullProgress
 from operate.context import Services
+from operate.metrics import CACHE_S, LOOPBACK, PORT
 from operate.metrics.bounded import BoundedCalls, Overdue, result
 from operate.metrics.facts import FactReader
 from operate.metrics.families import families
@@ -25,14 +26,8 @@ if TYPE_CHECKING:
     from cdc.config import Config
     from operate.metrics.facts import Facts
 
-PORT = 9465
-"""The port of ``metrics serve``."""
-LOOPBACK = "127.0.0.1"
-"""The address of ``metrics serve``, which only this machine reaches."""
 BOUND_S = 8.0
 """How long a scrape may take, in seconds. Prometheus waits for 10 s by default."""
-CACHE_S = 15.0
-"""Seconds for which scrapes show the facts of an earlier scrape."""
 
 _log = logging.getLogger(__name__)
 

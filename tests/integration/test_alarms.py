@@ -44,11 +44,13 @@ def growing(start: float, per_minute: float) -> str:
 
 
 SUCCESS = f"tributary_scrape_success{{{PROCESS}}}"
+READ_AT = f"tributary_facts_timestamp_seconds{{{PROCESS}}}"
 FAILED, INCREMENTAL = table("state", ',state="failed"'), table("state", ',state="incremental"')
 NEEDS = table("state", ',state="needs_bootstrap"')
 DRIFT = table("verify_drift_rows", ',kind="missing"')
 HEALTHY: Mapping[str, str] = {
     SUCCESS: always(1),
+    READ_AT: growing(0, 60),
     up("state_store"): always(1),
     up("kafka"): always(1),
     up("connect"): always(1),
@@ -188,6 +190,7 @@ FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
         },
         {"Errors", "MetricsAbsent"},
     ),
+    "a file that nobody renews": ({READ_AT: f"0+60x60 {always(3600)}"}, {"MetricsAbsent"}),
     "nothing that shows metrics": (dict.fromkeys(HEALTHY, NOTHING), {"MetricsAbsent"}),
 }
 
@@ -227,7 +230,7 @@ def overdue() -> dict[str, Any]:
         "input_series": [
             {"series": series, "values": text.replace(f"x{MINUTES}", "x220")}
             for series, text in HEALTHY.items()
-            if "heartbeat" not in series
+            if "heartbeat" not in series and series != READ_AT
         ],
         "promql_expr_test": [
             {
