@@ -24,7 +24,8 @@ DEPLOY = ROOT / "deploy"
 OVERLAYS = sorted(file.parent for file in DEPLOY.rglob("kustomization.yaml"))
 CONFIGURED = [folder for folder in OVERLAYS if (folder / "tributary.yaml").exists()]
 SETTINGS = ("kustomization.yaml", "tributary.yaml")
-MANIFESTS = sorted(file for file in DEPLOY.rglob("*.yaml") if file.name not in SETTINGS)
+KUBERNETES = (DEPLOY / "kubernetes").rglob("*.yaml")
+MANIFESTS = sorted(file for file in KUBERNETES if file.name not in SETTINGS)
 
 
 VERSIONS = ("1.29", "1.36")
