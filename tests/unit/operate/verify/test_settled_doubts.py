@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 import yaml
 
 from cdc.config import parse
 from cdc.runtime.progress import NullProgress
+from cdc.store.attempt import Attempt
 from cdc.store.task_looks import Doubt, KeptLooks, NextLook, TaskLook
+from cdc.store.verifications import Verifications, VerifyRecord
 from operate.context import Services
 from operate.onboard import register
 from operate.verify import table as verify_module
+from operate.verify.table import Difference, Verification
 from schemas.table import TableId
 from tests.records import NOW
 from tests.unit.cdc.configuration import minimal
 
 ORDERS = TableId("shop", "public", "orders")
+ATTEMPT = Attempt(UUID(int=1), NOW, "path")
+
+
+def result(covered: Mapping[int, int], equal: bool) -> Verification:
+    differences = () if equal else (Difference("missing", {"id": 1}),)
+    count = len(differences)
+    return Verification(
+        *(ORDERS, 9, 9, 9, differences, count, (), 0, 0, 0, "0/1", covered, {0: 99}, "i", 1.0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,8 +49,7 @@ def test_a_doubt_beyond_the_comparison_stays(
     left: set[str] | dict[str, str],
 ) -> None:
     """The newest commit, of the end of the comparison, can have events that it does not cover."""
-    found = SimpleNamespace(equal=equal, covered=covered, offsets={0: 99})
-    verifier = SimpleNamespace(run=lambda: found)
+    verifier = SimpleNamespace(run=lambda: result(covered, equal), attempt=ATTEMPT)
     monkeypatch.setattr(verify_module, "_TableVerifier", lambda *_: verifier)
     services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
     try:
@@ -50,3 +63,26 @@ def test_a_doubt_beyond_the_comparison_stays(
         services.close()
     assert kept is not None
     assert {one.what for one in kept.look.doubts.values()} == set(left)
+
+
+def test_a_result_is_kept_and_remembers_when_the_same_copy_was_last_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
+
+    def verified(attempt: Attempt, *, equal: bool) -> VerifyRecord:
+        verifier = SimpleNamespace(run=lambda: result({0: 1}, equal), attempt=attempt)
+        monkeypatch.setattr(verify_module, "_TableVerifier", lambda *_: verifier)
+        verify_module.verify_table(services, cast("Any", None), ORDERS)
+        return Verifications(services.store).all()[ORDERS]
+
+    try:
+        register(services, ORDERS)
+        first = verified(ATTEMPT, equal=True)
+        assert first.equal_at == first.at
+        then = verified(ATTEMPT, equal=False)
+        assert (then.equal_at, dict(then.differences)) == (first.at, {"missing": 1})
+        other = verified(replace(ATTEMPT, id=UUID(int=2)), equal=False)
+        assert other.equal_at is None
+    finally:
+        services.close()
