@@ -178,7 +178,7 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
     """
     verifier = _TableVerifier(services, context, table)
     found = verifier.run()
-    _keep(services, verifier.attempt, found)
+    _keep(services, verifier._attempt, found)
     if found.equal:
         connector = services.capture_of(require(services, table)).connector
         KeptLooks(services.store).settle(connector, table, found.covered.get(0, 0))
@@ -242,7 +242,7 @@ class _TableVerifier:
     """The verification of one table; see :func:`verify_table` for the arguments."""
 
     def __init__(self, services: Services, context: RunContext, table: TableId) -> None:
-        record, self.attempt = require_published(services, table)
+        record, self._attempt = require_published(services, table)
         check_serving(context.spark, record)
         self._services, self._context, self._id = services, context, table
         self._topic = record.topic
@@ -273,7 +273,7 @@ class _TableVerifier:
         With ``on_schema_change: freeze``, only the lake's columns are compared.
         """
         settings = services.config.settings_on_plan(self._id, self._tier)
-        latest = self._context.timeline(self.attempt).latest_offsets()
+        latest = self._context.timeline(self._attempt).latest_offsets()
         if latest is None or latest.record.handoff is None:
             return settings
         return frozen(settings, self._table, latest.record.handoff.lake_columns)
@@ -296,7 +296,7 @@ class _TableVerifier:
             result = judge(pending, self._round(pending, rounds))
             differences += result.differences
             pending = result.pending
-        timeline = self._context.timeline(self.attempt)
+        timeline = self._context.timeline(self._attempt)
         latest = timeline.latest_offsets()
         beyond = found.differing - len(found.suspects)
         return Verification(
@@ -360,7 +360,7 @@ class _TableVerifier:
         )
         split, covered, found = comparison.compare()
         self._require_rows(found.rows)
-        latest = self._context.timeline(self.attempt).latest_offsets()
+        latest = self._context.timeline(self._attempt).latest_offsets()
         return Verification(
             table=self._id,
             rows_compared=found.rows,
@@ -471,7 +471,7 @@ class _TableVerifier:
 
     def _lake_reached(self, target: Mapping[int, int]) -> bool:
         """Whether the lake's newest commit has all events before the offsets in ``target``."""
-        latest = self._context.timeline(self.attempt).latest_offsets()
+        latest = self._context.timeline(self._attempt).latest_offsets()
         return latest is not None and reaches(latest.record.offsets, target)
 
     def _difference(self, suspect: Suspect) -> Difference:

@@ -49,7 +49,7 @@ def test_a_doubt_beyond_the_comparison_stays(
     left: set[str] | dict[str, str],
 ) -> None:
     """The newest commit, of the end of the comparison, can have events that it does not cover."""
-    verifier = SimpleNamespace(run=lambda: result(covered, equal), attempt=ATTEMPT)
+    verifier = SimpleNamespace(run=lambda: result(covered, equal), _attempt=ATTEMPT)
     monkeypatch.setattr(verify_module, "_TableVerifier", lambda *_: verifier)
     services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
     try:
@@ -71,7 +71,7 @@ def test_a_result_is_kept_and_remembers_when_the_same_copy_was_last_equal(
     services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
 
     def verified(attempt: Attempt, *, equal: bool) -> VerifyRecord:
-        verifier = SimpleNamespace(run=lambda: result({0: 1}, equal), attempt=attempt)
+        verifier = SimpleNamespace(run=lambda: result({0: 1}, equal), _attempt=attempt)
         monkeypatch.setattr(verify_module, "_TableVerifier", lambda *_: verifier)
         verify_module.verify_table(services, cast("Any", None), ORDERS)
         return Verifications(services.store).all()[ORDERS]
